@@ -1,8 +1,8 @@
-"""Records waiting to be sent, in batches by partition, within a bound of memory.
+"""Records waiting to be sent, in batches by partition, within a memory limit.
 
-A batch takes records until it is full or somebody takes it to send it. A partition's queue holds
-its batches in the order of their records; one that has to be sent again goes back to its place,
-which for an idempotent producer its sequence says.
+A batch takes records until it is full or is taken for sending. A partition's queue holds its
+batches in the order of their records. A batch to be retried goes back to its place, which an
+idempotent producer finds by its sequence.
 """
 
 from collections import deque
@@ -28,11 +28,12 @@ Pair = tuple[bytes | None, bytes | None]
 """(key, value) of a record."""
 
 Row = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
-"""(key, value, headers, time in ms or None for now, partition or None for the partitioner's) of a
+"""(key, value, headers, time in ms or None for now, partition or None to use the partitioner) of a
 record."""
 
 RECORD_OVERHEAD: Final = 21 + HEADER_BYTES
-"""More than a record alone in a batch takes beside its key, value and headers."""
+"""An upper bound for the space a lone record takes in a batch in addition to key, value and
+headers."""
 
 
 _ATTRIBUTES_LOW: Final = 22
@@ -41,7 +42,7 @@ _ATTRIBUTES_LOW: Final = 22
 
 class Batch(BatchBuilder):
     """Records of one partition that are sent together, from the first `append` to the broker's
-    word."""
+    response."""
 
     __slots__ = (
         "attempts",
@@ -77,13 +78,13 @@ class Batch(BatchBuilder):
         self.partition = partition
         self.created = now
         self.serial = serial
-        """Batches made before a flush have a lower one."""
+        """Batches created before a flush have a lower serial."""
 
         self.force = False
-        """To be sent without lingering."""
+        """Whether to send the batch without lingering."""
 
         self.built: bytearray | None = None
-        """The batch as it is sent; None while records may be added."""
+        """The batch as sent; None while records may be added."""
 
         self.base_sequence = -1
         self.producer_id = -1
@@ -91,12 +92,12 @@ class Batch(BatchBuilder):
         self.transactional = False
         self.attempts = 0
         self.in_doubt = False
-        """Whether an attempt may have put it into the log, although it is not acknowledged."""
+        """Whether an earlier attempt may have written it to the log without being acknowledged."""
 
         self.not_before = 0.0
         self.refusal: KafkaError | None = None
-        """What the broker answered to the last attempt; None before, or if that attempt got no
-        answer."""
+        """The broker's error for the last attempt; None before, or if that attempt got no
+        response."""
 
         self.settled = trio.Event()
         """Set when `base_offset` or `error` is final, or the batch has been split."""
@@ -108,16 +109,16 @@ class Batch(BatchBuilder):
         """(index of its first record, batch) for each of the batches this one was split into."""
 
     def forget_records(self) -> None:
-        """Free the memory they take: what became of them is known."""
+        """Free the memory of the records once their outcome is known."""
         self.built = None
         self._body = bytearray()
 
     def extend(self, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
-        """Append `pairs` from index `start` on, as many as fit; the index of the first one left.
-        One shared timestamp.
+        """Append as many `pairs` as fit, from index `start` on, with one timestamp; returns the
+        index of the first one left.
 
-        The bulk path: a tight loop, no object a record. At least one record is taken if the batch
-        is empty.
+        This is the bulk path: a tight loop without an object per record. An empty batch takes at
+        least one record.
         """
         body, varints, count = self._body, VARINTS, self.count
         if not count:
@@ -166,8 +167,8 @@ class Batch(BatchBuilder):
         return index
 
     def extend_rows(self, now_ms: int, rows: Sequence[Row], start: int) -> int:
-        """As `extend`, for records with headers and times of their own; `now_ms` is for those
-        without a time."""
+        """Like `extend`, for records with headers and timestamps of their own; `now_ms` is for
+        those without a timestamp."""
         append = self.append
         for index in range(start, len(rows)):
             key, value, headers, timestamp_ms, _ = rows[index]
@@ -177,21 +178,21 @@ class Batch(BatchBuilder):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes it takes now: as sent, or as gathered."""
+        """The current size in bytes: as sent, or as collected so far."""
         return len(self.built) if self.built is not None else self.size_estimate
 
     @property
     def is_full(self) -> bool:
-        """Whether hardly anything fits any more."""
+        """Whether the batch has practically no room left."""
         return self.size_estimate + RECORD_OVERHEAD - HEADER_BYTES > self._bytes_max
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record."""
+        """The sequence number of the last record."""
         return (self.base_sequence + self.count - 1) % SEQUENCES
 
     def seal(self) -> None:
-        """Take no more records: encode the batch. Raises KafkaError(MESSAGE_TOO_LARGE)."""
+        """Accept no more records and encode the batch. Raises KafkaError(MESSAGE_TOO_LARGE)."""
         if self.built is None:
             self.built = self.build()
 
@@ -203,8 +204,8 @@ class Batch(BatchBuilder):
         *,
         transactional: bool = False,
     ) -> None:
-        """Give the sealed batch its producer's identity and place, and whether it belongs to a
-        transaction."""
+        """Write the producer's id, epoch and sequence into the sealed batch, and whether it belongs
+        to a transaction."""
         assert self.built is not None
         self.transactional = transactional
         if transactional:
@@ -218,8 +219,8 @@ class Batch(BatchBuilder):
         write_crc(self.built)
 
     def split(self) -> "list[Batch]":
-        """Two batches of half the records each, in its place; their sequences follow on where it
-        has one."""
+        """Split into two batches with half the records each; if this batch has a sequence, theirs
+        continue it."""
         assert self.built is not None and self.count > 1
         gathered = list(records(self.built))
         middle = len(gathered) // 2
@@ -244,7 +245,7 @@ class Batch(BatchBuilder):
 
 
 class PartitionQueue:
-    """The batches of one partition, and what an idempotent producer must know of it."""
+    """The batches of one partition, and its state for the idempotent producer."""
 
     __slots__ = (
         "batches",
@@ -263,22 +264,22 @@ class PartitionQueue:
         self.batches: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.leader_id = -1
-        """The broker whose sender has this queue, -1 while there is none."""
+        """The broker whose sender has this queue; -1 for none."""
 
         self.producer_epoch = -1
-        """The epoch this partition is written with; -1 until the first batch is sent."""
+        """The epoch used for this partition; -1 until the first batch is sent."""
 
         self.next_sequence = 0
         self.last_acked_sequence = -1
         self.needs_epoch = False
-        """The broker's memory of our sequences and ours differ: go on with a new epoch, once
-        nothing is in flight."""
+        """Whether the broker's sequences and ours disagree: continue with a new epoch once nothing
+        is in flight."""
 
         self.unresolved = False
-        """A batch was given up, and whether the broker appended it is not known."""
+        """Whether a batch was given up without knowing whether the broker appended it."""
 
     def put_back(self, batch: Batch) -> None:
-        """Queue a batch again, before those whose records came later."""
+        """Queue a batch again, before the batches with later records."""
         if batch.base_sequence < 0:
             self.batches.appendleft(batch)
             return
@@ -290,14 +291,15 @@ class PartitionQueue:
         self.batches.insert(place, batch)
 
     def forget_numbers(self) -> None:
-        """The producer has another id or epoch: number from 0 when the next batch is sent."""
+        """The producer has a new id or epoch: start at sequence 0 when the next batch is sent."""
         self.producer_epoch = -1
         self.next_sequence = 0
         self.last_acked_sequence = -1
         self.needs_epoch = self.unresolved = False
 
     def start_again(self, producer_epoch: int) -> None:
-        """Go on at sequence 0 with a new epoch; what is queued gets new numbers when it is sent."""
+        """Continue at sequence 0 with a new epoch; queued batches get new sequences when they are
+        sent."""
         self.producer_epoch = producer_epoch
         self.next_sequence = 0
         self.last_acked_sequence = -1
@@ -306,7 +308,7 @@ class PartitionQueue:
             batch.base_sequence = -1
 
     def has_earlier(self, batch: Batch) -> bool:
-        """Whether a batch that comes before `batch` is not settled."""
+        """Whether a batch before `batch` is not settled."""
         queued = any(
             b.base_sequence >= 0 and _follows(batch.base_sequence, b.base_sequence)
             for b in self.batches
@@ -314,7 +316,7 @@ class PartitionQueue:
         return queued or self.earlier_in_flight(batch)
 
     def earlier_in_flight(self, batch: Batch) -> bool:
-        """Whether a batch that comes before `batch` is on its way."""
+        """Whether a batch before `batch` is in flight."""
         return any(_follows(batch.base_sequence, b.base_sequence) for b in self.in_flight)
 
 
@@ -324,7 +326,7 @@ def _follows(later: int, earlier: int) -> bool:
 
 
 class Accumulator:
-    """All batches that are not settled, and the memory they take."""
+    """All unsettled batches, and the memory they take."""
 
     def __init__(
         self, *, batch_bytes: int, memory_bytes: int, codec: Codec, level: int | None
@@ -338,19 +340,19 @@ class Accumulator:
         self.used_bytes = 0
         self.serial = 0
         self.waiting = 0
-        """Tasks that wait for memory."""
+        """The number of tasks that wait for memory."""
 
         self._freed = trio.Event()
 
     def queue(self, partition: TopicPartition) -> PartitionQueue:
-        """The queue of a partition, made if need be."""
+        """The queue of a partition, created if missing."""
         queue = self.queues.get(partition)
         if queue is None:
             queue = self.queues[partition] = PartitionQueue(partition)
         return queue
 
     def open_batch(self, queue: PartitionQueue, now: float) -> tuple[Batch, bool]:
-        """The batch that the next record goes into, and whether it is new."""
+        """The batch for the next record, and whether it is new."""
         if queue.batches:
             last = queue.batches[-1]
             if last.built is None and not last.is_full:
@@ -362,11 +364,11 @@ class Accumulator:
         return batch, True
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether so many bytes fit; a record alone in an empty buffer always does."""
+        """Whether `size_bytes` fit; a single record always fits into an empty buffer."""
         return self.used_bytes + size_bytes <= self.memory_bytes or not self.unsettled
 
     async def wait_for_room(self, size_bytes: int) -> None:
-        """Wait until so many bytes fit."""
+        """Wait until `size_bytes` fit."""
         self.waiting += 1
         try:
             while not self.has_room(size_bytes):
@@ -375,11 +377,11 @@ class Accumulator:
             self.waiting -= 1
 
     def sealed(self, before: int, batch: Batch) -> None:
-        """Count that a batch of `before` bytes takes fewer, compressed."""
+        """Account for the smaller size of a batch after compression; it had `before` bytes."""
         self.used_bytes += batch.size_bytes - before
 
     def split(self, queue: PartitionQueue, batch: Batch) -> None:
-        """Replace a batch, which is in no queue, by two halves at its place."""
+        """Replace a batch, which is in no queue, with two halves at its place."""
         halves = batch.split()
         self.used_bytes += sum(half.size_bytes for half in halves)
         for half in reversed(halves):
@@ -395,7 +397,7 @@ class Accumulator:
         base_offset: int = -1,
         log_append_time_ms: int = -1,
     ) -> None:
-        """The batch's fate is known: free its memory, wake who waits."""
+        """Settle a batch: free its memory and wake waiting tasks."""
         if batch not in self.unsettled:
             return
         del self.unsettled[batch]
@@ -411,7 +413,7 @@ class Accumulator:
 
 
 def too_large(size_bytes: int, limit_bytes: int, key: str) -> KafkaError:
-    """The error for a record that can never be sent."""
+    """The error for a record too large to ever be sent."""
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size_bytes} bytes; {key} is {limit_bytes}"
     )

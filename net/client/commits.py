@@ -1,4 +1,4 @@
-"""Commits a consumer's offsets: when asked, at intervals, and before partitions go."""
+"""Commits a consumer's offsets: on request, at intervals, and before partitions are revoked."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -19,49 +19,50 @@ from pk.net.client.subscription import PartitionState
 
 _PURPOSE: Final = "offsets"
 _NAMED_MAX: Final = 9
-"""OffsetCommit names topics by id from version 10 on; by name serves here."""
+"""OffsetCommit uses topic ids from version 10 on; names suffice here."""
 
 _OF_A_REBALANCE: Final = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
-"""What is answered while the next generation is on its way to us, besides to who is out."""
+"""The errors returned while the next generation is on its way to us; a member that was removed gets
+them too."""
 
 
 class _Asked(NamedTuple):
-    """Offsets to commit, and how we stood when that was asked for."""
+    """Offsets to commit, and the state of the membership when the commit was requested."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     held: Mapping[TopicPartition, PartitionState]
-    """Those of the partitions that we had."""
+    """The partitions among them that we held."""
 
     as_member: bool
     me: Membership
     best_effort: bool
-    """A topic that is unknown counts as deleted; else it may be too new for the coordinator."""
+    """Whether an unknown topic counts as deleted; else it may be too new for the coordinator."""
 
 
 class _Line:
-    """Commits are made one by one, in the order they were asked for, else an older one might
-    overwrite a newer."""
+    """A queue that makes commits one by one in the order they were requested, since otherwise an
+    older one might overwrite a newer one."""
 
     def __init__(self) -> None:
         self._turns: deque[trio.Event] = deque()
 
     def queue_up(self) -> trio.Event:
-        """A place in line; the event says that it is in front."""
+        """Queue up; the returned event is set when the caller's turn comes."""
         turn = trio.Event()
         self._turns.append(turn)
         self._turns[0].set()
         return turn
 
     def leave(self, turn: trio.Event) -> None:
-        """Done, or not wanted any more."""
+        """Leave the queue when done or cancelled."""
         self._turns.remove(turn)
         if self._turns:
             self._turns[0].set()
 
 
 class Commits:
-    """The committing side of a consumer; `group` is None for one that has no group and never
-    commits."""
+    """The committing side of a consumer; `group` is None for a consumer without a group, which
+    never commits."""
 
     def __init__(
         self,
@@ -83,12 +84,12 @@ class Commits:
         self.begin_interval()
 
     def begin_interval(self) -> None:
-        """The next commit by itself is an interval away."""
+        """Start the interval until the next automatic commit."""
         self._next = trio.current_time() + self.config.auto_commit_interval_ms / 1000
 
     @property
     def due(self) -> float:
-        """When positions are next committed by themselves, on trio's clock."""
+        """When positions are next committed automatically, by trio's clock."""
         auto = self.config.enable_auto_commit and self._group is not None
         return self._next if auto else float("inf")
 
@@ -101,8 +102,8 @@ class Commits:
         }
 
     def auto_commit(self) -> bool:
-        """Commit, in the background, what earlier polls returned, once the interval has passed.
-        Whether it has."""
+        """If the interval has passed, commit in the background what earlier polls returned; returns
+        whether it has."""
         if trio.current_time() < self.due:
             return False
         self.begin_interval()
@@ -117,8 +118,8 @@ class Commits:
         return True
 
     async def _commit_in_background(self) -> None:
-        """Commit what was last asked for, until nothing more is; what was overtaken while waiting
-        is left out."""
+        """Make the last requested commit, until there are no more; requests replaced while waiting
+        are skipped."""
         try:
             while self._next_in_background is not None:
                 asked, turn = self._next_in_background
@@ -132,8 +133,8 @@ class Commits:
             self._under_way = False
 
     async def commit_positions(self) -> None:
-        """Commit where we are before partitions go; best effort, and not for ever: others are
-        waiting."""
+        """Commit the positions before partitions are revoked: best effort, with a time limit, since
+        others are waiting."""
         if self._group is None or not (offsets := self.consumed()):
             return
         limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
@@ -145,8 +146,8 @@ class Commits:
                 return
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit `offsets`; retried for `default.api.timeout.ms` while that makes sense. Raises
-        KafkaError, ClientError."""
+        """Commit `offsets`; retries for `default.api.timeout.ms` if useful. Raises KafkaError,
+        ClientError."""
         await self._commit(self._asked(offsets), self._line.queue_up())
 
     def _asked(
@@ -158,7 +159,7 @@ class Commits:
         return _Asked(offsets, held, self._group.subscribed, me, best_effort)
 
     async def _commit(self, asked: _Asked, turn: trio.Event) -> None:
-        """Commit when the turn comes."""
+        """Commit when it is its turn."""
         try:
             await turn.wait()
             await self._commit_patiently(asked)
@@ -166,7 +167,7 @@ class Commits:
             self._line.leave(turn)
 
     async def _commit_patiently(self, asked: _Asked) -> None:
-        """Commit until every partition is settled. Raises the error of the first that failed."""
+        """Commit until every partition is settled. Raises the first error."""
         assert self._group is not None
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
@@ -206,15 +207,15 @@ class Commits:
     def _lost(
         self, asked: _Asked, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaError]:
-        """The partitions whose offsets we may not commit any more, and why: somebody else may have
-        had them meanwhile, and the coordinator does not look whose they are."""
+        """The partitions whose offsets we may not commit any more, with the errors: another member
+        may have had them since, and the coordinator does not check who owns them."""
         group = self._group
         assert group is not None
         me = group.membership
         name = f"group {group.group_id!r}"
         out = me.generation < 0 or (asked.as_member and asked.me.generation < 0)
         if out and (asked.as_member or group.subscribed):
-            # An empty group has no member to take it from, either.
+            # An empty group has no member to conflict with either.
             error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member of {name} any more")
             return dict.fromkeys(partitions, error)
         if not asked.as_member:
@@ -247,11 +248,11 @@ class Commits:
         return is_passing(error)
 
     def _before_next_attempt(self, errors: Iterable[KafkaError | ClientError]) -> None:
-        """See to it that another attempt ends otherwise."""
+        """Prepare for another attempt, so that it does not fail in the same way."""
         assert self._group is not None
         codes = {error.code if isinstance(error, KafkaError) else None for error in errors}
         if ErrorCode.STALE_MEMBER_EPOCH in codes:
-            # The coordinator has a new epoch for us, which a heartbeat brings.
+            # The coordinator has a new epoch for us, which a heartbeat will bring.
             self._group.rejoin()
         if codes - {ErrorCode.STALE_MEMBER_EPOCH, *_OF_A_REBALANCE}:
             self.cluster.forget_coordinator(self._group.group_id)
@@ -261,7 +262,7 @@ class Commits:
         group: Group | ConsumerProtocolGroup,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> dict[TopicPartition, KafkaError | ClientError]:
-        """Ask once; the errors of the partitions that have one. Raises KafkaError, ClientError."""
+        """Send one commit; returns the errors by partition. Raises KafkaError, ClientError."""
         from pk.core.wire.messages.offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,

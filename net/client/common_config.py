@@ -1,4 +1,4 @@
-"""The config keys that every client has, and its login as they say it. Brokers have these too, as
+"""The config keys that all clients share, and the login they specify. Brokers use them too, as
 clients of each other."""
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class ConfigKey(NamedTuple):
-    """A field of a config class: its default, and what else may be given."""
+    """A field of a config class: its default and its allowed values."""
 
     default: Any
     low: Any
     high: Any
     one_of: tuple[str, ...]
     check: Callable[[Any], str | None] | None
-    """Says what is wrong with a value."""
+    """Returns what is wrong with a value, or None."""
     secret: bool
 
 
@@ -35,8 +35,8 @@ def config_key(
     check: Callable[[Any], str | None] | None = None,
     secret: bool = False,
 ) -> Any:
-    """A field of a config class: its default, and what else may be given, which is from `low` to
-    `high`, one of `one_of`, or what `check` finds nothing wrong with. A `secret` is never shown."""
+    """Declare a field of a config class with its default and its allowed values: from `low` to
+    `high`, one of `one_of`, or those for which `check` returns None. A `secret` is never shown."""
     return ConfigKey(default, low, high, one_of, check, secret)
 
 
@@ -59,7 +59,8 @@ def _dns(value: str) -> str | None:
 
 
 class _ConfigMeta(StructMeta):
-    """Makes a struct of a class whose values are `ConfigKey`s, and keeps those in `config_keys`."""
+    """Makes a struct from a class whose values are `ConfigKey`s, and stores those in
+    `config_keys`."""
 
     config_keys: dict[str, ConfigKey]
 
@@ -74,8 +75,8 @@ class _ConfigMeta(StructMeta):
 
 
 class ClientConfig(Struct, metaclass=_ConfigMeta, frozen=True, kw_only=True):
-    """What every client has. Attributes are the keys with `_` for `.`; times in ms, sizes in
-    bytes."""
+    """The config that all clients share. Attributes are the keys with `_` for `.`; times in ms,
+    sizes in bytes."""
 
     client_id: str = config_key("pk")
     client_dns_lookup: str = config_key("use_all_dns_ips", check=_dns)
@@ -144,8 +145,7 @@ class ClientConfig(Struct, metaclass=_ConfigMeta, frozen=True, kw_only=True):
 
 
 def check_login(config: ClientConfig) -> None:
-    """Raises ConfigError if a client that logs in by SASL does not say how, and quotes no
-    secret."""
+    """Check that a client with SASL configures its login. Raises ConfigError, without secrets."""
     if config.sasl_mechanism == "OAUTHBEARER":
         from pk.net.client.oauth import token_settings
 
@@ -160,7 +160,7 @@ def check_login(config: ClientConfig) -> None:
 
 def login_of(config: ClientConfig) -> tuple[str, str]:
     """User and password of a client that logs in by SASL, from `sasl.jaas.config` or
-    `sasl.username` and `sasl.password`. Raises ConfigError, which quotes no secret."""
+    `sasl.username` and `sasl.password`. Raises ConfigError, without secrets."""
     from pk.core.auth.jaas import PLAIN_LOGIN, SCRAM_LOGIN, JaasError, parse_jaas
 
     mechanism = config.sasl_mechanism
@@ -190,7 +190,7 @@ def login_of(config: ClientConfig) -> tuple[str, str]:
 
 
 def has_token(config: ClientConfig) -> bool:
-    """Whether the login of a client is a delegation token: `tokenauth="true"` in
+    """Whether a client logs in with a delegation token: `tokenauth="true"` in
     `sasl.jaas.config`."""
     from pk.core.auth.jaas import parse_jaas
 

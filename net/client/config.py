@@ -1,8 +1,8 @@
 """The client's config keys: Kafka's own names, parsed into typed, frozen values.
 
-A key that Kafka's clients know and this one does not (yet) is refused with the reason, unless it is
-given its neutral value (`enable.metrics.push=false`); an unknown key is refused with the nearest
-name. Nothing is accepted and ignored.
+A key that Kafka's clients know but this one does not support (yet) is refused with the reason,
+unless it has its neutral value (`enable.metrics.push=false`); an unknown key is refused with the
+nearest name. Nothing is accepted and ignored.
 """
 
 import math
@@ -24,8 +24,7 @@ from pk.net.client.errors import ConfigError
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of an ISO 8601 duration `PnDTnHnMn.nS` that is not negative. Raises
-    ValueError."""
+    """Milliseconds of a non-negative ISO 8601 duration `PnDTnHnMn.nS`. Raises ValueError."""
     found = iso_ms(text)
     if "-" in text:
         raise ValueError(f"not a duration: {text!r} is negative")
@@ -54,7 +53,7 @@ ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
-"""The assignors by the class names that Java's clients are configured with."""
+"""The assignors by the class names in the configs of Java clients."""
 
 
 def _assignors(value: tuple[str, ...]) -> str | None:
@@ -77,9 +76,8 @@ class AdminConfig(ClientConfig, frozen=True, kw_only=True):
     default_api_timeout_ms: int = config_key(60_000, low=0, high=INT_MAX)
     retries: int = config_key(INT_MAX, low=0, high=INT_MAX)
     pk_straggler_timeout_ms: int = config_key(-1, low=-1, high=INT_MAX)
-    """Of several brokers that are asked something at once, how long the others may take once one
-    has answered; -1: as long as `default.api.timeout.ms` says. What changes something is waited for
-    all the same."""
+    """When several brokers are asked at once, how long the others may take once one has answered;
+    -1: up to `default.api.timeout.ms`. Changes wait regardless of it."""
 
 
 class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
@@ -108,7 +106,7 @@ class ProducerConfig(ClientConfig, frozen=True, kw_only=True):
 
     @property
     def required_acks(self) -> int:
-        """`acks` as the wire has it."""
+        """`acks` as on the wire."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
@@ -206,7 +204,8 @@ _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
     "security.providers": ("", _CLASSES),
     "bootstrap.controllers": (None, "give a broker's address instead"),
 }
-"""Known keys that are refused: the value that may be given all the same (None: none), and why."""
+"""Known keys that are refused, with the value that is accepted all the same (None: none) and the
+reason."""
 
 _OWNERS: Final[dict[str, type[ClientConfig]]] = {
     "an admin client": AdminConfig,
@@ -319,7 +318,7 @@ def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
     if owners:
         here = next((who for who, other in _OWNERS.items() if other is cls), "this client")
         raise ConfigError(f"{name} is a key of {' and of '.join(owners)}, not of {here}")
-    import difflib  # only for who mistyped
+    import difflib  # only needed for typos
 
     near = difflib.get_close_matches(name, [*keys(cls), *_REFUSED], n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
@@ -353,7 +352,7 @@ _CLASSIC_KEYS: Final = (
     "partition.assignment.strategy",
     "session.timeout.ms",
 )
-"""With the consumer protocol the broker says how often and how long, and assigns."""
+"""Keys that the broker decides for the consumer protocol: intervals, timeouts and assignment."""
 
 
 def _check_protocol(config: ConsumerConfig, given: Mapping[str, object]) -> None:
@@ -367,11 +366,11 @@ def _check_protocol(config: ConsumerConfig, given: Mapping[str, object]) -> None
 
 
 def idempotence(config: ProducerConfig, given: Mapping[str, object] | None) -> bool:
-    """Whether the producer is idempotent: as Java, a conflicting key turns off what was not asked
-    for by name.
+    """Whether the producer is idempotent: as in Java, a conflicting key turns it off unless it was
+    requested explicitly.
 
-    Raises ConfigError if `enable.idempotence=true` or a `transactional.id` was given and another
-    key forbids it.
+    Raises ConfigError if `enable.idempotence=true` or a `transactional.id` was given but another
+    key conflicts.
     """
     if not config.enable_idempotence:
         if config.transactional_id is not None:

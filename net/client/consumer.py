@@ -1,18 +1,18 @@
-"""The consumer: positions in partitions, records out, by hand or as a member of a group.
+"""The consumer: reads records from partitions that are assigned by hand or by a group.
 
     async with open_consumer("localhost:9092", {"group.id": "billing"}) as consumer:
         consumer.subscribe(["orders"])
         async for record in consumer:
             ...
 
-Everything that waits for brokers runs in the background (fetcher, positions, group); `poll` hands
-out what has arrived, and is the only place where partitions come and go, so between two polls
-nothing changes under the program's feet.
+Everything that waits for brokers runs in the background (fetcher, positions, group). `poll` returns
+what has arrived, and only `poll` adds and removes partitions, so between two polls nothing changes
+for the program.
 
-With `enable.auto.commit` a poll commits what the polls before it returned: at least once. For at
-most once commit after poll and before processing. When the block ends, positions are committed and
-the group is left; if it ends by an exception, nothing is committed, because what was last returned
-may not have been processed.
+With `enable.auto.commit` a poll commits what the polls before it returned, so records are processed
+at least once. For at most once, commit between poll and processing. When the block ends, the
+consumer commits its positions and leaves the group. If it ends with an exception, it commits
+nothing, because the records last returned may not have been processed.
 """
 
 import re
@@ -53,11 +53,11 @@ from pk.net.client.subscription import ConsumerRecord, FetchedBatch, PartitionSt
 from pk.net.client.watch import Watch
 
 Rebalanced = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
-"""Called inside `poll` with partitions that were revoked or assigned."""
+"""Called inside `poll` with the partitions that were revoked or assigned."""
 
 _CLOSE_MS: Final = 5_000
 _LEAVE_MS: Final = 1_000
-"""What closing keeps of its time for leaving the group."""
+"""The part of the closing time reserved for leaving the group."""
 
 
 class Consumer:
@@ -106,7 +106,7 @@ class Consumer:
         self._topics: frozenset[str] | None = None
         self._pattern: re.Pattern[str] | None = None
         self._matched_by_group = False
-        """Whether the group's coordinator finds what matches the pattern."""
+        """Whether the group's coordinator matches topics with the pattern."""
         self._on_revoked: Rebalanced | None = None
         self._on_assigned: Rebalanced | None = None
         self._on_lost: Rebalanced | None = None
@@ -114,7 +114,7 @@ class Consumer:
         self._event = trio.Event()
         self._last_served: TopicPartition | None = None
         self._closing = False
-        """Whether it is closed, or only commits any more."""
+        """Whether it is closed, or is making its last commits."""
 
         self._closed = False
         cluster.on_metadata.append(self._metadata_changed)
@@ -124,7 +124,7 @@ class Consumer:
         self._nursery.start_soon(self._watch.run)
         self._nursery.start_soon(self._positions.run)
 
-    # what is read
+    # subscription
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -138,7 +138,7 @@ class Consumer:
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics, also those that match the pattern. If the group's coordinator
+        """The subscribed topics, including those that match the pattern. If the group's coordinator
         matches the pattern (KIP-848), only the topics of assigned partitions."""
         if self._matched_by_group:
             return frozenset(partition.topic for partition in self._states)
@@ -180,12 +180,12 @@ class Consumer:
         `pattern`. Give one of them.
 
         With `group.protocol=consumer` the coordinator matches a pattern given as a string, by RE2
-        (KIP-848). The client matches a pattern that the coordinator cannot, a compiled one, and one
-        that would match internal topics under `exclude.internal.topics`.
+        (KIP-848). The client itself matches a compiled pattern, one that the coordinator cannot
+        match, and one that would match internal topics under `exclude.internal.topics`.
 
-        `poll` calls `on_revoked` before partitions are given up, so that it can commit; `on_lost`
-        (default: `on_revoked`) when they are lost already; `on_assigned` with new partitions. Each
-        gets a tuple of partitions.
+        `poll` calls `on_revoked` before partitions are given up, so that it can commit, `on_lost`
+        (default: `on_revoked`) after partitions were lost, and `on_assigned` with new partitions.
+        Each gets a tuple of partitions.
 
         Raises ValueError without `group.id`, with partitions assigned by hand, or with both or
         neither of `topics` and `pattern`.
@@ -243,10 +243,10 @@ class Consumer:
         return self._topics is not None or self._pattern is not None
 
     def _owned(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are the group's to give and take."""
+        """The partitions that the group controls."""
         return tuple(self._states) if self._subscribes else ()
 
-    # where
+    # positions
 
     def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:
         """Continues at `offset`. With the `leader_epoch` of the record before it, the consumer
@@ -354,8 +354,8 @@ class Consumer:
         return await lookup.list_offsets(timestamps, isolation=self._positions.isolation)
 
     async def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        """The partitions of a topic. The request may create the topic, as
-        `allow.auto.create.topics` says.
+        """The partitions of a topic. The request may create the topic, depending on
+        `allow.auto.create.topics`.
 
         Raises KafkaError, for example UNKNOWN_TOPIC_OR_PARTITION after `default.api.timeout.ms`,
         and ClientError.
@@ -392,8 +392,8 @@ class Consumer:
     async def poll_batches(
         self, *, timeout_ms: float | None = None, bytes_max: int | None = None
     ) -> list[FetchedBatch]:
-        """Like `poll`, but returns whole record batches as the broker sent them: for columns, or to
-        pass bytes on.
+        """Like `poll`, but returns whole record batches as the broker sent them, to decode them
+        into columns or pass the bytes on.
 
         Returns everything buffered, up to about `bytes_max` bytes (default: `fetch.max.bytes`), but
         at least one batch. Leaves out control batches and, with read_committed, those of aborted
@@ -424,8 +424,8 @@ class Consumer:
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yields each record, without end. Raises what `poll` raises.
 
-        The position is behind the record that was yielded last, so what `commit` and the end of the
-        block commit never includes records that the loop was not given.
+        The position is just after the last record yielded, so `commit` and the end of the block
+        never commit records that the loop did not get.
         """
         while True:
             records = await self.poll(records_max=1)
@@ -435,8 +435,8 @@ class Consumer:
                     break
 
     def _take_next(self, records: list[ConsumerRecord]) -> bool:
-        """Append the next record that is buffered, of the partition that was served last if it has
-        one. Whether there was one."""
+        """Append the next buffered record, preferably of the partition served last; returns whether
+        there was one."""
 
         def take(state: PartitionState) -> bool:
             return state.take_records(records, 1 - len(records), self.config.check_crcs) > 0
@@ -472,7 +472,7 @@ class Consumer:
                     return
                 if trio.current_time() >= deadline:
                     return
-                # While we wait, positions stand still: one commit is enough.
+                # While we wait, positions do not change: one commit is enough.
                 due = float("inf") if committed else self._commits.due
                 with trio.move_on_at(min(deadline, due)):
                     await event.wait()
@@ -482,7 +482,7 @@ class Consumer:
                 group.last_poll = trio.current_time()
 
     def _take(self, take: Callable[[PartitionState], bool]) -> None:
-        """Serve partitions in turn, the one after the last served first."""
+        """Serve partitions in turn, starting with the one after the last served."""
         states = [s for s in self._states.values() if (s.chunks or s.reading) and not s.paused]
         for index, state in enumerate(states):
             if state.partition == self._last_served:
@@ -493,7 +493,7 @@ class Consumer:
                 break
 
     def _serve(self, state: PartitionState, take: Callable[[PartitionState], bool]) -> bool:
-        """Take from one partition. Whether to go on to the next."""
+        """Take from one partition; returns whether to continue with the next."""
         if not state.has_position:
             return True
         full_bytes = self.config.max_partition_fetch_bytes
@@ -520,8 +520,8 @@ class Consumer:
             raise without_frames(group.fatal)
 
     def _has_done(self, step: Step) -> bool:
-        """Whether the partitions are as a step wants them, also where the call ended by an error or
-        was cancelled."""
+        """Whether the partitions are as a step wants them, even if the callback failed or was
+        cancelled."""
         if step.kind is StepKind.ASSIGN:
             return step.done or self._states.keys() == frozenset(step.partitions)
         return self._states.keys().isdisjoint(step.partitions)
@@ -538,7 +538,7 @@ class Consumer:
             step.again = True
             await self._revoke(gone, lost=False)
         if step.done:
-            return  # withdrawn meanwhile
+            return  # withdrawn in the meantime
         added = tuple(p for p in step.partitions if p not in self._states)
         self._add(added)
         if self._on_assigned is not None:
@@ -587,8 +587,8 @@ class Consumer:
         partition), and waits for the answer (OffsetCommit).
 
         Raises KafkaError with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS if the
-        group has moved on: the partition's new owner will read again what was processed since the
-        last commit. Raises ValueError without `group.id`.
+        group has rebalanced: the partition's new owner will read the records since the last commit
+        again. Raises ValueError without `group.id`.
         """
         if self._closed:
             raise Closed("this consumer is closed")
@@ -628,7 +628,7 @@ class Consumer:
         self._look()
 
     def _look(self) -> None:
-        """Something has to be looked up or fetched again."""
+        """Start lookups and fetches that are needed now."""
         self._positions.want()
         self._fetcher.place()
         self._news()
@@ -664,19 +664,19 @@ class Consumer:
         self._fetcher.place()
 
     def _hides_topics_of(self, pattern: re.Pattern[str]) -> bool:
-        """Whether topics that match are not to be read: a coordinator knows nothing of that."""
+        """Whether some topics that match are excluded, which a coordinator does not know."""
         return self.config.exclude_internal_topics and any(
             pattern.fullmatch(name) for name in INTERNAL_TOPICS
         )
 
     def _match_here(self) -> None:
-        """The coordinator cannot match the pattern."""
+        """Match the pattern in the client, because the coordinator cannot."""
         self._matched_by_group = False
         self._match_pattern()
         self._watch.want()
 
     def _match_pattern(self) -> None:
-        """Subscribe to what the pattern matches of all topics, once they are known."""
+        """Subscribe to the topics that match the pattern, once all topics are known."""
         assert self._pattern is not None and self._group is not None
         metadata = self.cluster.metadata
         if metadata.all_topics_at == float("-inf"):
@@ -692,7 +692,7 @@ class Consumer:
         self._group.subscribe(self._topics)
 
     def _topics_watched(self) -> set[str] | None:
-        """The topics whose metadata matters; None for all of them."""
+        """The topics whose metadata to watch; None for all."""
         if self._pattern is not None and not self._matched_by_group:
             return None
         topics = {partition.topic for partition in self._states} | self.subscription
@@ -720,7 +720,7 @@ class Consumer:
                 await self._fetcher.close()
 
     async def _give_up(self, *, commit: bool) -> None:
-        """The last commit, and the last call of `on_revoked`, which may commit too."""
+        """Make the last commit, and the last call of `on_revoked`, which may commit too."""
         group = self._group
         if group is None:
             return
@@ -748,7 +748,7 @@ async def open_consumer(
     end of the block.
 
     `bootstrap` is `host:port` with commas between several, or a sequence of them. `config` has
-    Kafka's names for consumer configs, as strings or values. `on_request` is called after each
+    consumer configs by Kafka's names, as strings or values. `on_request` is called after each
     request, for traces.
 
     Raises ConfigError for an unknown or invalid config.

@@ -1,1 +1,1 @@
-"""The operations of the admin client, by what they are about; `Admin` in admin.py has them all."""
+"""The operations of the admin client, one file per subject; `Admin` in admin.py combines them."""

@@ -1,5 +1,4 @@
-"""Admin requests about ACLs (KIP-140, KIP-290): which rules there are, new ones, and deleting
-them."""
+"""Admin requests about ACLs (KIP-140, KIP-290): describe, create and delete rules."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ class AclOperations(AdminBase):
     SECURITY_DISABLED."""
 
     async def describe_acls(self, wanted: AclFilter = AclFilter()) -> list[AclBinding]:
-        """The rules that a filter selects, sorted. Raises KafkaError."""
+        """The rules that match a filter, sorted. Raises KafkaError."""
         from pk.core.wire.messages.describe_acls import DescribeAclsRequest
 
         response = await self._any(
@@ -45,7 +44,7 @@ class AclOperations(AdminBase):
         )
 
     async def create_acls(self, rules: Sequence[AclBinding]) -> dict[AclBinding, Failure | None]:
-        """Create rules; one that exists already is no error. Raises KafkaError."""
+        """Create rules; one that already exists is not an error. Raises KafkaError."""
         from pk.core.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
         async def ask(connection: Connection) -> Any:
@@ -75,8 +74,7 @@ class AclOperations(AdminBase):
     async def delete_acls(
         self, filters: Sequence[AclFilter]
     ) -> dict[AclFilter, list[AclBinding] | Failure]:
-        """Delete the rules that filters select; the answer names those that are gone. Raises
-        KafkaError."""
+        """Delete the rules that match filters; returns the deleted rules. Raises KafkaError."""
         from pk.core.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 
         async def ask(connection: Connection) -> Any:

@@ -30,10 +30,11 @@ class ClusterOperations(AdminBase):
     async def describe_cluster(
         self, *, include_fenced: bool = False, include_authorized_operations: bool = False
     ) -> r.ClusterDescription:
-        """Who is in the cluster. DescribeCluster (KIP-700), or Metadata for a broker before 2.8.
+        """The brokers and the controller of the cluster, by DescribeCluster (KIP-700), or by
+        Metadata for a broker before 2.8.
 
-        `include_fenced` needs a broker of 4.0 (KIP-1073). Raises KafkaError UNSUPPORTED_VERSION
-        if it is older.
+        `include_fenced` needs a broker of 4.0 (KIP-1073). Raises KafkaError UNSUPPORTED_VERSION if
+        the broker is older.
         """
         connection = await self._retry(self.cluster.any_connection, "the cluster")
         if not connection.serves(_DESCRIBE_CLUSTER) and not include_fenced:
@@ -88,8 +89,8 @@ class ClusterOperations(AdminBase):
         return await self._by_broker(None, ask)
 
     async def describe_features(self, node_id: int | None = None) -> r.FeatureDescription:
-        """The features a broker (None: any) supports and the cluster has finalized, asked for
-        afresh (KIP-584)."""
+        """The features that a broker (None: any) supports and the cluster has finalized, requested
+        anew (KIP-584)."""
         from pk.core.wire.messages.api_versions import ApiVersionsRequest
 
         request = ApiVersionsRequest(client_software_name="pk", client_software_version="0")
@@ -129,7 +130,7 @@ class ClusterOperations(AdminBase):
         """Set the finalized level of features; level 0 disables one. `validate_only` needs version
         1 (3.3).
 
-        An `unsafe` downgrade may lose metadata, and needs version 1 too.
+        An `unsafe` downgrade may lose metadata; it also needs version 1.
         """
         from pk.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
@@ -208,7 +209,7 @@ class ClusterOperations(AdminBase):
     async def find_coordinators(
         self, keys: Iterable[str], type: r.CoordinatorType = r.CoordinatorType.GROUP
     ) -> dict[str, r.Node | Failure]:
-        """The coordinators of several groups or transactional ids, asked for afresh."""
+        """The coordinators of several groups or transactional ids, requested anew."""
         wanted = list(dict.fromkeys(keys))
         answers: dict[str, r.Node | Failure] = {}
 
@@ -230,8 +231,8 @@ class ClusterOperations(AdminBase):
         brokers: Iterable[int] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> dict[int, tuple[r.LogDirDescription, ...] | Failure]:
-        """The log directories of brokers (None: all), with the replicas of `partitions` (None: all)
-        in them."""
+        """The log directories of brokers (None: all) with their replicas of `partitions` (None:
+        all)."""
         from pk.core.wire.messages.describe_log_dirs import (
             DescribableLogDirTopic,
             DescribeLogDirsRequest,
@@ -252,7 +253,7 @@ class ClusterOperations(AdminBase):
     async def alter_replica_log_dirs(
         self, broker_id: int, paths: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, Failure | None]:
-        """Move replicas of one broker to other log directories of its (KIP-113)."""
+        """Move replicas of one broker to other log directories on it (KIP-113)."""
         from pk.core.wire.messages.alter_replica_log_dirs import (
             AlterReplicaLogDir,
             AlterReplicaLogDirsRequest,

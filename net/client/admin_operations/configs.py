@@ -97,7 +97,7 @@ class ConfigOperations(AdminBase):
     ) -> tuple[r.ConfigResource, ...]:
         """The resources that have (or may have) configs (KIP-1142, 4.1); no types: all.
 
-        Before that: topics, brokers and client metrics are put together; GROUP raises KafkaError
+        For older brokers, topics, brokers and client metrics are combined; GROUP raises KafkaError
         UNSUPPORTED_VERSION.
         """
         from pk.core.wire.messages.list_config_resources import ListConfigResourcesRequest
@@ -185,7 +185,8 @@ class ConfigOperations(AdminBase):
     async def _route_to_brokers(
         self, todo: list[r.ConfigResource], *, to_controller: bool
     ) -> Routed[r.ConfigResource]:
-        """A named broker's configs go to that broker, the rest to the controller or to anyone."""
+        """Route a named broker's configs to that broker, the rest to the controller or to any
+        broker."""
         by_node: dict[int, list[r.ConfigResource]] = {}
         failed: dict[r.ConfigResource, Failure] = {}
         for resource in todo:

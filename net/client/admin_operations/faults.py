@@ -1,4 +1,5 @@
-"""Asking pk's brokers for faults (`pk.faults.enable`): for tests. Apache Kafka has none."""
+"""Operations on injected faults in pk's brokers (`pk.faults.enable`), for tests. Apache Kafka has
+none."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -16,7 +17,7 @@ AWAY_MS: Final = 300
 
 
 class FaultOperations(TopicOperations, PartitionOperations):
-    """Operations on the faults of brokers."""
+    """Operations on the injected faults of brokers."""
 
     async def ask_faults(
         self, request: PkFaultsRequest, node_ids: Iterable[int] | None = None
@@ -44,11 +45,11 @@ class FaultOperations(TopicOperations, PartitionOperations):
         return answers
 
     async def move_leader(self, tp: TopicPartition, *, away_ms: int = AWAY_MS) -> int:
-        """Have another in-sync replica lead a partition: its id. The only one resigns and leads
-        again `away_ms` later: -1.
+        """Make another in-sync replica lead a partition; returns its id. If there is no other, the
+        leader resigns and leads again `away_ms` later; returns -1.
 
-        Its replicas change their order for that. Raises KafkaError: NOT_CONTROLLER where the only
-        replica in sync is not on the controller.
+        This changes the order of its replicas. Raises KafkaError: NOT_CONTROLLER if the only
+        in-sync replica is not on the controller.
         """
         described = (await self.describe_topics([tp.topic]))[tp.topic]
         if isinstance(described, Exception):

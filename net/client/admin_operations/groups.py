@@ -26,10 +26,10 @@ _STREAMS_GROUP_DESCRIBE = 89
 _LEAVE_GROUP = 13
 _OFFSET_FETCH = 9
 _NAMED_OFFSETS_MAX = 9
-"""OffsetCommit and OffsetFetch name topics by id from version 10 on; by name serves here."""
+"""OffsetCommit and OffsetFetch use topic ids from version 10 on; names suffice here."""
 
 _GROUPS_A_REQUEST = 500
-"""Groups named in one OffsetFetch: what comes back stays a few megabytes."""
+"""Groups in one OffsetFetch request, so that the response stays at a few megabytes."""
 
 _READING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _NOT_THIS_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
@@ -116,11 +116,11 @@ class GroupOperations(AdminBase):
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, r.OffsetAndMetadata | Failure | None]:
-        """The offsets that a group has committed for `partitions` (None: all), None if it has
-        committed nothing (OffsetFetch).
+        """The offsets that a group has committed for `partitions` (None: all), None for those
+        without one (OffsetFetch).
 
-        `require_stable` (2.5, KIP-447) fails partitions with an open transaction's commit:
-        UNSTABLE_OFFSET_COMMIT. Raises KafkaError for the group as a whole.
+        `require_stable` (2.5, KIP-447) makes partitions with the commit of an open transaction fail
+        with UNSTABLE_OFFSET_COMMIT. Raises KafkaError for the whole group.
         """
         wanted = None if partitions is None else list(partitions)
         if wanted == []:
@@ -149,8 +149,8 @@ class GroupOperations(AdminBase):
     async def list_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, r.OffsetAndMetadata | Failure] | Failure]:
-        """All committed offsets of each group: one request for each coordinator (OffsetFetch 8,
-        brokers from 3.0 on), else one for each group."""
+        """All committed offsets of each group, in one request per coordinator (OffsetFetch 8,
+        brokers from 3.0 on), else in one per group."""
 
         async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
             if connection.version_of(_OFFSET_FETCH, low=2, high=_NAMED_OFFSETS_MAX) >= 8:
@@ -173,7 +173,7 @@ class GroupOperations(AdminBase):
         """Commits offsets for a group without joining it (OffsetCommit). The group must be empty or
         new.
 
-        With an active group, the error of every partition is UNKNOWN_MEMBER_ID.
+        If the group is active, every partition fails with UNKNOWN_MEMBER_ID.
         """
         from pk.core.wire.messages.offset_commit import (
             OffsetCommitRequest,
@@ -249,8 +249,8 @@ class GroupOperations(AdminBase):
     ) -> dict[r.MemberToRemove, Failure | None]:
         """Removes members from a group by instance id or member id (LeaveGroup, KIP-345).
 
-        Before 2.4 one request for each, and only by member id. Raises KafkaError for the whole
-        group.
+        Brokers before 2.4 get one request per member, and only by member id. Raises KafkaError for
+        the whole group.
         """
         from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
@@ -295,8 +295,8 @@ def _named(error: KafkaError, group_id: str) -> KafkaError:
 def _raise_if_all_moved(
     answers: dict[TopicPartition, Failure | None],
 ) -> dict[TopicPartition, Failure | None]:
-    """A coordinator that has moved answers so for every partition: an error of the whole
-    request."""
+    """Raise if all partitions have the same error of a moved coordinator: then it is an error of
+    the whole request."""
     for error in answers.values():
         moved = isinstance(error, KafkaError) and error.code in (
             ErrorCode.NOT_COORDINATOR,
@@ -327,8 +327,7 @@ async def _fetch_offsets(
     partitions: list[TopicPartition] | None,
     require_stable: bool,
 ) -> list[Any]:
-    """The topics of an OffsetFetch answer, in whichever version. Raises KafkaError for the
-    group."""
+    """The topics of an OffsetFetch response of any version. Raises KafkaError for the group."""
     from pk.core.wire.messages.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
@@ -372,7 +371,7 @@ async def _fetch_offsets(
 
 
 def _commits(topics: Any) -> dict[TopicPartition, r.OffsetAndMetadata | Failure]:
-    """What an OffsetFetch answer names as committed."""
+    """The committed offsets in an OffsetFetch response."""
     found: dict[TopicPartition, r.OffsetAndMetadata | Failure] = {}
     for t in topics:
         for p in t.partitions:
@@ -387,7 +386,7 @@ def _commits(topics: Any) -> dict[TopicPartition, r.OffsetAndMetadata | Failure]
 
 
 async def _fetch_offsets_of(connection: Connection, ids: list[str]) -> dict[str, Any]:
-    """All commits of several groups that one broker coordinates."""
+    """All committed offsets of several groups with the same coordinator."""
     from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
     answers: dict[str, Any] = {}
@@ -509,7 +508,7 @@ async def _describe_classic(
         if g.error_code:
             answers[g.group_id] = KafkaError(g.error_code, g.error_message)
         elif g.group_state == "Dead" and not g.members:
-            # What versions before 6 say of a group that does not exist (KIP-1043).
+            # Versions before 6 return this for a group that does not exist (KIP-1043).
             answers[g.group_id] = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         else:
             answers[g.group_id] = r.GroupDescription(
@@ -536,8 +535,8 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 
 def _classic_member(m: Any, protocol_type: str) -> r.MemberDescription:
-    """A member of a classic group. What is not the consumers' protocol (Connect's, a lie) counts as
-    no assignment."""
+    """A member of a classic group. Metadata that is not the consumers' protocol (Connect's, or
+    malformed) counts as no assignment."""
     from pk.core.group.consumer_protocol import decode_assignment, decode_subscription
 
     topics: tuple[str, ...] = ()

@@ -1,10 +1,9 @@
-"""What only a controller can tell: its newest snapshot of the metadata log, asked for on its own
-listener.
+"""Finds a controller's newest snapshot of the metadata log, through the controller's own listener.
 
-No API of the brokers names it. A follower learns of it when it is too far back (KIP-630): a Fetch
-that claims to have read up to an offset in an epoch which the log no longer holds is answered with
-the snapshot to load instead, and the first batch of a KRaft snapshot carries the time at which it
-was made. Only that batch is read.
+The brokers have no API for it. A follower learns of the snapshot when it is too far behind
+(KIP-630): if its Fetch names an offset and epoch that the log no longer holds, the response names
+the snapshot to load instead. The first batch of a KRaft snapshot has the time of its creation; only
+that batch is read.
 """
 
 from typing import Any, Final
@@ -17,14 +16,14 @@ from pk.net.client.connection import Connection
 
 METADATA_TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"
 _BYTES_MAX = 4096
-"""Enough for the first batch: one control record that heads the snapshot."""
+"""Enough for the first batch, with the control record at the head of the snapshot."""
 
 _OFFSET, _EPOCH = 1, 0
-"""A place in the log that no log with a snapshot still holds."""
+"""A position that no log with a snapshot still holds."""
 
 
 class MetadataOperations(AdminBase):
-    """The part of `Admin` that asks a controller itself."""
+    """The part of `Admin` that asks a controller directly."""
 
     async def describe_metadata_snapshot(
         self, quorum: r.QuorumDescription
@@ -32,7 +31,7 @@ class MetadataOperations(AdminBase):
         """The newest snapshot of the quorum's leader; None if it has none, or none in Kafka's
         format.
 
-        Raises ConnectFailed if the controller cannot be reached as the brokers are, and
+        Raises ConnectFailed if the controller cannot be reached in the same way as the brokers, and
         KafkaError.
         """
         node = _node_of(quorum)
@@ -73,7 +72,7 @@ def _fetch(epoch: int) -> Any:
 
 
 async def _made_ms(connection: Connection, epoch: int, snapshot: Any) -> int | None:
-    """When a snapshot was made; None if it does not begin with a record batch."""
+    """The creation time of a snapshot; None if it does not begin with a record batch."""
     from pk.core.wire.messages.fetch_snapshot import (
         FetchSnapshotRequest,
         PartitionSnapshot,
@@ -97,7 +96,7 @@ async def _made_ms(connection: Connection, epoch: int, snapshot: Any) -> int | N
     from pk.core.record.batch import (
         CorruptBatch,
         read_header,
-    )  # lazily: most commands see no record
+    )  # lazily: most commands read no records
 
     data = bytes(piece.unaligned_records)
     try:

@@ -17,8 +17,8 @@ class PartitionOperations(AdminBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, tuple[r.ProducerState, ...] | Failure]:
-        """The active producers of partitions, as their leaders know them, or the replicas on one
-        broker (KIP-664, 2.8)."""
+        """The active producers of partitions, according to the partitions' leaders, or to the
+        replicas on one broker (KIP-664, 2.8)."""
         from pk.core.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
         async def ask(connection: Connection, asked: list[TopicPartition]) -> dict[Any, Any]:
@@ -48,8 +48,8 @@ class PartitionOperations(AdminBase):
         """Elects the preferred replica as leader, or uncleanly any live one, which may lose records
         (KIP-183, KIP-460).
 
-        None means every partition that needs it; only those are in the answer. An item's error may
-        be ELECTION_NOT_NEEDED.
+        None means every partition that needs it; only those are returned. An item's error may be
+        ELECTION_NOT_NEEDED.
         """
         from pk.core.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 
@@ -79,11 +79,11 @@ class PartitionOperations(AdminBase):
     async def unclean_recovery(
         self, partitions: Iterable[TopicPartition] | None = None, *, leader: int = -1
     ) -> dict[TopicPartition, r.UncleanRecovery]:
-        """What pk's controller knows of the logs of partitions (None: of all that wait for a
-        leader, or have a replica that is damaged or stopped). `leader` is to lead them from now on,
-        whatever its log lacks, where they have no leader or a follower stopped.
+        """The knowledge of pk's controller about the logs of partitions (None: all those that wait
+        for a leader or have a damaged or stopped replica). `leader` makes a broker lead them from
+        now on, whatever its log lacks, if they have no leader or a follower has stopped.
 
-        Empty for another Kafka, which has no such request. Raises KafkaError.
+        Empty for Apache Kafka, which has no such request. Raises KafkaError.
         """
         from pk.core.wire.messages.pk_unclean_recovery import (
             PkUncleanRecoveryRequest,
@@ -117,8 +117,8 @@ class PartitionOperations(AdminBase):
         *,
         allow_replication_factor_change: bool = True,
     ) -> dict[TopicPartition, Failure | None]:
-        """Moves partitions to the brokers given, the first of them preferred; None cancels a move
-        (KIP-455, 2.4).
+        """Moves partitions to the given brokers, of which the first is preferred; None cancels a
+        move (KIP-455, 2.4).
 
         `allow_replication_factor_change=False` needs version 1 (4.1, KIP-860).
         """
@@ -160,8 +160,8 @@ class PartitionOperations(AdminBase):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, r.Reassignment]:
-        """The reassignments in progress of the given partitions (None: of all) (KIP-455, 2.4).
-        Raises ControllerSilent."""
+        """The reassignments in progress of the given partitions (None: all) (KIP-455, 2.4). Raises
+        ControllerSilent."""
         from pk.core.wire.messages.list_partition_reassignments import (
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsTopics,

@@ -1,4 +1,4 @@
-"""Admin requests about client quotas (KIP-546): which there are, and changes of them."""
+"""Admin requests about client quotas (KIP-546): describe and alter them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SPECIFIED: Final = 2
 
 
 class QuotaFilter(NamedTuple):
-    """One part of what is asked for: a name of a type (None: its default), or with `any_name` every
-    name of it."""
+    """One component of a filter: a name of an entity type (None: its default), or with `any_name`
+    every name."""
 
     entity_type: str
     name: str | None = None
@@ -30,8 +30,8 @@ class QuotaOperations(AdminBase):
     async def describe_quotas(
         self, wanted: Sequence[QuotaFilter] = (), *, strict: bool = False
     ) -> dict[Entity, dict[str, float]]:
-        """The quotas that fit all of `wanted`; with `strict` only those that have no other part.
-        Brokers from 2.6 on. Raises KafkaError."""
+        """The quotas that match all of `wanted`; with `strict` only those without other components.
+        Needs brokers from 2.6 on. Raises KafkaError."""
         from pk.core.wire.messages.describe_client_quotas import (
             ComponentData,
             DescribeClientQuotasRequest,

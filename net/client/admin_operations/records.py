@@ -1,14 +1,14 @@
-"""Single records seen from outside any group: when was the record at an offset produced?
+"""Reads single records outside of any group: when was the record at an offset produced?
 
-A Fetch asks for a little of many partitions at once; the broker gives the first batch of the first
-partition whole however large it is (KIP-74), and leaves out others whose first batch is larger than
-what was asked for. Those are asked for again, each alone. Where the batch at an offset holds no
-record at or after it (a transaction's marker, a hole that compaction left at a batch's end) the
-next one is looked at.
+A Fetch asks for a little data from many partitions at once. The broker returns the first batch of
+the first partition whole, however large (KIP-74), and leaves out other partitions whose first batch
+is too large. Those are requested again, each alone. If the batch at an offset has no record at or
+after it (a transaction marker, or a gap that compaction left at a batch's end), the next one is
+read.
 
-Many offsets of one partition are often close together: the groups of a topic. So the lowest is
-asked for first, and what comes back answers for all the others in it; those that are left are then
-asked for several at a time.
+Many offsets of one partition are often close together, such as those of a topic's groups. So the
+lowest is requested first, and its response answers all the others that it contains; the remaining
+ones are then requested several at a time.
 """
 
 from collections.abc import Iterable
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from pk.core.record.batch import BatchHeader
 
 RecordPlace = tuple[TopicPartition, int]
-"""A partition, and the offset from which on the first record is meant."""
+"""A partition, and the offset at or after which to find the first record."""
 
 _PARTITION_BYTES: Final = 16 * 1024
 _ALONE_BYTES: Final = 1024 * 1024
 _PARTITIONS_A_REQUEST: Final = 100
 _REQUESTS_AT_ONCE: Final = 8
 _FETCH_MAX: Final = 12
-"""Fetch names topics by id from version 13 on; by name serves here."""
+"""Fetch uses topic ids from version 13 on; names suffice here."""
 
 
 class RecordOperations(AdminBase):
-    """The part of `Admin` that looks at records."""
+    """The part of `Admin` that reads records."""
 
     async def record_times(
         self, places: Iterable[RecordPlace], *, within_ms: int = 0
     ) -> dict[RecordPlace, int | Failure | None]:
-        """The timestamp (epoch ms) of the first record from each offset on; None if there is
+        """The timestamp (epoch ms) of the first record at or after each offset; None if there is
         none yet.
 
         The same partition may be named with several offsets. With `within_ms` a time may be off by
-        that much, which spares looking into most batches. Reads uncommitted, joins no group. Needs
-        Fetch 4 (0.11).
+        that much, so that most batches need not be decoded. Reads uncommitted records, joins no
+        group. Needs Fetch 4 (0.11).
         """
         wanted = [(TopicPartition(*partition), offset) for partition, offset in places]
         stale = {partition.topic for partition, _ in wanted}
@@ -73,7 +73,7 @@ class RecordOperations(AdminBase):
 
 
 class _Search:
-    """What one leader answers for its places."""
+    """Finds the answers for the places that one leader has."""
 
     def __init__(
         self, connection: Connection, places: Iterable[RecordPlace], within_ms: int
@@ -82,27 +82,27 @@ class _Search:
         self.within_ms = within_ms
         self.answers: dict[RecordPlace, Any] = {}
         self.open: dict[TopicPartition, dict[int, int]] = {}
-        """Partition → the offsets not answered yet, each with the offset to look at next for it;
-        lowest first."""
+        """Partition → the offsets not answered yet, lowest first, each with the offset to read next
+        for it."""
 
         for partition, offset in sorted(places):
             self.open.setdefault(partition, {})[offset] = offset
 
     async def run(self) -> dict[RecordPlace, Any]:
-        """Asks until everything is answered."""
+        """Ask until everything is answered."""
         spread, alone = 1, False
         while self.open:
             limit = trio.CapacityLimiter(_REQUESTS_AT_ONCE)
             async with trio.open_nursery() as nursery:
                 for round_ in self._rounds(spread, 1 if alone else _PARTITIONS_A_REQUEST):
                     nursery.start_soon(self._ask, limit, round_, alone)
-            # What was left out is too large for a request with others.
+            # Partitions that were left out are too large for a request with others.
             spread, alone = _REQUESTS_AT_ONCE, True
         return self.answers
 
     def _rounds(self, spread: int, most: int) -> list[dict[TopicPartition, int]]:
-        """Requests, each naming a partition once: partition → offset. Of each partition `spread`
-        offsets at most."""
+        """Requests as partition → offset, so each has a partition only once; at most `spread`
+        offsets per partition in total."""
         rounds: list[dict[TopicPartition, int]] = []
         for i in range(spread):
             named: dict[TopicPartition, int] = {}
@@ -141,7 +141,8 @@ class _Search:
                 self._take(partition, places[partition], data, alone)
 
     def _take(self, partition: TopicPartition, asked: int, data: Any, alone: bool) -> None:
-        """Answers what the data for one partition, fetched from `asked` on, answers."""
+        """Answer all offsets that the data of one partition, fetched from `asked` on, can
+        answer."""
         from pk.core.record.batch import iter_headers  # lazily: most commands see no record
 
         if data.error_code:
@@ -167,25 +168,25 @@ class _Search:
             self._answer(partition, asked, asked + 1, error)
             return
         if end == asked:
-            if alone:  # the broker has nothing to give although the watermark is beyond
+            if alone:  # the broker returns nothing although the high watermark is higher
                 self._answer(partition, asked, asked + 1, None)
             return
         offsets = self.open.get(partition, {})
         for offset, at in offsets.items():
-            if asked <= at < end:  # a marker or a hole lay there: the record comes later
+            if asked <= at < end:  # a marker or a gap was there: the record comes later
                 offsets[offset] = end
 
     def _batch(
         self, partition: TopicPartition, begin: int, header: "BatchHeader", data: memoryview
     ) -> None:
-        """Answers for the offsets from `begin` on whose first record is in this batch."""
+        """Answer the offsets from `begin` on whose first record is in this batch."""
         from pk.core.record.batch import records
 
         offsets = self.open.get(partition, {})
         within = [at for at in offsets.values() if begin <= at <= header.last_offset]
         if not within:
             return
-        # Compaction leaves holes: only a batch that is whole has a record at or after each of its
+        # Compaction leaves gaps: only a complete batch has a record at or after each of its
         # offsets.
         whole = header.count == header.last_offset_delta + 1
         spread = header.max_timestamp - header.base_timestamp
@@ -203,8 +204,7 @@ class _Search:
     def _answer(
         self, partition: TopicPartition, begin: int, end: int | None, answer: object
     ) -> None:
-        """Settles the offsets that are looked for from `begin` up to `end` (None: all from there
-        on)."""
+        """Settle the wanted offsets from `begin` up to `end` (None: to the last)."""
         offsets = self.open.get(partition, {})
         settled = [o for o, at in offsets.items() if begin <= at and (end is None or at < end)]
         for offset in settled:

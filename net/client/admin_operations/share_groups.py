@@ -11,13 +11,13 @@ from pk.net.client.connection import Connection
 
 
 class ShareGroupOperations(AdminBase):
-    """The part of `Admin` about where share groups are."""
+    """The part of `Admin` about the offsets of share groups."""
 
     async def list_share_groups_offsets(
         self, group_ids: Iterable[str]
     ) -> dict[str, dict[TopicPartition, r.ShareGroupOffset | Failure] | Failure]:
-        """Where each share group is in all that it reads, but for partitions in which it has not
-        begun: one request a coordinator."""
+        """The position of each share group in all its partitions, except those it has not started
+        to read: one request per coordinator."""
         from pk.core.wire.messages.describe_share_group_offsets import (
             DescribeShareGroupOffsetsRequest,
             DescribeShareGroupOffsetsRequestGroup,
@@ -33,8 +33,8 @@ class ShareGroupOperations(AdminBase):
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Failure | None]:
-        """Have a share group without members begin elsewhere. Raises KafkaError for the group as a
-        whole."""
+        """Set the start offsets of a share group without members. Raises KafkaError for the whole
+        group."""
         from pk.core.wire.messages.alter_share_group_offsets import (
             AlterShareGroupOffsetsRequest,
             AlterShareGroupOffsetsRequestPartition,
@@ -76,8 +76,8 @@ class ShareGroupOperations(AdminBase):
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str]
     ) -> dict[str, Failure | None]:
-        """Have a share group without members forget where it was in topics. Raises KafkaError for
-        the group as a whole."""
+        """Delete the offsets of a share group without members for topics. Raises KafkaError for the
+        whole group."""
         from pk.core.wire.messages.delete_share_group_offsets import (
             DeleteShareGroupOffsetsRequest,
             DeleteShareGroupOffsetsRequestTopic,
@@ -103,7 +103,7 @@ class ShareGroupOperations(AdminBase):
 
 
 def _offsets(group: Any) -> dict[TopicPartition, r.ShareGroupOffset | Failure] | Failure:
-    """Where one group is."""
+    """The offsets of one group."""
     if group.error_code:
         message = group.error_message or f"share group {group.group_id!r}"
         return KafkaError(group.error_code, message)

@@ -17,8 +17,8 @@ _AT_ONCE: int = -1
 
 
 class Token(Struct, frozen=True):
-    """A delegation token. Its id is the user name, its `hmac` in base64 the password, of a login by
-    SCRAM with `tokenauth=true`. Times are in ms since 1970."""
+    """A delegation token. It is used for a SCRAM login with `tokenauth=true`: its id is the user
+    name, its `hmac` in base64 the password. Times are in ms since 1970."""
 
     token_id: str
     hmac: bytes
@@ -34,8 +34,8 @@ class Token(Struct, frozen=True):
 
 
 class TokenOperations(AdminBase):
-    """Operations on delegation tokens. All need a connection that has logged in, and not by a
-    token."""
+    """Operations on delegation tokens. All need a connection that has logged in by other means than
+    a token."""
 
     async def create_token(
         self,
@@ -44,8 +44,8 @@ class TokenOperations(AdminBase):
         renewers: Iterable[KafkaPrincipal] = (),
         max_lifetime_ms: int = -1,
     ) -> Token:
-        """Make a token of the asker's, or of `owner` (brokers from 3.3 on). `max_lifetime_ms`: -1
-        for the brokers' longest.
+        """Create a token for the caller, or for `owner` (brokers from 3.3 on). `max_lifetime_ms`:
+        -1 for the brokers' maximum.
 
         Raises KafkaError: DELEGATION_TOKEN_AUTH_DISABLED, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
         DELEGATION_TOKEN_AUTHORIZATION_FAILED, INVALID_PRINCIPAL_TYPE.
@@ -82,8 +82,8 @@ class TokenOperations(AdminBase):
         )
 
     async def renew_token(self, hmac: bytes, period_ms: int = _PERIOD_OF_BROKER) -> int:
-        """Have a token end `period_ms` from now (-1: as late as brokers let it); when it does now,
-        in ms since 1970.
+        """Make a token expire `period_ms` from now (-1: as late as brokers allow); returns its new
+        expiry time in ms since 1970.
 
         Raises KafkaError: DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED,
         DELEGATION_TOKEN_OWNER_MISMATCH.
@@ -94,8 +94,8 @@ class TokenOperations(AdminBase):
         return (await self._of_tokens(request)).expiry_timestamp_ms
 
     async def expire_token(self, hmac: bytes, period_ms: int = _AT_ONCE) -> int:
-        """Have a token end `period_ms` from now, at once for -1; the time in ms since 1970. Raises
-        as `renew_token`."""
+        """Make a token expire `period_ms` from now, or at once for -1; returns its expiry time in
+        ms since 1970. Raises the same errors as `renew_token`."""
         from pk.core.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
@@ -104,7 +104,8 @@ class TokenOperations(AdminBase):
     async def describe_tokens(
         self, owners: Iterable[KafkaPrincipal] | None = None
     ) -> tuple[Token, ...]:
-        """The tokens of these owners that the asker may see, of all for None. Raises KafkaError."""
+        """The tokens of these owners (None: all owners) that the caller may see. Raises
+        KafkaError."""
         from pk.core.wire.messages.describe_delegation_token import (
             DescribeDelegationTokenOwner,
             DescribeDelegationTokenRequest,

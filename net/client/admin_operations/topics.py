@@ -272,8 +272,8 @@ class TopicOperations(AdminBase):
         """The offset of the first record with at least the given timestamp, or of a special one
         such as `LATEST` (ListOffsets).
 
-        Offset -1: no such record. A special timestamp too new for the broker is UNSUPPORTED_VERSION
-        for that partition.
+        The offset is -1 if there is no such record. A special timestamp too new for the broker is
+        UNSUPPORTED_VERSION for that partition.
         """
 
         async def ask(connection: Connection, partitions: list[TopicPartition]) -> dict[Any, Any]:

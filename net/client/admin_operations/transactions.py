@@ -1,4 +1,4 @@
-"""Admin requests about transactions (KIP-664): which there are, and ending those that hang."""
+"""Admin requests about transactions (KIP-664): list and describe them, and end hanging ones."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from pk.net.client.connection import Connection
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that a partition holds open, as its leader remembers the producer
+    """An open transaction in a partition, with the producer's state at its leader
     (`Admin.describe_producers`)."""
 
     partition: TopicPartition
@@ -22,12 +22,12 @@ class OpenTransaction(NamedTuple):
 
 
 class TransactionOperations(AdminBase):
-    """Operations on transactional ids and on what their transactions left open in partitions."""
+    """Operations on transactional ids, and on transactions left open in partitions."""
 
     async def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
     ) -> tuple[tuple[r.TransactionListing, ...], dict[int, Failure]]:
-        """The transactional ids of all brokers that answered, and why the others did not
+        """The transactional ids of all brokers that answered, and the errors of the others
         (KIP-664)."""
         from pk.core.wire.messages.list_transactions import ListTransactionsRequest
 
@@ -80,7 +80,7 @@ class TransactionOperations(AdminBase):
         """Take transactional ids from their producers: an open transaction is aborted, and the
         producer is fenced.
 
-        Answers the new (producer id, epoch) of each (InitProducerId, KIP-360).
+        Returns the new (producer id, epoch) of each (InitProducerId, KIP-360).
         """
         from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
 
@@ -104,11 +104,11 @@ class TransactionOperations(AdminBase):
     async def abort_transactions(
         self, transactions: Iterable[OpenTransaction]
     ) -> dict[TopicPartition, Failure | None]:
-        """Write the abort marker that a hanging transaction lacks into its partition
-        (WriteTxnMarkers), one a partition.
+        """Write the missing abort marker of a hanging transaction to its partition
+        (WriteTxnMarkers), one per partition.
 
-        The coordinator is not asked: only a transaction that it does not know, or no longer knows,
-        is ended this way. The leader refuses an older epoch than it knows of the producer or its
+        The coordinator is not asked: end only a transaction that it does not know, or no longer
+        knows, this way. The leader refuses an older epoch than its own for the producer or its
         coordinator (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED).
         """
         from pk.core.wire.messages.write_txn_markers import (
@@ -146,5 +146,5 @@ class TransactionOperations(AdminBase):
 
 
 _FENCING_TIMEOUT_MS = 60_000
-"""The transaction.timeout.ms that InitProducerId must name; nothing is written with the id that it
-answers."""
+"""The transaction.timeout.ms that InitProducerId requires; nothing is written with the id it
+returns."""

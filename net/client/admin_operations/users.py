@@ -1,5 +1,5 @@
 """Admin requests about users: their SCRAM credentials (KIP-554). A password never leaves this
-process: what is sent is salted."""
+process: only salted values are sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pk.net.client.connection import Connection
 
 
 class ScramUser(NamedTuple):
-    """A user's credential for one mechanism, as far as it may be known."""
+    """The visible part of a user's credential for one mechanism."""
 
     user: str
     mechanism: Mechanism
@@ -24,7 +24,7 @@ class ScramUser(NamedTuple):
 
 
 class NewPassword(NamedTuple):
-    """A password that a user gets for one mechanism."""
+    """A new password of a user for one mechanism."""
 
     user: str
     mechanism: Mechanism
@@ -41,7 +41,7 @@ class UserOperations(AdminBase):
     async def describe_scram_users(
         self, users: Iterable[str] | None = None
     ) -> dict[str, tuple[ScramUser, ...] | Failure]:
-        """The credentials of users, of all for None. Brokers from 2.7 on."""
+        """The credentials of users (None: all). Needs brokers from 2.7 on."""
         from pk.core.wire.messages.describe_user_scram_credentials import (
             DescribeUserScramCredentialsRequest,
             UserName,
@@ -50,8 +50,8 @@ class UserOperations(AdminBase):
         names = [UserName(name=n) for n in dict.fromkeys(users or ())]
         if users is not None and not names:
             return {}
-        # No name means all users, as null does. Apache Kafka's refusal of null fails inside the
-        # broker (up to 4.3 at least): no answer comes, and the connection is lost.
+        # No name means all users, like null. Apache Kafka fails inside the broker while refusing
+        # null (up to 4.3 at least): no answer comes, and the connection is lost.
         response = await self._any(DescribeUserScramCredentialsRequest(users=names))
         check(response, "DescribeUserScramCredentials")
         return {
@@ -65,7 +65,7 @@ class UserOperations(AdminBase):
         }
 
     async def set_passwords(self, changes: Sequence[NewPassword]) -> dict[str, Failure | None]:
-        """Give users passwords, new users or not; each user once."""
+        """Set passwords of new or existing users; each user once."""
         from pk.core.wire.messages.alter_user_scram_credentials import (
             AlterUserScramCredentialsRequest,
             ScramCredentialUpsertion,
@@ -91,7 +91,7 @@ class UserOperations(AdminBase):
     async def delete_scram_users(
         self, mechanism: Mechanism, users: Iterable[str]
     ) -> dict[str, Failure | None]:
-        """Take the credentials of one mechanism from users."""
+        """Delete the credentials of users for one mechanism."""
         from pk.core.wire.messages.alter_user_scram_credentials import (
             AlterUserScramCredentialsRequest,
             ScramCredentialDeletion,
