@@ -1,18 +1,18 @@
-"""Keeping the garbage collector's pauses short in a process that serves.
+"""Keeps the garbage collector's pauses short in a serving process.
 
-A full collection looks through every object there is, and nothing else runs meanwhile: with 10,000
-partitions that is a fifth of a second, each time the heap has grown by a quarter. What it finds
-alive then stays alive for long: logs, partitions, images. So after a collection that took too long
-the survivors are frozen: later ones pass them by, and look at what is new. What is frozen is still
-freed when the last reference to it goes, as a deleted topic's partitions are, which form no cycles.
+A full collection scans every object while nothing else runs: with 10,000 partitions that takes 0.2
+s each time the heap has grown by a quarter. Most objects that survive it live long: logs,
+partitions, images. So after a collection that took too long, the survivors are frozen, and later
+collections scan only newer objects. A frozen object is still freed when its last reference is
+dropped, like the partitions of a deleted topic, which form no cycles.
 
-Full collections come after 7,000 new objects, not after Python's 70,000: each is short, and what it
-finds is frozen soon.
+A full collection runs after 7,000 new objects, not after Python's 70,000, so that each is short and
+its survivors are frozen soon.
 
-A request that names 100,000 partitions makes half a million objects at once, which are freed
-without the collector: they form no cycles. Collections that look through them, and visit each
-element of their lists, took 10 to 30 ms; so there are none while a large request is decoded,
-handled and freed. What it leaves behind, such as a fetch session, is frozen.
+A request with 100,000 partitions creates half a million objects at once, which form no cycles and
+are freed without the collector. Collections that scanned them and each element of their lists took
+10 to 30 ms, so none run while a large request is decoded, handled and freed. Objects that it leaves
+behind, such as a fetch session, are frozen.
 """
 
 import gc
@@ -22,25 +22,27 @@ from time import thread_time
 from typing import Final
 
 STARTING: Final = (100_000, 50, 1000)
-"""How many new objects, younger collections and so on a collection waits for while a node
-starts."""
+"""The collection thresholds while a node starts: new objects, then collections of the younger
+generation before an older one."""
 
 LONG_S: Final = 0.002
-"""Of the processor's time: a collection on a busy machine is not longer for that."""
+"""In CPU time, so that a busy machine does not make a collection count as longer."""
 
 
 THRESHOLDS: Final = (700, 5, 2)
-"""New objects before the youngest generation is looked at, and how often that is before the next
-one is."""
+"""New objects before the youngest generation is collected, and collections of each generation
+before the next."""
 
 
 WITH_LARGE_REQUEST: Final = 5_000_000
-"""New objects before a collection while a large request is handled: some requests wait for long."""
+"""New objects before a collection while a large request is handled, which may take long for
+requests that wait."""
 
 
 @contextmanager
 def short_collections(long_s: float = LONG_S) -> Generator[None]:
-    """Within it what survives a full collection of at least `long_s` is not looked at again."""
+    """Inside this context, the survivors of a full collection of at least `long_s` are not scanned
+    again."""
     oldest = len(gc.get_threshold()) - 1
     begun, thresholds = 0.0, gc.get_threshold()
 
@@ -62,8 +64,8 @@ def short_collections(long_s: float = LONG_S) -> Generator[None]:
 
 @contextmanager
 def rare_collections() -> Generator[None]:
-    """Within it collections are rare. While a node starts nearly all that it makes stays: with
-    50,000 partitions looking for what does not was a fifth of a start."""
+    """Inside this context, collections are rare. Nearly all objects that a starting node creates
+    stay; with 50,000 partitions, searching for others took a fifth of the start."""
     before = gc.get_threshold()
     gc.set_threshold(*STARTING)
     try:
@@ -73,7 +75,7 @@ def rare_collections() -> Generator[None]:
 
 
 class _LargeRequests:
-    """How many are being handled in this process, and the thresholds of before."""
+    """The number of requests being handled in this process, and the previous thresholds."""
 
     count = 0
     thresholds: tuple[int, int, int] = THRESHOLDS
@@ -81,8 +83,8 @@ class _LargeRequests:
 
 @contextmanager
 def large_request() -> Generator[None]:
-    """Within it there are no collections, unless millions of objects are made; several may
-    overlap."""
+    """Inside this context there are no collections unless millions of objects are created; several
+    may overlap."""
     if not _LargeRequests.count:
         _LargeRequests.thresholds = gc.get_threshold()
         gc.set_threshold(WITH_LARGE_REQUEST)

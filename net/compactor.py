@@ -1,20 +1,20 @@
 """Compaction in a process of its own.
 
-Measured on two busy cores: a client that produces one record at a time, each over 1 ms after the
-last, while 100 MB of 100-byte records are compacted. Its round trips, in ms:
+Measured on two busy cores: round trips in ms of a client that produces one record at a time, each
+over 1 ms after the last, while 100 MB of 100-byte records are compacted:
 
     alone                                      p50 0.15   p99  2.8
     beside a process                           p50 0.16   p99  4.5
     beside a thread                            p50 0.31   p99 38.6
     beside a thread, switch interval 0.5 ms    p50 0.76   p99 32.6
 
-A thread of the broker's process computes in turns of 5 ms (the interpreter's switch interval), and
-every wait of the loop ends behind one. A process shares nothing but the disk, and it is *nice*: on
-a busy machine the broker goes first.
+A thread of the broker's process holds the interpreter for up to 5 ms at a time (its switch
+interval), which delays the loop after every wait. A process shares only the disk, and it runs with
+higher niceness, so on a busy machine the broker goes first.
 
-The child gets its job on stdin, tells its steps on stdout (`core/log/compaction/job_cbor.py`), and
-lives no longer than its parent: it watches stdin, whose end comes when the parent closes it or
-dies. Otherwise an orphan could go on writing `.cleaned` files while the next broker opens the log.
+The child gets its job on stdin, reports its steps on stdout (`core/log/compaction/job_cbor.py`),
+and ends with its parent: it watches stdin, which ends when the parent closes it or dies. Otherwise
+an orphan could go on writing `.cleaned` files while the next broker opens the log.
 """
 
 import os
@@ -45,7 +45,7 @@ START = "import sys; sys.path[:] = sys.argv[1:]; from pk.net.compactor import ma
 
 
 class InProcess:
-    """Does jobs on the real disk, each in a process of its own."""
+    """Runs jobs on the real disk, each in a process of its own."""
 
     @asynccontextmanager
     async def run(self, job: Job, bytes_per_s: float) -> AsyncGenerator[AsyncIterator[Step]]:
@@ -103,7 +103,7 @@ def _step_or_error(body: Any) -> Step:
 
 
 def main() -> None:
-    """The child: one job from stdin to stdout."""
+    """Run one job from stdin to stdout, in the child."""
     source, target = sys.stdin.buffer, sys.stdout.buffer
     try:
         (length,) = job_cbor.LENGTH.unpack(source.read(job_cbor.LENGTH.size))
@@ -122,7 +122,7 @@ def main() -> None:
     except OSError as e:
         _tell(target, ["os", e.errno or 5, str(e)])
     except Unforeseen as e:
-        traceback.print_exception(e)  # where the broker's own would go
+        traceback.print_exception(e)  # to the same place as the broker's own tracebacks
         _tell(target, ["kafka", int(e.code), e.message])
     except KafkaError as e:
         _tell(target, ["kafka", int(e.code), str(e)])
@@ -134,7 +134,8 @@ def _tell(target: BinaryIO, body: list[object]) -> None:
 
 
 def _end_with_parent(fd: int) -> None:
-    """End at once when the parent has: the result could no longer be swapped in. Reads below the
-    buffered stream, whose lock would be held while this process ends."""
+    """End as soon as the parent has ended, since the result could no longer be used. Reads the file
+    descriptor directly, because the buffered stream's lock would be held while this process
+    ends."""
     os.read(fd, 1)
     os._exit(1)

@@ -1,13 +1,12 @@
-"""How many connections may come in a second, and how many a listener may have (KIP-402, KIP-612).
+"""Limits on new connections per second, and on connections per listener (KIP-402, KIP-612).
 
 - `max.connection.creation.rate` limits the broker, and
-  `listener.name.L.max.connection.creation.rate` a listener: when too many have come, the listener
-  takes the next one later. The listener among brokers is not held up by the broker's own limit,
-  where clients have another.
-- A quota of an address (`connection_creation_rate`, see AlterClientQuotas) limits who comes from
-  there: one connection too many is closed, a moment later, so that the peer does not try again at
-  once.
-- `listener.name.L.max.connections` limits a listener beside the broker's `max.connections`.
+  `listener.name.L.max.connection.creation.rate` a listener: above the limit, the listener accepts
+  the next connection later. The inter-broker listener is exempt from the broker-wide limit if
+  clients have a listener of their own.
+- A quota of an address (`connection_creation_rate`, see AlterClientQuotas) limits connections from
+  there: one above the limit is closed after a delay, so that the peer does not retry at once.
+- `listener.name.L.max.connections` limits a listener in addition to the broker's `max.connections`.
 
 The limits may change while the broker runs.
 """
@@ -26,13 +25,13 @@ from pk.core.quota.rates import SampledRate
 
 UNLIMITED: Final = (1 << 31) - 1
 RATES_MAX: Final = 10_000
-"""Addresses whose rate is kept."""
+"""The number of addresses whose rate is kept."""
 LOOKED_UP_S: Final = 10.0
-"""How long a look-up of a host's addresses may take."""
+"""The timeout for looking up a host's addresses."""
 
 
 class ConnectionQuotas:
-    """Of one node's listeners."""
+    """The connection quotas of one node's listeners."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -40,17 +39,17 @@ class ConnectionQuotas:
         self._samples = config.quota_window_num
         self._sample_s = float(config.quota_window_size_seconds)
         self._rates: dict[str, SampledRate] = {}
-        """By listener; "" is the broker's."""
+        """By listener; "" is the broker-wide rate."""
         self._quotas: Quotas = {}
         self._limits: dict[str | None, float] = {}
         """By address; None is the default."""
         self._by_address: dict[str, SampledRate] = {}
         self.unknown_hosts: list[str] = []
-        """Names of hosts with a quota, whose addresses must be looked up."""
+        """Host names with a quota whose addresses must be looked up."""
 
     def wait_s(self, listener: str) -> float:
-        """A connection has come to a listener: how long it must wait before it, and the next, is
-        served."""
+        """Count a new connection on a listener; returns how long it must wait before it, and the
+        next, is served."""
         config, now_s = self._broker.config, self._broker.clock.time()
         own = listener_value(config, listener, "max.connection.creation.rate")
         waits_s = [self._record(listener, UNLIMITED if own is None else cast(int, own), now_s)]
@@ -60,13 +59,13 @@ class ConnectionQuotas:
         return max(waits_s)
 
     def connections_max(self, listener: str) -> int:
-        """How many connections a listener may have at once."""
+        """The maximum number of connections of a listener."""
         own = listener_value(self._broker.config, listener, "max.connections")
         return UNLIMITED if own is None else cast(int, own)
 
     def refused_s(self, host: str) -> float:
-        """A connection has come from an address: 0 if it may, else how long to wait before it is
-        closed."""
+        """Count a new connection from an address: 0 if it is allowed, else how long to wait before
+        closing it."""
         if self._broker.image.quotas is not self._quotas:
             self._learn()
         if not self._limits:
@@ -88,7 +87,7 @@ class ConnectionQuotas:
         return min(wait_ms / 1000, self._sample_s)
 
     async def look_up(self) -> None:
-        """Find the addresses of hosts that have a quota."""
+        """Look up the addresses of hosts that have a quota."""
         names, self.unknown_hosts = self.unknown_hosts, []
         quotas = self._quotas
         for name in names:
@@ -114,7 +113,7 @@ class ConnectionQuotas:
         return min(rate.wait_ms(now_s) / 1000, self._sample_s)
 
     def _learn(self) -> None:
-        """Take the quotas of addresses that are in force now."""
+        """Load the current quotas of addresses."""
         self._quotas = self._broker.image.quotas
         self._limits, self.unknown_hosts = {}, []
         for entity, values in self._quotas.items():
@@ -130,7 +129,7 @@ class ConnectionQuotas:
 
 
 class PacedListener(trio.abc.Listener[trio.SocketStream]):
-    """A listener that takes connections no faster than it may."""
+    """A listener that accepts connections no faster than its quota."""
 
     def __init__(self, inner: trio.SocketListener, quotas: ConnectionQuotas, name: str) -> None:
         self._inner = inner
@@ -138,7 +137,7 @@ class PacedListener(trio.abc.Listener[trio.SocketStream]):
         self._name = name
 
     async def accept(self) -> trio.SocketStream:
-        """The next connection, when it is its turn."""
+        """Accept the next connection when it is its turn."""
         stream = await self._inner.accept()
         wait_s = self._quotas.wait_s(self._name)
         if wait_s:
@@ -150,7 +149,7 @@ class PacedListener(trio.abc.Listener[trio.SocketStream]):
         return stream
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the listener."""
         await self._inner.aclose()
 
 

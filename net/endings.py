@@ -1,5 +1,5 @@
-"""The signals that end a process of ours in order, and what is left to write to when one was the
-end of its terminal."""
+"""The signals that shut a process down cleanly, and what to do with standard streams after a hangup
+of the terminal."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ import termios
 
 
 def ending_signals() -> tuple[signal.Signals, ...]:
-    """SIGINT, SIGTERM, and SIGHUP unless it is ignored, as below `nohup`."""
+    """SIGINT, SIGTERM, and SIGHUP unless it is ignored, as under `nohup`."""
     always = (signal.SIGINT, signal.SIGTERM)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return always
@@ -16,8 +16,8 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 def drop_dead_terminal() -> None:
-    """Turns standard streams whose terminal has gone to nothing: what is still to be said must not
-    end by an error what is still to be done."""
+    """Redirect standard streams whose terminal is gone to /dev/null, so that writing to them does
+    not break the rest of the shutdown."""
     for fd in (0, 1, 2):
         try:
             termios.tcgetattr(fd)

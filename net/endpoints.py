@@ -1,4 +1,4 @@
-"""Binding a broker's listeners: where it listens, and what it tells its clients."""
+"""Binds a broker's listeners, and determines their advertised addresses."""
 
 import errno
 import socket
@@ -16,7 +16,7 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 
 
 class BoundListener(Struct, frozen=True):
-    """One listener, bound; `advertised` is the address that clients get."""
+    """A bound listener; `advertised` is the address given to clients."""
 
     name: str
     listeners: list[trio.SocketListener]
@@ -24,13 +24,13 @@ class BoundListener(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """host:port as advertised."""
+        """The advertised host:port."""
         return f"{self.advertised.host}:{self.advertised.port}"
 
 
 async def bind(config: BrokerConfig) -> list[BoundListener]:
-    """Bind every listener of `config`. Raises StartError if one cannot be; none is left bound
-    then."""
+    """Bind every listener of `config`. Raises StartError if one cannot be bound; then none stays
+    bound."""
     advertised = {listener.name: listener for listener in config.advertised_listeners}
     bound: list[BoundListener] = []
     try:

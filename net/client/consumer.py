@@ -571,8 +571,8 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | Failure | None]:
-        """The offset that the group has committed for each partition (OffsetFetch), None without
-        one, or the error for it.
+        """The committed offset of the group for each partition (OffsetFetch), None without one, or
+        the partition's error.
 
         Raises KafkaError or ClientError if the whole request fails, ValueError without `group.id`.
         """

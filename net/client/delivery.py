@@ -1,4 +1,4 @@
-"""What becomes of records on their way: one (`Delivery`), those of one call (`Deliveries`), a batch
+"""Results of sending: of one record (`Delivery`), of one call (`Deliveries`), of a batch
 (`BatchDelivered`)."""
 
 from collections.abc import Generator
@@ -12,8 +12,8 @@ from pk.net.client.accumulator import Batch
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is now. `offset` is -1 if the broker did not say (acks=0, or a repetition
-    it recognised)."""
+    """The position of a sent record. `offset` is -1 if the broker did not return it (with acks=0,
+    or for a duplicate it recognized)."""
 
     topic: str
     partition: int
@@ -22,8 +22,8 @@ class RecordMetadata(NamedTuple):
 
 
 class Run(Struct, frozen=True):
-    """Records of a `send_many` that lie together: `count` of them from `offset` on (-1: the broker
-    did not say)."""
+    """Consecutive records of a `send_many`: `count` of them from `offset` on (-1: the broker did
+    not return it)."""
 
     partition: TopicPartition
     offset: int
@@ -31,8 +31,8 @@ class Run(Struct, frozen=True):
 
 
 class BatchDelivered(Struct, frozen=True):
-    """A batch whose fate is known, as `on_delivery` gets it: `error` is None when it was
-    acknowledged. `in_doubt`: it was not, but may be in the log."""
+    """A settled batch, as passed to `on_delivery`: `error` is None if it was acknowledged.
+    `in_doubt`: it was not, but may be in the log."""
 
     partition: TopicPartition
     base_offset: int
@@ -42,7 +42,7 @@ class BatchDelivered(Struct, frozen=True):
 
 
 class Delivery:
-    """A record on its way. Awaiting it is awaiting `wait()`."""
+    """A record in flight. Awaiting it is the same as awaiting `wait()`."""
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
 
@@ -57,7 +57,7 @@ class Delivery:
         return _settled(self._batch, self._index)[0].settled.is_set()
 
     async def wait(self) -> RecordMetadata:
-        """Wait until the record is acknowledged. Raises KafkaError or ClientError when it was given
+        """Wait until the record is acknowledged. Raises KafkaError or ClientError if it was given
         up."""
         batch, index = self._batch, self._index
         while True:
@@ -78,8 +78,8 @@ class Delivery:
 
 
 def _settled(batch: Batch, index: int) -> tuple[Batch, int]:
-    """The batch that holds record `index` of `batch` now that it may have been split, and its index
-    there."""
+    """The batch that now holds record `index` of `batch`, which may have been split, and the index
+    in it."""
     while batch.splits:
         first, part = next(s for s in reversed(batch.splits) if s[0] <= index)
         batch, index = part, index - first
@@ -87,7 +87,7 @@ def _settled(batch: Batch, index: int) -> tuple[Batch, int]:
 
 
 class Deliveries:
-    """The records of one `send_many` on their way."""
+    """The records of one `send_many` in flight."""
 
     __slots__ = ("_runs",)
 
@@ -98,8 +98,8 @@ class Deliveries:
         self._runs.append((batch, first, count))
 
     async def wait(self) -> list[Run]:
-        """Wait until all are settled; where they lie. Raises the first error, after all are
-        settled."""
+        """Wait until all are settled; returns their positions. Raises the first error, after all
+        are settled."""
         runs: list[Run] = []
         error: Exception | None = None
         pieces = list(reversed(self._runs))

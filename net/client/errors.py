@@ -1,4 +1,4 @@
-"""What a client can run into besides a `KafkaError` that a broker answered."""
+"""The errors that a client may raise, other than a `KafkaError` that a broker returned."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
 
 
 class ClientError(Exception):
-    """Base of the errors that arise on this side of the connection."""
+    """Base of the errors that arise on the client side."""
 
 
 class ConfigError(ClientError, ValueError):
-    """A config key that is unknown or unsupported, or a value that is not valid for it."""
+    """An unknown or unsupported config key, or an invalid value."""
 
 
 class ConnectFailed(ClientError):
-    """No connection came about. `address` is the one asked for, `reason` a phrase that says what
-    happened.
+    """No connection could be made. `address` is the requested one, `reason` a phrase that describes
+    the failure.
 
-    `node_id` is the broker that is said to listen there, -1 if the address was given and not
-    advertised. `reached` is whether somebody took the connection, who then did not speak Kafka;
-    `certain` is whether no probe could tell more.
+    `node_id` is the broker that is advertised there, -1 for a bootstrap address. `reached` is
+    whether the connection was accepted by a server that then did not speak Kafka; `certain` is
+    whether no probe could tell more.
     """
 
     def __init__(
@@ -44,7 +44,8 @@ class ConnectFailed(ClientError):
 
 
 class NoBrokers(ClientError):
-    """None of the brokers known could be reached; `failures` says why, one per address tried."""
+    """None of the known brokers could be reached; `failures` has the reason for each address
+    tried."""
 
     def __init__(self, failures: list[ConnectFailed]) -> None:
         asked = "; ".join(str(failure) for failure in failures) or "no addresses to try"
@@ -53,7 +54,7 @@ class NoBrokers(ClientError):
 
 
 class UnknownPartition(KafkaError):
-    """A topic has `count` partitions, and none of the number that was asked for."""
+    """A topic has `count` partitions, but not the requested one."""
 
     def __init__(self, topic: str, partition: int, count: int) -> None:
         last = f", from 0 to {count - 1}" if count else ""
@@ -64,18 +65,18 @@ class UnknownPartition(KafkaError):
 
 
 class Disconnected(ClientError):
-    """The connection was lost while a request was under way; whether the broker acted on it is
+    """The connection was lost while a request was in flight; whether the broker acted on it is
     unknown."""
 
 
 class RequestTimedOut(ClientError):
-    """No answer within `request.timeout.ms` (or the time given for the whole operation)."""
+    """No response within `request.timeout.ms` (or the time limit of the whole operation)."""
 
 
 class Unanswered(RequestTimedOut):
-    """The time given for the whole operation passed, and these were asked and did not answer: they
-    may hang with their connections open. Those with a negative id are addresses given, where it is
-    not known yet which broker that is."""
+    """The time limit of the whole operation passed without an answer from these nodes: they may
+    hang with their connections open. Nodes with a negative id are bootstrap addresses whose brokers
+    are not known yet."""
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float) -> None:
         named = [f"{n.node_id} at {n.address}" for n in nodes if n.node_id >= 0]
@@ -100,8 +101,8 @@ class Straggler(RequestTimedOut):
 class ControllerSilent(RequestTimedOut):
     """The controller did not answer within `pk.straggler.timeout.ms`, though brokers do: it may
     hang, and no other node has taken over. `nodes` were asked: each is the controller itself, or
-    passes on what is the controller's to answer. What `changes` something was waited for until
-    `default.api.timeout.ms`, and may still be done."""
+    forwards requests to it. A request that `changes` something waited until
+    `default.api.timeout.ms`, and may still take effect."""
 
     def __init__(self, nodes: "Sequence[Node]", waited_ms: float, *, changes: bool = False) -> None:
         way = ", ".join(node.who for node in nodes)
@@ -112,9 +113,9 @@ class ControllerSilent(RequestTimedOut):
 
 
 class ControllerDown(ClientError):
-    """The controller cannot answer, as whoever started it on this machine knows: its process does
-    not run, or is paused. `step` is the command that brings it back. What was `asked` for is with a
-    broker, which may still pass it on."""
+    """The controller cannot answer, according to the program that started it on this machine: its
+    process is stopped or paused. `step` is the command that restores it. If the request was
+    `asked`, a broker has it and may still forward it."""
 
     def __init__(self, why: str, step: str, *, asked: bool = False) -> None:
         then = ", and what was asked for may take effect then" if asked else ""
@@ -124,14 +125,14 @@ class ControllerDown(ClientError):
 
 
 class NotUp(KafkaError):
-    """A broker that was asked for by its id is down: no other can answer for it."""
+    """A broker requested by its id is down: no other can answer for it."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, "it is not up")
 
 
 class Closed(ClientError):
-    """The client was used after its `async with` block had ended."""
+    """The client was used after the end of its `async with` block."""
 
 
 class BufferExhausted(ClientError):
@@ -139,13 +140,14 @@ class BufferExhausted(ClientError):
 
 
 class NoTransaction(ClientError):
-    """A transactional producer was used outside a transaction, or began a second one inside one."""
+    """A transactional producer was used outside a transaction, or a second transaction was begun
+    inside one."""
 
 
 class TransactionOutcomeUnknown(ClientError):
-    """`max.block.ms` passed before the coordinator said how a transaction ended, whether it was
-    silent or put us off, or its answer could not be read: the transaction may be committed or
-    aborted. The producer is finished; the next one with this transactional id waits for the
+    """`max.block.ms` passed without learning how a transaction ended, because the coordinator did
+    not answer, asked to retry, or sent an unreadable response: the transaction may be committed or
+    aborted. The producer is unusable; the next one with this transactional id waits for the
     outcome."""
 
     def __init__(self, transactional_id: str, *, commit: bool, cause: Exception) -> None:
@@ -157,13 +159,13 @@ class TransactionOutcomeUnknown(ClientError):
 
 
 class NoOffset(ClientError):
-    """`auto.offset.reset` is `none`, and a partition has no committed offset, or one out of
+    """`auto.offset.reset` is `none`, and a partition's committed offset is missing or out of
     range."""
 
 
 class LogTruncated(ClientError):
-    """Records this consumer has read were truncated by an unclean election, and `auto.offset.reset`
-    is `none`."""
+    """Records that this consumer has read were truncated by an unclean election, and
+    `auto.offset.reset` is `none`."""
 
 
 COORDINATOR_MOVED: Final = (
@@ -171,14 +173,14 @@ COORDINATOR_MOVED: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.BROKER_NOT_AVAILABLE,
 )
-"""What says that a group's coordinator must be looked up again."""
+"""The errors after which a group's coordinator must be looked up again."""
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Whether the same request may succeed later: also where its broker is not up now."""
+    """Whether the same request may succeed later, even if its broker is down now."""
     return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def unsupported(api: str, node: str, why: str) -> KafkaError:
-    """The error for a request that the broker at hand cannot be asked."""
+    """The error for a request that the broker in use does not support."""
     return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{node} does not serve {api} {why}")

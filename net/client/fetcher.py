@@ -1,13 +1,13 @@
-"""Fetches ahead of the consumer: one task a broker, one Fetch on its way to each, in incremental
+"""Fetches ahead of the consumer: one task per broker, each with one Fetch in flight, in incremental
 sessions (KIP-227).
 
-A broker is asked again as soon as no partition that is being read has a full buffer
-(`max.partition.fetch.bytes`). Asking for some of them while another is full would let that one
-starve: once drained it would have to wait for the others' long poll to end. One whose position is
-looked up is left out, since that may take as long as its leader is away.
+A broker gets the next Fetch as soon as none of its partitions being read has a full buffer
+(`max.partition.fetch.bytes`). Fetching some partitions while another's buffer is full would starve
+that one: once drained it would have to wait for the others' long poll. Partitions whose position is
+being looked up are left out, since that may take as long as their leader is unavailable.
 
-In a session only what changed is named: partitions with a new offset, and those to forget. Answers
-name only partitions with news. An answer to what has been sought elsewhere meanwhile
+In a session, requests list only changes: partitions with a new offset, and those to forget.
+Responses list only partitions with news. The response for a partition that has since been seeked
 (`PartitionState.version`) is dropped.
 """
 
@@ -48,11 +48,11 @@ _MOVED: Final = (
 )
 
 Asked = dict[TopicPartition, tuple[int, int]]
-"""Partition → (version of its state, offset) that a Fetch asked for."""
+"""Partition → (version of its state, offset) in a Fetch request."""
 
 
 class Session:
-    """What a broker remembers of our last fetches."""
+    """The broker's state of our fetch session."""
 
     def __init__(self) -> None:
         self.reset()
@@ -66,9 +66,9 @@ class Session:
     def request(
         self, wanted: dict[TopicPartition, tuple[Uuid, FetchPartition]], *, by_id: bool
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """The topics to name, and those to forget, so that the broker's session becomes `wanted`.
-        `by_id` is whether it knows topics by their ids: by name, one that was made again is the
-        same, and forgetting it would end it."""
+        """The topics to list and those to forget, so that the broker's session becomes `wanted`.
+        `by_id` is whether the session uses topic ids. By name, a recreated topic is the same topic,
+        and forgetting the old one would remove it."""
         if self.epoch == 0:
             self.partitions = dict(wanted)
             return _topics(wanted), []
@@ -86,7 +86,7 @@ class Session:
         return _topics(news), forgotten
 
     def answered(self, session_id: int) -> None:
-        """Go on to the next epoch; session 0 means that the broker keeps none."""
+        """Advance to the next epoch; session 0 means that the broker has no session."""
         if session_id == 0:
             self.reset()
         else:
@@ -105,7 +105,7 @@ def _topics(partitions: dict[TopicPartition, tuple[Uuid, FetchPartition]]) -> li
 
 
 class Fetcher:
-    """All of a consumer's fetching. `states` is the consumer's own dict of what it has."""
+    """All fetching of a consumer. `states` is the consumer's own dict of its partitions."""
 
     def __init__(
         self,
@@ -131,13 +131,13 @@ class Fetcher:
         self._brokers: dict[int, BrokerFetcher] = {}
 
     def wake(self) -> None:
-        """Let every broker's task look again."""
+        """Wake every broker's task."""
         for broker in self._brokers.values():
             broker.wake()
 
     def place(self) -> None:
-        """As `wake`, and start tasks for brokers that are new: after what is read, or who leads it,
-        changed."""
+        """Like `wake`, but also start tasks for new brokers, after a change of the partitions or
+        their leaders."""
         self._place(trio.current_time())
 
     def _place(self, now: float) -> None:
@@ -149,8 +149,8 @@ class Fetcher:
         self.wake()
 
     def node_of(self, state: PartitionState, now: float) -> int:
-        """Whom to ask for a partition: the replica its leader named (KIP-392), else the leader, -1
-        if unknown."""
+        """The node to fetch a partition from: the replica named by its leader (KIP-392), else the
+        leader; -1 if unknown."""
         if state.preferred_replica >= 0:
             if not self._is_over(state, now):
                 return state.preferred_replica
@@ -158,28 +158,28 @@ class Fetcher:
         return self.cluster.metadata.leader(state.partition)[0]
 
     def _is_over(self, state: PartitionState, now: float) -> bool:
-        """Whether the time of the replica that a partition's leader named is over."""
+        """Whether the time of the replica named by a partition's leader has expired."""
         known = state.preferred_replica in self.cluster.metadata.brokers
         return not known or now >= state.preferred_until
 
     def _end_preferences(self, now: float) -> None:
-        """Go back to the leaders where a replica's time is over. Their tasks may sleep, or not have
-        begun. All at once: those of many partitions end together, and each `_place` looks at
-        all."""
+        """Return to the leaders from replicas whose time has expired, since the leaders' tasks may
+        be asleep or not started yet. Handles all partitions at once: many expire together, and each
+        `_place` scans all."""
         for state in self.states.values():
             if state.preferred_replica >= 0 and self._is_over(state, now):
                 state.preferred_replica = -1
         self._place(now)
 
     async def close(self) -> None:
-        """Tell brokers to forget our sessions, as far as that goes without waiting for them."""
+        """Make brokers forget our sessions, as far as possible without waiting."""
         for broker in self._brokers.values():
             broker.end_session()
         await trio.lowlevel.checkpoint()
 
 
 class BrokerFetcher:
-    """Fetches from one broker the partitions it is asked for."""
+    """Fetches its partitions from one broker."""
 
     def __init__(self, fetcher: Fetcher, node_id: int) -> None:
         self.fetcher = fetcher
@@ -215,7 +215,7 @@ class BrokerFetcher:
                 await trio.sleep(self.config.retry_backoff_ms / 1000)
 
     def _fetchable(self, now: float) -> tuple[list[PartitionState], float]:
-        """The partitions to ask this broker for, and when to look again if there are none."""
+        """The partitions to fetch from this broker, and when to check again if there are none."""
         fetcher = self.fetcher
         states: list[PartitionState] = []
         due = float("inf")
@@ -354,11 +354,11 @@ class BrokerFetcher:
             fetcher.want_metadata()
             return
         state.not_before = trio.current_time() + self.config.retry_backoff_max_ms / 1000
-        fetcher.place()  # the leader's task goes on
+        fetcher.place()  # wakes the leader's task
         fetcher.on_failure(KafkaError(code, str(state.partition)))
 
     def end_session(self) -> None:
-        """Have the broker forget the session, if the connection is there to say so."""
+        """Make the broker forget the session, if there is a connection for it."""
         connection = self.fetcher.cluster.ready_connection(self.node_id, _PURPOSE)
         if connection is None or not self.session.session_id:
             return
@@ -371,4 +371,4 @@ class BrokerFetcher:
         try:
             connection.submit(request, connection.version_of(FETCH, low=7))
         except (ClientError, KafkaError, ProtocolError):
-            return  # it will forget us by itself
+            return  # it will forget us on its own

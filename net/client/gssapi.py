@@ -1,4 +1,4 @@
-"""How a client's keys say that it logs in by Kerberos: by Kafka's names, and the options of Java's
+"""Parses a client's config for logging in with Kerberos: Kafka's keys, and the options of Java's
 Krb5LoginModule."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pk.net.kerberos import KerberosUnavailable, initiating, library
 
 
 class KerberosKeys(Protocol):
-    """The keys of a `ClientConfig` that say it."""
+    """The keys of a `ClientConfig` that are used here."""
 
     @property
     def sasl_jaas_config(self) -> str | None: ...
@@ -36,7 +36,7 @@ def kerberos_service(config: KerberosKeys) -> tuple[KerberosLogin, str]:
             " is set: set it to what the listener enables"
         )
     if config.sasl_jaas_config is None:
-        # What `kinit` fetched.
+        # The ticket that `kinit` obtained.
         login = KerberosLogin(None, None, None, None)
     else:
         try:

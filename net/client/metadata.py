@@ -1,5 +1,5 @@
-"""What a client knows of the cluster: brokers, topics, leaders. Filled from Metadata answers, never
-by itself."""
+"""A client's cache of the cluster: brokers, topics, leaders. Filled from Metadata responses; it
+requests nothing itself."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from pk.net.client.node import Node
 
 
 class PartitionInfo(Struct, frozen=True):
-    """A partition as the last answer about it had it."""
+    """A partition as of the last response about it."""
 
     leader_id: int
     leader_epoch: int
@@ -22,7 +22,7 @@ class PartitionInfo(Struct, frozen=True):
 
 
 class TopicInfo(Struct, frozen=True):
-    """A topic as the last answer about it had it; `partitions` is by number and dense."""
+    """A topic as of the last response about it; `partitions` is indexed by number, without gaps."""
 
     name: str
     topic_id: Uuid
@@ -42,10 +42,10 @@ class Metadata:
         self.topics: dict[str, TopicInfo] = {}
         self.names: dict[Uuid, str] = {}
         self.all_topics_at = float("-inf")
-        """When all topics were last asked for."""
+        """When all topics were last requested."""
 
     def leader(self, partition: TopicPartition) -> tuple[int, int]:
-        """(leader id, leader epoch) of a partition, (-1, -1) where it is not known to have one."""
+        """(leader id, leader epoch) of a partition; (-1, -1) if it has no known leader."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return NO_LEADER, NO_EPOCH
@@ -53,12 +53,12 @@ class Metadata:
         return info.leader_id, info.leader_epoch
 
     def topic_id(self, name: str) -> Uuid:
-        """The id of a topic, zero where unknown."""
+        """The id of a topic; zero if unknown."""
         topic = self.topics.get(name)
         return topic.topic_id if topic else ZERO_UUID
 
     def apply(self, response: Any, now: float, *, all_topics: bool) -> None:
-        """Take over a MetadataResponse; with `all_topics` what it does not name is gone."""
+        """Store a MetadataResponse; with `all_topics`, topics that are not in it are removed."""
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         if response.brokers:
@@ -91,7 +91,7 @@ class Metadata:
                 tuple(p.offline_replicas),
                 p.error_code,
             )
-            # A broker that lags behind may name a leader of the past (KIP-320): epochs only rise.
+            # A broker that lags behind may name a former leader (KIP-320): epochs only rise.
             index: int = p.partition_index
             if known is not None and index < len(known.partitions):
                 before = known.partitions[index]
@@ -107,13 +107,13 @@ class Metadata:
             self.names[topic.topic_id] = topic.name
 
     def forget(self, name: str) -> None:
-        """Drop what is known of a topic."""
+        """Remove a topic from the cache."""
         known = self.topics.pop(name, None)
         if known is not None:
             self.names.pop(known.topic_id, None)
 
     def note_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """Take over the leader that an answer named (KIP-951); False if that is no news."""
+        """Store the leader that a response named (KIP-951); False if it is not news."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return False
@@ -128,6 +128,6 @@ class Metadata:
         return True
 
     def note_endpoints(self, endpoints: list[Any]) -> None:
-        """Take over brokers that an answer named (KIP-951)."""
+        """Store the brokers that a response named (KIP-951)."""
         for e in endpoints:
             self.brokers[e.node_id] = Node(e.node_id, e.host, e.port, e.rack)

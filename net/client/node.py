@@ -1,10 +1,10 @@
-"""A broker, as clients name it."""
+"""A broker as clients know it."""
 
 from msgspec import Struct
 
 
 class Node(Struct, frozen=True):
-    """A broker, as the cluster names it."""
+    """A broker with its address and rack."""
 
     node_id: int
     host: str
@@ -18,6 +18,5 @@ class Node(Struct, frozen=True):
 
     @property
     def who(self) -> str:
-        """`broker 2 at host:9092`; the address alone where it is not known yet which broker that
-        is."""
+        """`broker 2 at host:9092`; the address alone if its broker is not known yet."""
         return f"broker {self.node_id} at {self.address}" if self.node_id >= 0 else self.address

@@ -1,4 +1,4 @@
-"""How a client's keys say that it gets its tokens: by Kafka's names, or by the options of its
+"""Parses how a client gets its OAuth tokens: from Kafka's keys, or from the options of its
 login."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EXTENSION = "extension_"
 
 
 class OAuthKeys(Protocol):
-    """The keys of a `ClientConfig` that say it."""
+    """The keys of a `ClientConfig` that are used here."""
 
     @property
     def pk_sasl_oauthbearer_unsecured(self) -> bool: ...
@@ -52,7 +52,7 @@ class OAuthKeys(Protocol):
 
 
 def token_settings(config: OAuthKeys) -> TokenSettings:
-    """Raises ConfigError, which quotes no secret."""
+    """Parse the token settings. Raises ConfigError, without secrets."""
     options: dict[str, str] = {}
     if config.sasl_jaas_config is not None:
         try:
@@ -99,7 +99,8 @@ def token_settings(config: OAuthKeys) -> TokenSettings:
 
 
 def _unsecured(config: OAuthKeys, options: dict[str, str]) -> TokenSettings:
-    """Raises ConfigError if a client cannot make its tokens itself, or may not."""
+    """Settings for unsigned tokens. Raises ConfigError if the client may not, or cannot, make its
+    tokens itself."""
     if not config.pk_sasl_oauthbearer_unsecured:
         raise ConfigError(
             f"sasl.jaas.config: pk sends an unsigned token only with {UNSECURED}=true"

@@ -1,9 +1,9 @@
-"""Which partition a record goes to.
+"""Partitioners: choose the partition of a record.
 
-A key always goes to the partition that Java's producer sends it to: murmur2 of its bytes, the sign
+A key always goes to the same partition as with Java's producer: murmur2 of its bytes, with the sign
 bit cleared, modulo the number of partitions. Records without a key stick to one partition until
-`batch.size` bytes have gone there, then move on to another (KIP-480, KIP-794), so that batches
-fill; with adaptive partitioning a partition is the likelier to be chosen the shorter its queue is.
+`batch.size` bytes have gone there, then move on to another (KIP-480, KIP-794), so that batches fill
+up. With adaptive partitioning, partitions with shorter queues are more likely to be chosen.
 """
 
 import random
@@ -39,12 +39,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of `key` among so many, as Java's producer has it."""
+    """The partition of `key` among `partitions`, as in Java's producer."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class KeyCache(dict[bytes, int]):
-    """key → `partition_for_key`, remembered: keys repeat. Bounded; for one topic with a fixed
+    """Caches `partition_for_key` by key, since keys repeat. Bounded; for one topic with a fixed
     number of partitions."""
 
     __slots__ = ("partitions",)
@@ -61,7 +61,7 @@ class KeyCache(dict[bytes, int]):
 
 
 def round_robin() -> Partitioner:
-    """A partitioner that deals out records in turn, per topic, whatever their keys."""
+    """A partitioner that distributes records in turn, per topic, regardless of their keys."""
     turns: dict[str, int] = {}
 
     def choose(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
@@ -73,7 +73,7 @@ def round_robin() -> Partitioner:
 
 
 class Sticky:
-    """The partition that records without keys go to just now, in one topic."""
+    """The current partition for records without keys in one topic."""
 
     __slots__ = ("_batch_bytes", "_bytes_left", "partition")
 
@@ -87,8 +87,8 @@ class Sticky:
         return self._bytes_left <= 0 or not 0 <= self.partition < partitions
 
     def choose(self, available: Sequence[int], queued: Sequence[int] | None) -> None:
-        """Move on to one of `available`; `queued` batches of each make the fuller ones less
-        likely."""
+        """Move on to one of `available`; the numbers of `queued` batches make fuller partitions
+        less likely."""
         if queued is None or len(available) < 2 or min(queued) == max(queued):
             self.partition = random.choice(available)
         else:
@@ -98,5 +98,5 @@ class Sticky:
         self._bytes_left = self._batch_bytes
 
     def took(self, size_bytes: int) -> None:
-        """Count what went to the partition."""
+        """Count bytes that went to the partition."""
         self._bytes_left -= size_bytes

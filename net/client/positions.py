@@ -1,12 +1,12 @@
-"""Finds out where a consumer's partitions stand: committed offsets, resets, and truncation.
+"""Finds the positions of a consumer's partitions: committed offsets, resets, and truncation.
 
 Runs in the background. A partition without a position gets the group's committed offset, or else
-what `auto.offset.reset` says; one that was sought by time gets the offset of that time; one whose
-leader changed is checked against the new leader (KIP-320): if that one's log ends earlier in the
-epoch of our last record, records we read were truncated.
+follows `auto.offset.reset`. One with a seek to a timestamp gets the offset for that time. One whose
+leader changed is checked against the new leader (KIP-320): if the new leader's log ends earlier in
+the epoch of our last record, records we read were truncated.
 
-Each partition is on its own: one without a leader, or whose leader does not answer, is looked up
-when it has one, and the others do not wait for it.
+Partitions are independent: one without a leader, or whose leader does not answer, is looked up
+later, and the others do not wait for it.
 """
 
 import time
@@ -29,7 +29,7 @@ from pk.net.client.subscription import PartitionState
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 _ROUND_RETRIES: Final = 2
-"""How often a round asks again; a topic that is unknown three times does not exist."""
+"""How often a round retries; a topic that is unknown three times does not exist."""
 
 _STRAGGLER_MS: Final = 1000
 """How long a round waits for a leader once another has answered."""
@@ -41,7 +41,7 @@ class Lookup(TopicOperations, GroupOperations):
     """The admin operations that a consumer needs: offsets by time, committed offsets, ends of
     epochs.
 
-    With `brief` what fails for a passing reason fails soon, for callers that retry themselves.
+    With `brief`, passing errors are raised soon, for callers that retry themselves.
     """
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, *, brief: bool = False) -> None:
@@ -56,13 +56,13 @@ class Lookup(TopicOperations, GroupOperations):
         super().__init__(cluster, asked)
 
     def leaderless(self, partition: TopicPartition) -> bool:
-        """Whether the metadata knows the partition, and that it has no leader."""
+        """Whether the metadata has the partition, without a leader."""
         error = self._leader_error(partition)
         return error is not None and error.code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _passing(error: Exception) -> bool:
-    """Whether another time may bring another answer."""
+    """Whether a retry may have a different result."""
     if isinstance(error, KafkaError):
         return is_passing(error) and error.code not in _NOT_THERE
     return isinstance(error, ClientError)
@@ -97,13 +97,13 @@ class Positions:
         self._wanted = trio.Event()
 
     def want(self) -> None:
-        """Look whether a partition needs a position."""
+        """Check whether a partition needs a position."""
         self._wants += 1
         self._wanted.set()
         self._wanted = trio.Event()
 
     def retry_failed(self) -> None:
-        """Try again what failed for good: its failure has been raised."""
+        """Retry lookups that failed for good, after their error was raised."""
         for state in self.states.values():
             if state.failed:
                 state.failed = False
@@ -117,9 +117,9 @@ class Positions:
             nursery.start_soon(self._repeat, self._reset, self._validate)
 
     async def _repeat(self, *steps: Callable[[], Awaitable[bool]]) -> None:
-        """Take the steps whenever a partition may need a position. Each says whether there was
-        anything to do: who waits for a position asks again after each round, so one that found
-        nothing to do must not tell."""
+        """Run the steps whenever a partition may need a position. Each returns whether there was
+        anything to do. Callers waiting for a position request again after each round, so a round
+        that found nothing to do must not notify them."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         done = 0
         while True:
@@ -143,15 +143,16 @@ class Positions:
                 backoff.reset()
 
     def _counts(self, state: PartitionState, version: int) -> bool:
-        """Whether an answer about a partition is still of use: it may have been sought elsewhere
-        meanwhile, or given up and assigned again."""
+        """Whether a result for a partition is still valid: the partition may have been seeked
+        since, or revoked and assigned again."""
         return self.states.get(state.partition) is state and state.version == version
 
     def _needing(self) -> list[PartitionState]:
         return [s for s in self.states.values() if not s.has_position and not s.failed]
 
     async def _committed(self) -> bool:
-        """Partitions that never had a position: what the group committed, else the reset policy."""
+        """Give partitions that never had a position the group's committed offset, else apply the
+        reset policy."""
         fresh = {s.partition: (s, s.version) for s in self._needing() if s.reset_to is None}
         if not fresh:
             return False
@@ -183,7 +184,7 @@ class Positions:
         return (await self.cluster.connection(node_id)).serves(9, 7)
 
     def out_of_range(self, state: PartitionState, why: str) -> None:
-        """Go where `auto.offset.reset` says, or fail."""
+        """Reset to the position of `auto.offset.reset`, or fail."""
         policy = self.config.auto_offset_reset
         if policy == "none":
             state.failed = True
@@ -197,7 +198,7 @@ class Positions:
         self.want()
 
     async def _reset(self) -> bool:
-        """Partitions that go to a timestamp. One with no record that late goes to its end."""
+        """Look up positions by timestamp. A partition with no record that late goes to its end."""
         asked = {
             s.partition: (s, s.version, s.reset_to)
             for s in self._needing()
@@ -234,8 +235,8 @@ class Positions:
         return True
 
     def _may_pass(self, partition: TopicPartition, error: Exception) -> bool:
-        """Whether to ask again: a leader that does not answer has `default.api.timeout.ms`; the
-        wait for a leader has no limit."""
+        """Whether to retry: a leader that does not answer has `default.api.timeout.ms`; the wait
+        for a leader has no limit."""
         if self._round.leaderless(partition):
             return True
         now = trio.current_time()
@@ -249,7 +250,7 @@ class Positions:
                 yield state
 
     async def _validate(self) -> bool:
-        """Partitions with a new leader: is what we read still there?"""
+        """Check for partitions with a new leader whether the records we read are still there."""
         asked = {
             s.partition: (s, s.version, s.position_epoch)
             for s in self._unvalidated()
@@ -266,13 +267,13 @@ class Positions:
             if not self._counts(state, version):
                 continue
             if state.position_epoch != epoch:
-                self.want()  # poll has gone on into another epoch, of which this says nothing
+                self.want()  # poll has moved to another epoch, for which this answer says nothing
                 continue
             end = ends[partition]
             if isinstance(end, Exception) and _passing(end):
                 passing.append(end)
             elif isinstance(end, Exception):
-                # A broker that cannot say (before 2.1): go on unchecked.
+                # A broker that does not support it (before 2.1): continue unchecked.
                 state.leader_epoch = epochs[partition]
             elif end.end_offset < 0 or end.leader_epoch < 0:
                 self.out_of_range(
@@ -282,7 +283,7 @@ class Positions:
                 self._truncated(state, end.end_offset, end.leader_epoch)
             else:
                 if end.end_offset < state.fetch_offset:
-                    # What is buffered beyond may be other records at the new leader.
+                    # The new leader may have other records than those buffered.
                     state.seek(state.position, epoch)
                 state.leader_epoch = epochs[partition]
         for error in passing[:1]:

@@ -1,5 +1,5 @@
-"""What listens at an address that takes connections and does not speak Kafka: for the sentence that
-tells a person so."""
+"""Probes what listens at an address that accepts connections but does not speak Kafka, for the
+error message."""
 
 import ssl
 from typing import Final
@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 _BANNER_S: Final = 0.3
-"""How long a server that speaks first has to do so."""
+"""How long to wait for a server that speaks first."""
 
 _ANSWER_S: Final = 1.0
 _LONGEST: Final = 60
@@ -17,9 +17,8 @@ _HTTP: Final = "an HTTP server answers there; a broker's own port is another, 90
 
 
 async def what_listens(host: str, port: int) -> str | None:
-    """A phrase about who answers there: TLS, HTTP, somebody with a greeting, or somebody silent.
-    None if no node does any more. Takes at most a few seconds; raises nothing of the
-    network's."""
+    """A phrase about the server there: TLS, HTTP, one that sends a greeting, or a silent one. None
+    if nothing listens there any more. Takes at most a few seconds; raises no network errors."""
     try:
         greeting = await _hear(host, port, b"", _BANNER_S)
         if greeting:
@@ -46,8 +45,9 @@ async def what_listens(host: str, port: int) -> str | None:
 
 
 async def who_is_silent(host: str, port: int, wait_s: float) -> str | None:
-    """A phrase about who took a request of Kafka's and did not answer: an HTTP server may wait for
-    the end of a line. None if it may well be a broker. Takes `wait_s` at most, or a second."""
+    """A phrase about a server that accepted a Kafka request without answering: an HTTP server may
+    be waiting for the end of a line. None if it may be a broker. Takes at most `wait_s`, or a
+    second."""
     try:
         return _HTTP if await _is_http(host, port, min(wait_s, _ANSWER_S)) else None
     except (OSError, UnicodeError):
@@ -60,7 +60,8 @@ async def _is_http(host: str, port: int, wait_s: float) -> bool:
 
 
 async def _hear(host: str, port: int, said: bytes, wait_s: float) -> bytes:
-    """The first bytes that come after `said`; none where it says nothing in time or closes."""
+    """The first bytes received after sending `said`; empty if the server sends nothing in time or
+    closes."""
     heard = b""
     with trio.move_on_after(wait_s):
         stream = await trio.open_tcp_stream(host, port)
@@ -75,7 +76,7 @@ async def _hear(host: str, port: int, said: bytes, wait_s: float) -> bytes:
 
 
 def _client_hello(host: str) -> bytes:
-    """How a TLS client begins."""
+    """The first bytes of a TLS client."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -1,13 +1,13 @@
-"""The producer: records in, batches out, acknowledged or failed, each of them.
+"""The producer: sends records in batches, each acknowledged or failed.
 
     async with open_producer("localhost:9092") as producer:
         delivery = await producer.send("orders", b"one", key=b"42")
         metadata = await delivery.wait()
 
-`send` returns as soon as the record is in a batch; `Delivery.wait` says what became of it.
-`send_many` is the bulk path: it partitions and appends in tight loops and makes no object a record.
-At the end of the block everything is flushed; if the block raises, what was not sent is dropped and
-its deliveries fail with `Closed`.
+`send` returns as soon as the record is in a batch; `Delivery.wait` returns its result. `send_many`
+is the bulk path: it partitions and appends in tight loops without an object per record. The end of
+the block flushes everything; if the block raises, unsent records are dropped and their deliveries
+fail with `Closed`.
 """
 
 import time
@@ -180,7 +180,7 @@ class Producer:
         return deliveries
 
     async def flush(self) -> None:
-        """Sends all records put in before, without lingering, and waits until each is acknowledged
+        """Sends all records added so far, without lingering, and waits until each is acknowledged
         or has failed.
 
         Does not raise for failed records: their deliveries do.
@@ -193,7 +193,7 @@ class Producer:
         await trio.lowlevel.checkpoint()
         for batch in list(self._accumulator.unsettled):
             await batch.settled.wait()
-        # What a batch was split into has its age.
+        # The parts of a split batch keep its serial.
         while early := [b for b in self._accumulator.unsettled if b.serial <= limit]:
             await early[0].settled.wait()
 
@@ -205,14 +205,14 @@ class Producer:
 
         The first transaction fences every earlier producer with the same `transactional.id`. A
         cancelled block aborts if that takes at most five seconds; otherwise the coordinator aborts
-        after `transaction.timeout.ms`. Where the block is cancelled while the coordinator has been
-        asked to commit, it does not abort, and the transaction may be committed; the next one
-        finishes the commit first.
+        after `transaction.timeout.ms`. If the block is cancelled after the coordinator was asked to
+        commit, it does not abort, and the transaction may be committed; the next one finishes the
+        commit first.
 
         Raises, after aborting, the error that made the commit impossible; KafkaError with
         PRODUCER_FENCED or INVALID_PRODUCER_EPOCH if another producer has taken over;
-        TransactionOutcomeUnknown if the coordinator did not say within `max.block.ms` what became
-        of the commit; NoTransaction without `transactional.id`.
+        TransactionOutcomeUnknown if the coordinator did not report the outcome of the commit within
+        `max.block.ms`; NoTransaction without `transactional.id`.
         """
         transactions = self._transactional()
         await transactions.begin()
@@ -225,7 +225,7 @@ class Producer:
                 raise without_frames(transactions.error)
             await transactions.end(commit=True)
         except BaseException:
-            # Once a commit has been asked for, it may have taken place: that cannot be undone.
+            # A commit that was requested may have taken place, and cannot be undone.
             if transactions.open and not transactions.commit_sent and self._sender.fatal is None:
                 with trio.move_on_after(_ABORT_S, shield=True):
                     await self._abort(transactions)
@@ -240,7 +240,7 @@ class Producer:
         read-process-write.
 
         `offsets` are those of the next records to read; `group` is the consumer's `group_metadata`.
-        The coordinator refuses a member that has lost its partitions meanwhile (ILLEGAL_GENERATION,
+        The coordinator refuses a member that has since lost its partitions (ILLEGAL_GENERATION,
         UNKNOWN_MEMBER_ID, KIP-447); the transaction can then only be aborted. Raises KafkaError,
         ClientError, NoTransaction.
         """
@@ -254,14 +254,14 @@ class Producer:
         return self._sender.transactions
 
     async def _abort(self, transactions: Transactions) -> None:
-        """Abort; what is on its way to a broker is waited for, so that none of it can land in the
-        next transaction."""
+        """Abort; wait for records in flight, so that none of them can end up in the next
+        transaction."""
         if transactions.error is None:
             transactions.error = Aborted()
         self._sender.drop_waiting(transactions.error)
         await self.flush()
         if self._sender.fatal is None:
-            with suppress(KafkaError, ClientError, ProtocolError):  # what was wrong first is raised
+            with suppress(KafkaError, ClientError, ProtocolError):  # the first error is raised
                 await transactions.end(commit=False)
 
     async def partitions(self, topic: str) -> int:
@@ -305,8 +305,8 @@ class Producer:
         )
 
     async def _patient_topic(self, topic: str, max_block_ms: float) -> TopicInfo:
-        """As `Cluster.topic`, which creates it where the broker does that; a broker that is not up
-        yet is waited for."""
+        """Like `Cluster.topic`, which creates the topic if the broker does so; waits for brokers
+        that are not up yet."""
         wait = self.config.retry_backoff_ms / 1000
         deadline = trio.current_time() + max_block_ms / 1000
         while True:
@@ -389,7 +389,7 @@ class Producer:
         timestamp_ms: int,
         deliveries: Deliveries,
     ) -> int:
-        """Append to one batch as many as fit; the index of the first record left."""
+        """Append as many records as fit to one batch; returns the index of the first one left."""
         batch, first = self._batch_for(queue, record_size(*records[start], ()))
         size_before = batch.size_estimate
         index = batch.extend(timestamp_ms, records, start)
@@ -406,7 +406,7 @@ class Producer:
         now_ms: int,
         deliveries: Deliveries,
     ) -> int:
-        """As `_extend`, for records with headers and times of their own."""
+        """Like `_extend`, for records with headers and timestamps of their own."""
         key, value, headers, _, _ = rows[start]
         batch, first = self._batch_for(queue, record_size(key, value, headers))
         size_before = batch.size_estimate
@@ -417,9 +417,9 @@ class Producer:
         return index
 
     def _batch_for(self, queue: PartitionQueue, size: int) -> tuple[Batch, int]:
-        """The batch that a record of `size` bytes goes into, and how many are in it. One that does
-        not fit into a batch with others is the first of the next, so checking the first of each is
-        enough."""
+        """The batch for a record of `size` bytes, and the number of records in it. A record that
+        does not fit with others becomes the first of the next batch, so checking the first of each
+        is enough."""
         self._check()
         if size > self.config.max_request_size:
             raise too_large(size, self.config.max_request_size, "max.request.size")
@@ -429,7 +429,7 @@ class Producer:
     def _extended(
         self, queue: PartitionQueue, batch: Batch, size_before: int, *, all_in: bool
     ) -> None:
-        """Count what a batch has grown by; one that could not take all is closed."""
+        """Count the growth of a batch; close one that could not take all."""
         accumulator = self._accumulator
         accumulator.used_bytes += batch.size_estimate - size_before
         if not all_in:
@@ -456,16 +456,15 @@ class Producer:
     def _grouped_by_key(
         self, info: TopicInfo, topic: str, records: Sequence[Pair]
     ) -> tuple[dict[int, Sequence[Pair]], Sequence[Pair]]:
-        """Records by partition; or, where none of them has a key, all of them, to go where it
-        suits.
+        """Records by partition; or, if none of them has a key, all of them, for any partition.
 
-        Records without a key among others are dealt out here: on a partition they share they keep
-        their place.
+        Records without a key among others are assigned here, so that records of the same partition
+        keep their order.
         """
         if self.config.partitioner_ignore_keys:
             return {}, records
         if records and records[0][0] is None and set(map(_KEY, records)) == {None}:
-            return {}, records  # the usual kind of many, recognized in a quarter of the time
+            return {}, records  # the usual case, recognized in a quarter of the time
         partition_of = self._key_cache(topic, info)
         groups: dict[int, list[Pair]] = {}
         keyed = False
@@ -514,7 +513,7 @@ class Producer:
         return groups
 
     def _stuck(self, info: TopicInfo, topic: str, value: bytes | None) -> int:
-        """The partition that a record without a key goes to now."""
+        """The current partition for a record without a key."""
         sticky = self._stick(info, topic)
         sticky.took(10 + (len(value) if value else 0))
         return sticky.partition
@@ -547,8 +546,7 @@ class Producer:
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The most bytes that a record alone in a batch takes: what `max.request.size` is held
-    against."""
+    """The maximum size of a record alone in a batch, which `max.request.size` limits."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for name, header in headers:
         size += len(name) + (len(header) if header else 0) + 10
@@ -576,7 +574,7 @@ async def open_producer(
     `bootstrap`: one address or several, `host:port`. `config`: Kafka's producer keys. `partitioner`
     replaces the default (murmur2 of the key, sticky without one). `on_delivery` is called for every
     batch that was acknowledged or given up, `on_refusal` for every error after which a batch is
-    sent again, `on_request` for every request. Raises ConfigError.
+    retried, `on_request` for every request. Raises ConfigError.
     """
     parsed = parse(ProducerConfig, config)
     idempotent = idempotence(parsed, config)

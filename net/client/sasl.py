@@ -42,10 +42,10 @@ Ask = Callable[[Any, int], Awaitable[Any]]
 async def log_in(
     config: ClientConfig, host: str, version_of: Callable[[int], int], ask: Ask
 ) -> int:
-    """Authenticate over a connection to `host` that has agreed on versions; how long the session
-    lasts in ms, 0 for ever.
+    """Authenticate over a connection to `host` that has negotiated versions; returns the lifetime
+    of the session in ms, 0 for unlimited.
 
-    Raises KafkaError if the broker refuses, SaslError where it does not prove itself, and what
+    Raises KafkaError if the broker refuses, SaslError if it does not prove its identity, and what
     `ask` raises.
     """
     mechanism = config.sasl_mechanism
@@ -66,7 +66,7 @@ async def log_in(
             answer.error_code, "its listener does not use SASL: is security.protocol right?"
         )
     version = version_of(AUTHENTICATE)
-    # Kerberos asks its KDC here.
+    # A Kerberos client asks its KDC here.
     token = await trio.to_thread.run_sync(exchange.step, b"")
     while True:
         answer = await ask(SaslAuthenticateRequest(auth_bytes=token), version)

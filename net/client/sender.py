@@ -1,21 +1,21 @@
-"""Takes batches from the accumulator to the brokers: one task a broker, several requests on their
-way to each.
+"""Takes batches from the accumulator to the brokers: one task per broker, with several requests in
+flight to each.
 
-What keeps records in order and unrepeated (idempotence, KIP-98, KIP-360): batches of a partition
-are numbered by the sequence of their first record when they are first sent, and sent in that order;
-a broker refuses a gap (OUT_OF_ORDER) and recognises a repetition. So a batch that comes back to be
-sent again goes before its successors, and those, refused because of the gap, come back as well and
-follow it. When the broker's memory and ours really differ (it forgot us, or a batch was refused or
-given up for good) the partition goes on with a raised epoch, numbering from 0, once nothing of it
-is in flight: OUT_OF_ORDER means that the batch was not appended, so sending it again cannot repeat
-it. Where a batch is given up that may be in the log, so may its successors: they keep their numbers
-until the broker has answered them, since under new ones it would append them once more.
+Idempotence (KIP-98, KIP-360) keeps records in order and prevents duplicates. A batch gets the
+sequence of its first record when it is first sent, and batches are sent in that order; a broker
+refuses a gap (OUT_OF_ORDER) and recognizes duplicates. So a batch to be retried goes before its
+successors; those are refused because of the gap, come back too, and follow it. When the broker's
+state and ours really differ (it forgot us, or a batch was refused or given up for good), the
+partition continues with a higher epoch and sequences from 0, once it has nothing in flight:
+OUT_OF_ORDER means that the batch was not appended, so sending it again cannot duplicate it. If a
+given-up batch may be in the log, so may its successors: they keep their sequences until the broker
+has answered them, since with new ones it would append them again.
 
-In a transaction nothing goes on past a gap: a batch that is given up makes the transaction one that
-can only be aborted (`pk.net.client.transaction`), and the next one begins under a new epoch.
+A transaction does not continue after a gap: once a batch is given up, it can only be aborted
+(`pk.net.client.transaction`), and the next one begins with a new epoch.
 
 Without idempotence, batches may overtake each other on a retry unless
-max.in.flight.requests.per.connection is 1, as in Java's client.
+max.in.flight.requests.per.connection is 1, as in the Java client.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ from pk.net.client.transaction import Aborted, Transactions
 
 PRODUCE: Final = 0
 PURPOSE: Final = "produce"
-"""Of the connections that carry records."""
+"""The purpose of connections that carry records."""
 
 _EPOCH_MAX: Final = 32_767
 _FOREVER: Final = float("inf")
@@ -67,8 +67,8 @@ _STALE_METADATA: Final = (
 
 
 class Sender:
-    """The sending side of a producer: gives every queue to the sender of its leader, and keeps
-    leaders known."""
+    """The sending side of a producer: assigns every queue to the sender of its leader, and keeps
+    the leaders known."""
 
     def __init__(
         self,
@@ -91,13 +91,13 @@ class Sender:
         self.producer_id = -1
         self.producer_epoch = -1
         self.fatal: Exception | None = None
-        """Why this producer cannot go on at all."""
+        """Why this producer cannot continue at all."""
 
         self.on_batch: Callable[[Batch], None] | None = None
         """Called with each settled batch."""
 
         self.on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None
-        """Called with the error of each batch that will be sent again."""
+        """Called with the error of each batch that will be retried."""
 
         self.topics_used: dict[str, float] = {}
         """Topic → when a record was last sent to it; their metadata is kept fresh."""
@@ -110,7 +110,7 @@ class Sender:
         cluster.on_metadata.append(self.place_all)
 
     def place(self, queue: PartitionQueue) -> None:
-        """Hand a queue that has batches to the sender of its leader."""
+        """Assign a queue that has batches to the sender of its leader."""
         leader_id, _ = self.cluster.metadata.leader(queue.partition)
         if leader_id != queue.leader_id:
             before = self._brokers.get(queue.leader_id)
@@ -130,22 +130,22 @@ class Sender:
         broker.wake()
 
     def place_all(self) -> None:
-        """Hand queues over after the metadata changed."""
+        """Assign all queues again after the metadata changed."""
         for queue in self.accumulator.queues.values():
             if queue.batches:
                 self.place(queue)
 
     def wake_all(self) -> None:
-        """Let every sender look again."""
+        """Wake every sender."""
         for broker in self._brokers.values():
             broker.wake()
 
     def want_metadata(self) -> None:
-        """Have the metadata of the topics in use asked for."""
+        """Request the metadata of the topics in use."""
         self._wanted.set()
 
     async def keep_metadata(self) -> None:
-        """Ask for metadata when it is wanted or has aged; give up on batches that find no leader in
+        """Refresh the metadata when requested or old; give up batches that find no leader in
         time."""
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         while True:
@@ -192,8 +192,8 @@ class Sender:
         return now - batch.created >= self.config.delivery_timeout_ms / 1000
 
     def timed_out(self, batch: Batch) -> Exception:
-        """Why a batch ran out of time: the broker's last refusal, if it gave one, since that says
-        what to mend."""
+        """The error of a batch that ran out of time: the broker's last refusal if there was one,
+        since that says what to fix."""
         late = (
             f"{batch.count} records for {batch.partition} were not acknowledged within"
             f" delivery.timeout.ms ({self.config.delivery_timeout_ms} ms)"
@@ -203,29 +203,29 @@ class Sender:
         return KafkaError(batch.refusal.code, f"{batch.refusal.message}; {late}")
 
     def settle(self, batch: Batch, **outcome: Any) -> None:
-        """The batch's fate is known."""
+        """Settle a batch with its outcome."""
         outcome.setdefault("error", None)
         self.accumulator.settle(batch, **outcome)
         if self.on_batch is not None:
             self.on_batch(batch)
 
     def give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
-        """Fail a batch; an idempotent producer may now have a gap in its numbers."""
+        """Fail a batch; an idempotent producer may then have a gap in its sequences."""
         if batch not in self.accumulator.unsettled:
-            return  # aborted meanwhile
+            return  # already aborted
         if self.transactions is not None:
             self.transactions.fail(error)
         elif self.idempotent and batch.base_sequence >= 0:
             if batch.in_doubt or queue.has_earlier(batch):
-                # It, and so its successors, or one before it may be in the log: each
-                # batch that has a number keeps it.
+                # It (and so its successors), or one before it, may be in the log: each batch that
+                # has a sequence keeps it.
                 queue.unresolved = True
             else:
                 queue.needs_epoch = True
         self.settle(batch, error=error)
 
     async def ensure_producer_id(self) -> None:
-        """Have a producer id (InitProducerId). A refusal is fatal for the producer."""
+        """Get a producer id (InitProducerId). A refusal is fatal for the producer."""
         from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
 
         async with self._producer_id_lock:
@@ -254,7 +254,7 @@ class Sender:
                 self.expire_all()
 
     def expire_all(self) -> None:
-        """Fail the batches whose time is over, wherever they are queued."""
+        """Fail the batches that have timed out, wherever they are queued."""
         now = trio.current_time()
         for queue in self.accumulator.queues.values():
             while queue.batches and self.expired(queue.batches[0], now):
@@ -274,7 +274,7 @@ class Sender:
             queue.forget_numbers()
 
     def drop_waiting(self, error: Exception) -> None:
-        """Fail every batch that is not on its way to a broker."""
+        """Fail every batch that is not in flight."""
         for queue in self.accumulator.queues.values():
             while queue.batches:
                 batch = queue.batches.popleft()
@@ -292,8 +292,8 @@ class Sender:
             self.settle(batch, error=error)
 
     def raise_epoch(self, queue: PartitionQueue) -> bool:
-        """Let a partition go on with a new epoch; False if the last epoch is used up and a new
-        id is needed."""
+        """Move a partition to a new epoch; False if the epochs are exhausted and a new id is
+        needed."""
         if self.producer_epoch >= _EPOCH_MAX:
             self.producer_id = -1
             for other in self.accumulator.queues.values():
@@ -349,7 +349,7 @@ class BrokerSender:
         return self.config.max_in_flight_requests_per_connection
 
     async def _admitted(self) -> bool:
-        """Whether what is queued belongs to the open transaction, if this producer has
+        """Whether the queued batches belong to the open transaction, if this producer has
         transactions."""
         transactions = self.sender.transactions
         if transactions is None:
@@ -357,7 +357,7 @@ class BrokerSender:
         waiting = [queue.partition for queue in self.queues if queue.batches]
         if all(map(transactions.is_admitted, waiting)) or await transactions.admit(waiting):
             return True
-        # The transaction will be aborted: nothing of it is sent any more.
+        # The transaction will be aborted: nothing more of it is sent.
         self.sender.drop_waiting(transactions.error or Aborted())
         await trio.lowlevel.checkpoint()
         return False
@@ -380,7 +380,7 @@ class BrokerSender:
                 sender.give_up(queue, batch, sender.timed_out(batch))
 
     def _next_due(self, now: float) -> float:
-        """When to send the first batch. Drops queues that ran empty."""
+        """When to send the first batch. Drops empty queues."""
         due = _FOREVER
         for queue in list(self.queues):
             if not queue.batches:
@@ -392,7 +392,7 @@ class BrokerSender:
         return due
 
     def _due(self, queue: PartitionQueue, now: float) -> float:
-        """When to send the first batch of a queue; never, if something in flight has to come back
+        """When to send the first batch of a queue; never, if a batch in flight must come back
         first."""
         batch = queue.batches[0]
         deadline = batch.created + self.config.delivery_timeout_ms / 1000
@@ -422,7 +422,7 @@ class BrokerSender:
         return not (queue.unresolved and queue.in_flight)
 
     def _send(self, connection: Connection, nursery: trio.Nursery) -> float:
-        """Send one request with what is due. Returns when to look again."""
+        """Send one request with the batches that are due. Returns when to check again."""
         sender, now = self.sender, trio.current_time()
         taken: list[tuple[PartitionQueue, Batch]] = []
         size = 0
@@ -436,7 +436,7 @@ class BrokerSender:
                 due = min(due, when)
                 continue
             if sender.transactions and not sender.transactions.is_admitted(queue.partition):
-                due = now  # it came while others were admitted
+                due = now  # arrived while others were admitted
                 continue
             if not self._resolve(queue):
                 due = now
@@ -468,7 +468,7 @@ class BrokerSender:
             self.sender.accumulator.sealed(before, batch)
 
     def _resolve(self, queue: PartitionQueue) -> bool:
-        """Settle what an idempotent partition has to settle before it goes on. False: look
+        """Resolve the sequences of an idempotent partition before it continues. False: check
         again."""
         sender = self.sender
         if not sender.idempotent:
@@ -521,8 +521,8 @@ class BrokerSender:
         nursery.start_soon(self._complete, pending, taken)
 
     def _versions(self) -> tuple[int, int]:
-        """The oldest and newest version of Produce that may carry these batches: from 12 on it adds
-        partitions to the transaction by itself (KIP-890)."""
+        """The oldest and newest version of Produce for these batches: from 12 on it adds partitions
+        to the transaction by itself (KIP-890)."""
         low = 7 if self.sender.codec == Codec.ZSTD else 3
         transactions = self.sender.transactions
         if transactions is None:
@@ -633,10 +633,10 @@ class BrokerSender:
             self._again(queue, batch, error, wait=True)
 
     def _again(self, queue: PartitionQueue, batch: Batch, error: Exception, *, wait: bool) -> None:
-        """Send a batch again, later, unless its retries or its time are used up."""
+        """Retry a batch later, unless its retries or its time are used up."""
         sender, now = self.sender, trio.current_time()
         if batch not in sender.accumulator.unsettled:
-            return  # aborted meanwhile
+            return  # already aborted
         aborting = sender.transactions is not None and sender.transactions.error is not None
         if aborting or batch.attempts > self.config.retries or sender.expired(batch, now):
             sender.give_up(queue, batch, error)
@@ -656,8 +656,8 @@ class BrokerSender:
 def _answers(
     request: ProduceRequest, response: Any
 ) -> dict[TopicPartition, PartitionProduceResponse]:
-    """What became of each partition. The names are those of the request: the metadata may have
-    changed since it was sent, and an answer may have ids alone."""
+    """The result of each partition, by the names in the request: the metadata may have changed
+    since it was sent, and a response may only have topic ids."""
     names = {topic.topic_id: topic.name for topic in request.topic_data}
     return {
         TopicPartition(topic.name or names.get(topic.topic_id, ""), p.index): p
@@ -667,8 +667,8 @@ def _answers(
 
 
 def _may_be_appended(error: KafkaError) -> bool:
-    """Whether a batch that was refused so may be in the log: most of what passes is also said of
-    one that was appended and then not replicated."""
+    """Whether a batch refused with this error may be in the log: most passing errors are also
+    returned for batches that were appended but not replicated."""
     if error.code == ErrorCode.UNKNOWN_SERVER_ERROR:
         return True
     return error.retriable and error.code != ErrorCode.NOT_ENOUGH_REPLICAS

@@ -1,8 +1,8 @@
-"""What a group has `poll` do: partitions come and go there, where the program that reads is in the
-middle of nothing.
+"""The steps that a group hands to `poll`: partitions are assigned and revoked there, when the
+program is not processing records.
 
-The task that holds the membership puts a `Step` in front of poll and goes on heartbeating until it
-is done. Both group protocols do it so (group.py, consumer_group.py).
+The task that holds the membership hands poll a `Step` and goes on heartbeating until it is done.
+Both group protocols work this way (group.py, consumer_group.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from pk.core.values import TopicPartition
 
 
 class StepKind(Enum):
-    """What poll is to do for the group."""
+    """The kind of a step."""
 
     REVOKE = "revoke"
     ASSIGN = "assign"
@@ -23,24 +23,24 @@ class StepKind(Enum):
 
 
 class Step(Struct, eq=False):
-    """Something that poll has to do before the group can go on."""
+    """Work that poll has to do before the group can continue."""
 
     kind: StepKind
     partitions: tuple[TopicPartition, ...] = ()
-    """For ASSIGN: everything the member is to have."""
+    """For ASSIGN: all partitions the member gets."""
 
     started: bool = False
     done: bool = False
-    """Poll has done it, or need not do the rest of it."""
+    """Whether poll has done it, or need not do the rest of it."""
 
     again: bool = False
-    """Set by poll: partitions were let go that others wait for."""
+    """Set by poll if it released partitions that others wait for."""
 
 
 class Steps:
-    """The step in front of poll, and a way to wait for what poll does. `owned` says which
-    partitions the program has; `on_news` wakes poll; `on_done` is called when poll has done a step,
-    or part of one."""
+    """The current step for poll, and a way to wait for poll. `owned` returns the partitions the
+    program has; `on_news` wakes poll; `on_done` is called when poll has done a step, or part of
+    one."""
 
     def __init__(
         self,
@@ -50,22 +50,23 @@ class Steps:
     ) -> None:
         self.current: Step | None = None
         self.changed = trio.Event()
-        """Set by `wake`, which makes the next one."""
+        """Set by `wake`, which replaces it."""
 
         self._under_way: Step | None = None
-        """What poll is doing: `current`, or what that has overtaken."""
+        """The step that poll is doing: `current`, or an older one."""
 
         self._owned = owned
         self._on_news = on_news
         self._on_done = on_done
 
     def put(self, step: Step) -> None:
-        """Put a step in front of poll, instead of the one there."""
+        """Hand poll a step, replacing the current one."""
         self.current = step
         self._on_news()
 
     def drop(self) -> None:
-        """Poll is to do nothing, and to take nothing more in the step that it is doing."""
+        """Cancel the steps: poll has nothing to do, and takes no more partitions in the step it is
+        doing."""
         for step in (self.current, self._under_way):
             if step is not None:
                 step.done = True
@@ -73,7 +74,7 @@ class Steps:
         self.wake()
 
     def unfinished(self) -> set[TopicPartition]:
-        """What poll is still to take, or about to take."""
+        """The partitions that poll has yet to take."""
         steps = (self.current, self._under_way)
         return {
             partition
@@ -83,22 +84,22 @@ class Steps:
         }
 
     def begin(self) -> Step | None:
-        """What poll is to do now. It calls `finish` or `put_back` then."""
+        """Start the current step, if any. Poll then calls `finish` or `put_back`."""
         step = self._under_way = self.current
         if step is not None:
             step.started = True
         return step
 
     def finish(self, step: Step) -> None:
-        """Poll has done a step."""
+        """Finish a step."""
         step.done = True
         if self.current is step:
             self.current = None
         self._end()
 
     def put_back(self, step: Step) -> None:
-        """Poll was interrupted: the next one does the rest, unless another step has overtaken
-        this one."""
+        """Put back a step after an interruption: the next poll does the rest, unless another step
+        has replaced this one."""
         step.started = False
         if self.current is not step:
             step.done = True
@@ -110,17 +111,17 @@ class Steps:
         self._on_done()
 
     def wake(self) -> None:
-        """Let who waits look again."""
+        """Wake waiting tasks to check again."""
         self.changed.set()
         self.changed = trio.Event()
 
     async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait until poll, or another that wakes, has made it so."""
+        """Wait until `ready`; checks again whenever poll or another task calls `wake`."""
         while not ready():
             await self.changed.wait()
 
     async def lose(self) -> None:
-        """Have poll give up what the program has, because somebody else may have it already."""
+        """Make poll give up the program's partitions, because others may have them already."""
         self.drop()
         await self.until(lambda: self._under_way is None)
         if owned := tuple(self._owned()):

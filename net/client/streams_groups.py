@@ -1,7 +1,7 @@
-"""Streams groups (KIP-1071) as an admin client sees them: StreamsGroupDescribe.
+"""An admin client's view of streams groups (KIP-1071): StreamsGroupDescribe.
 
-The broker describes tasks; which partitions a task reads follows from the topology and from how
-many partitions each source topic has.
+The broker describes tasks; the partitions that a task reads follow from the topology and the
+partition counts of the source topics.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pk.net.client.connection import Connection
 async def describe_streams_groups(
     connection: Connection, group_ids: Sequence[str], operations: bool
 ) -> dict[str, Any]:
-    """The streams groups among `group_ids` that this broker coordinates: `GroupDescription`, or why
-    there is none."""
+    """The streams groups among `group_ids` that this broker coordinates: `GroupDescription`, or the
+    error."""
     request = StreamsGroupDescribeRequest(
         group_ids=list(group_ids), include_authorized_operations=operations
     )
@@ -43,8 +43,8 @@ async def describe_streams_groups(
 async def _partition_counts(
     connection: Connection, groups: Iterable[DescribedGroup]
 ) -> dict[str, int]:
-    """How many partitions each topic has that a subtopology reads together with others: those may
-    have fewer partitions than there are tasks."""
+    """The partition counts of topics that a subtopology reads together with others: these may have
+    fewer partitions than there are tasks."""
     names = {
         topic
         for group in groups

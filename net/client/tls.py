@@ -1,5 +1,5 @@
-"""A client's side of TLS: the handshake on a new connection, and what went wrong in words that name
-the key to look at."""
+"""A client's side of TLS: the handshake on a new connection, and errors in words that name the key
+to check."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _REFUSALS: Final = (
         "it has no version of TLS that this client has (ssl.enabled.protocols)",
     ),
 )
-"""Ends of OpenSSL's reasons, and what they mean: the alerts of RFC 8446."""
+"""Suffixes of OpenSSL's reasons, and their meaning: the alerts of RFC 8446."""
 
 
 @lru_cache(maxsize=32)
@@ -58,8 +58,8 @@ def _contexts(settings: TlsSettings) -> CurrentContext:
 
 
 async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConfig) -> TlsSocket:
-    """The socket after its handshake. Takes `sock` over. Raises ConnectFailed, ConfigError,
-    OSError."""
+    """Do the handshake on `sock`, which it takes over; returns the TLS socket. Raises
+    ConnectFailed, ConfigError, OSError."""
     settings = TlsSettings.of(lambda key: getattr(config, key.replace(".", "_"), None))
     try:
         context = await _contexts(settings).get()
@@ -100,8 +100,7 @@ async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConf
 
 
 async def certificate_end_ms(node: Node, config: ClientConfig) -> int:
-    """When the certificate that a broker shows expires, in ms since 1970. Raises ConnectFailed,
-    ConfigError."""
+    """When a broker's certificate expires, in ms since 1970. Raises ConnectFailed, ConfigError."""
     wait_s = config.socket_connection_setup_timeout_ms / 1000
     try:
         with trio.fail_after(wait_s):

@@ -1,9 +1,7 @@
-"""Asks several brokers something at once, and does not let one that hangs hold up what the others
-have answered.
+"""Asks several brokers at once, without letting one that hangs delay the answers of the others.
 
-A process that was stopped, or a host that swaps, takes connections and requests and answers none of
-them; how long that will last is unknown. So once one has answered, the others have a time limit of
-their own.
+A stopped process, or a host that swaps, accepts connections and requests without answering, for an
+unknown time. So once one broker has answered, the others have a time limit.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,14 +12,14 @@ import trio
 from pk.net.client.cluster import Cluster
 
 _STILL_SILENT_S: Final = 0.5
-"""How long a broker is waited for that was silent a moment ago."""
+"""How long to wait for a broker that was silent a moment ago."""
 
 _FORGOTTEN_S: Final = 10.0
-"""For how long it counts as silent; then it is waited for as any other."""
+"""How long a broker counts as silent; after that it is waited for like any other."""
 
 
 class Together:
-    """Remembers who was silent, so that a command of several rounds waits for it once."""
+    """Remembers silent brokers, so that a command of several rounds waits for them only once."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -42,11 +40,11 @@ class Together:
         then_s: float,
         first_s: float = float("inf"),
     ) -> frozenset[int]:
-        """Runs `ask`, which says whether the broker answered, for each of the nodes. Returns those
-        that were given up.
+        """Run `ask`, which returns whether the broker answered, for each of the nodes. Returns
+        those that were given up.
 
-        No answer is waited for longer than `first_s`. Once one has answered, the others have
-        `then_s` more, or as long as it took where that is longer: a cluster may be slow as a whole.
+        Waits at most `first_s` for the first answer. Then the others have `then_s` more, or as long
+        as the first took if that is longer, since the whole cluster may be slow.
         """
         began = trio.current_time()
         limits = {node_id: trio.CancelScope() for node_id in nodes}

@@ -1,4 +1,4 @@
-"""Keeps the metadata of what a consumer reads: fresh, and with leaders."""
+"""Keeps the metadata of a consumer's topics fresh and with leaders."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,8 +13,8 @@ from pk.net.client.subscription import PartitionState
 
 
 class Watch:
-    """Asks for the metadata of `topics()` (None: all) when it is wanted, when it has aged, and
-    while a leader is missing."""
+    """Refreshes the metadata of `topics()` (None: all) on request, when it is old, and while a
+    leader is missing."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Watch:
         self._wanted = trio.Event()
 
     def want(self) -> None:
-        """Ask soon."""
+        """Refresh soon."""
         self._wanted.set()
 
     async def run(self) -> None:
@@ -59,7 +59,7 @@ class Watch:
             await trio.sleep(pause_ms / 1000)
 
     def _look_for_leaders(self) -> None:
-        """Partitions without a leader: ask again, unless the topic is refused for good."""
+        """Refresh while partitions have no leader, unless the topic is refused for good."""
         metadata = self.cluster.metadata
         for partition in self._states:
             info = metadata.topics.get(partition.topic)

@@ -24,7 +24,8 @@ class FaultOperations(TopicOperations, PartitionOperations):
     ) -> Mapping[int, PkFaultsResponse]:
         """Send one request about faults to brokers, or (None) to all; their answers.
 
-        Raises KafkaError: SECURITY_DISABLED where a broker makes no faults, and what it refuses.
+        Raises KafkaError: SECURITY_DISABLED if a broker does not inject faults, and the error if it
+        refuses the request.
         """
         if node_ids is None:
             await self._retry(lambda: self.cluster.refresh(()), "the cluster")
