@@ -1,4 +1,4 @@
-"""The metadata store on etcd: any of several machines may be the controller, and etcd's votes say
+"""The metadata store on etcd: any of several machines may be the controller, and etcd decides
 which.
 
 ```
@@ -17,39 +17,40 @@ which.
   snapshot                     CBOR: which of them
 ```
 
-**Election.** A candidate that finds no `leader` raises `epoch` and creates `leader`, both in one
-transaction that compares both keys with the values it read. All candidates watch the same key;
-there are only a few of them.
+**Election.** A candidate that finds no `leader` raises `epoch` and creates `leader` in one
+transaction, on the condition that neither key has changed since it was read. All candidates watch
+the same key; there are only a few of them.
 
-**Fencing.** Every write of a controller is a transaction that compares one thing: the last change
-of `leader` is its own campaign. etcd takes a transaction whole or not at all. A controller that was
-paused, cut off or replaced is refused, whatever it believes. So the election is a matter of speed,
-never of safety.
+**Fencing.** Every write of a controller is a transaction with one condition: the last change of
+`leader` is its own campaign. etcd applies a transaction completely or not at all. So a controller
+that was paused, partitioned or replaced is refused, even if it still believes that it leads. The
+election affects only speed, never safety.
 
-**Offsets.** Only the holder of `leader` can add to the log, so it knows where the log ends: an
-append at another offset is refused without asking etcd. It reads that end after the transaction of
-its campaign, behind which no earlier controller can write.
+**Offsets.** Only the holder of `leader` can add to the log, so it knows where the log ends, and
+refuses an append at any other offset without asking etcd. It reads that end after the transaction
+of its campaign; from then on no earlier controller can write.
 
-**Repeats.** Each write means the same however often it is sent, since the same controller writes
-the same value to the same key. So when a server of etcd dies or hangs, the next one is asked (see
-etcd_client.py), and the controller keeps its leadership as long as its lease lasts.
+**Repeats.** Writes are idempotent, since the same controller writes the same value to the same key.
+So when an etcd server dies or hangs, the next one is asked (see etcd_client.py), and the controller
+keeps its leadership as long as its lease lasts.
 
-**Doubt.** If no server answers in time, the fate of an append is unknown: it fails with
-StoreFailed, and the leadership is given up. The same holds if a first try got no answer and the
+**Doubt.** If no server answers in time, the outcome of an append is unknown: it fails with
+StoreFailed, and the leadership is given up. The same happens if the first try got no answer and the
 second one is refused.
 
 **Deposing.** A lease outlives its process by `pk.etcd.session.timeout.ms`. A candidate that finds
-nothing listening where the controller did (`depose`) does not wait for that: it takes `leader` over
-while it is still there. Were the old controller alive after all, it would be fenced like any other.
+nothing listening at the controller's address (`depose`) does not wait for that: it takes over
+`leader` while the old key still exists. If the old controller is alive after all, it is fenced like
+any other.
 
-**Loading** reads everything at the revision of its first answer, so a trim does not disturb it; if
-etcd has compacted that revision away, the load begins again. Reads are linearizable.
+**Loading** reads everything at the revision of its first answer, so a trim does not affect it; if
+etcd has compacted that revision, the load restarts. Reads are linearizable.
 
-**Size.** etcd takes no request above 1.5 MB (`--max-request-bytes`). A value holds 512 kB at most;
-what is larger goes into `parts` or `snapshots` piece by piece, each fenced, and then one
-transaction makes it count. So an append of any size is all or nothing. etcd keeps what was deleted
-until it compacts its history, which is its operator's to schedule (`--auto-compaction-retention`).
-When its quota is used up, an append is refused whole, and the leadership stays as it is.
+**Size.** etcd rejects requests above 1.5 MB (`--max-request-bytes`). A value holds at most 512 kB.
+Larger data goes into `parts` or `snapshots` in pieces, each fenced; then one transaction makes it
+valid. So an append of any size is atomic. etcd keeps deleted data until it compacts its history,
+which its operator schedules (`--auto-compaction-retention`). When its quota is used up, an append
+is refused as a whole, and the leadership stays.
 """
 
 from __future__ import annotations
@@ -85,29 +86,29 @@ logger = logging.getLogger("pk.controller")
 VALUE_BYTES_MAX: Final = 512 << 10
 
 APPEND_COST_BYTES: Final = 1024
-"""What an append counts for at least in `bytes_since_snapshot`: etcd holds each key in memory."""
+"""The minimum that an append adds to `bytes_since_snapshot`: etcd keeps each key in memory."""
 
 PAGE_KEYS: Final = 16
 PAGE_BYTES: Final = 4 << 20
-"""How much one answer of a load holds: the first as many keys, the next ones about as many
-bytes."""
+"""The size of one page of a load: `PAGE_KEYS` for the first page, then about `PAGE_BYTES`."""
 
 PAGE_S: Final = 5.0
-"""How long one server may take for a page."""
+"""The timeout of one server for a page."""
 
 LOADS_MAX: Final = 5
-"""How often a load starts again because etcd compacted its revision."""
+"""How often a load restarts because etcd compacted its revision."""
 
 WRITE_S: Final = 15.0
-"""How long a write may take in all, for a cluster of etcd's that elects or has a slow disk."""
+"""The total timeout of a write, long enough for an etcd cluster that elects a leader or has a slow
+disk."""
 
 OTHERS_S: Final = 1.0
-"""How long others may try first after a leadership that came to nothing."""
+"""How long to let others try first after a leadership without appends."""
 
 CLOSE_S: Final = 3.0
 
 CONNECT_TIMEOUT_MS: Final = 15_000
-"""How long etcd may be out of reach until that is said."""
+"""How long etcd may be unreachable until an error is reported."""
 
 HOW_TO_MAKE_ROOM: Final = (
     "compact its history, defragment its members and disarm the alarm (etcdctl compact, defrag, "
@@ -120,12 +121,12 @@ class _Leadership(Struct, eq=False):
 
     epoch: int
     revision: int
-    """Of the campaign's transaction, and so of the last change of `leader`."""
+    """The revision of the campaign's transaction, which made the last change of `leader`."""
 
     lease: EtcdLease
 
     end: int = 0
-    """Where the log ends."""
+    """The log end offset."""
 
     used: bool = False
     """Whether anything was appended."""
@@ -145,12 +146,12 @@ class EtcdStore:
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
     ) -> None:
-        """`root` is the path; `endpoint` is where this controller listens, for others' locators.
-        Tasks that keep the lease and follow the leader run in the nursery, and end with it. `close`
-        closes the client too."""
+        """`root` is the path; `endpoint` is where this controller listens, for the locators of
+        others. Tasks that keep the lease and follow the leader run in the nursery, and end with it.
+        `close` also closes the client."""
         self.controller_id = controller_id
         self.locator = EtcdLeader(client, root, nursery, connect_timeout_ms=connect_timeout_ms)
-        """Who the controller is."""
+        """Finds the controller."""
         self.locator.changed.append(self._leader_read)
         self.lost: list[Callable[[int, str], None]] = []
         self.bytes_since_snapshot = 0
@@ -175,13 +176,13 @@ class EtcdStore:
         self._folders = 0
 
     async def campaign(self, controller_id: int) -> int:
-        """See `MetadataStore`. It returns when this store has the leadership, and waits for that
-        through losses of its lease; raises StoreFailed when etcd is out of reach for longer than a
-        connection may take.
+        """See `MetadataStore`. Returns when this store has the leadership, and keeps waiting when
+        its lease is lost; raises StoreFailed if etcd is unreachable for longer than the connect
+        timeout.
 
-        A store that returns without having appended anything lets others try first: a controller
-        that cannot take over (it is too old for the events of the log, say) must not keep the
-        others from it.
+        A store that comes back without having appended anything lets others try first. A controller
+        that cannot take over (because it is too old for the events of the log, say) must not block
+        all others.
         """
         assert controller_id == self.controller_id
         self._give_up("it campaigns again")
@@ -224,8 +225,8 @@ class EtcdStore:
         return await self._load()
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
-        """See `MetadataStore`. After a failure the leadership is given up: the next campaign shows
-        whether the append happened."""
+        """See `MetadataStore`. After a failure the store gives up the leadership; the next campaign
+        shows whether the append happened."""
         async with self._writing:
             leadership = self._held(epoch)
             if offset != leadership.end:
@@ -254,7 +255,7 @@ class EtcdStore:
         self.bytes_since_snapshot -= covered
 
     async def trim(self, epoch: int) -> None:
-        """See `MetadataStore`. Pieces that never came to count go with what they were for."""
+        """See `MetadataStore`. Also deletes pieces that never became valid."""
         leadership = self._held(epoch)
         data, _ = await self._get("snapshot")
         with DOCUMENTS.damage():
@@ -276,7 +277,7 @@ class EtcdStore:
         self._look_again.set()
 
     async def close(self) -> None:
-        """See `MetadataStore`. It ends the lease: the next candidate is elected at once."""
+        """See `MetadataStore`. Ends the lease, so that the next candidate is elected at once."""
         self._give_up("the store is closed")
         self.locator.stop()
         await self._revoke()
@@ -285,7 +286,7 @@ class EtcdStore:
     # --- the election
 
     async def _hold_lease(self) -> EtcdLease:
-        """The lease, or a new one if it is over. Raises StoreFailed."""
+        """The lease, or a new one if it has expired. Raises StoreFailed."""
         if self._lease is None or not self._lease.lasts:
             try:
                 self._lease = await EtcdLease.grant(
@@ -317,12 +318,11 @@ class EtcdStore:
                 await again.wait()
 
     def _is_ours(self, key: LeaderKey) -> bool:
-        """Whether this node is the leader, by a campaign of this store or of a process before this
-        one."""
+        """Whether this node is the leader, by a campaign of this store or of an earlier process."""
         return key.read() == (self.controller_id, self._endpoint)
 
     def _may_take(self, key: LeaderKey) -> bool:
-        """Whether nobody is in the way."""
+        """Whether the leadership is free."""
         deposed, self._deposed = self._deposed, None
         if key.modified_at == 0 or self._is_ours(key):
             return True
@@ -332,7 +332,7 @@ class EtcdStore:
         return True
 
     async def _take_leadership(self, key: LeaderKey, lease: EtcdLease) -> _Leadership | None:
-        """Raise the epoch and take `leader`; None if another candidate was quicker."""
+        """Raise the epoch and take `leader`; None if another candidate was faster."""
         data, epoch_modified_at = await self._get("epoch")
         with DOCUMENTS.damage():
             last = DOCUMENTS.read_epoch(data)
@@ -358,7 +358,7 @@ class EtcdStore:
         return leadership
 
     async def _find_end(self) -> int:
-        """Where the log ends."""
+        """The log end offset."""
         data, _ = await self._get("snapshot")
         last = {"limit": "1", "sort_order": "DESCEND", "sort_target": "KEY"}
         answer = await self._range("log/", "log0", last)
@@ -371,8 +371,9 @@ class EtcdStore:
         return end
 
     def _leader_read(self, key: LeaderKey) -> None:
-        """What the locator read. A candidate looks again whatever that was: between two reads of
-        the locator another controller may have come and gone, and the candidate seen that one."""
+        """Handle a value that the locator read. A candidate checks again whatever the value was:
+        between two reads of the locator another controller may have come and gone, and the
+        candidate may have seen that one."""
         self._seen = key
         self._look_again.set()
         leadership = self._leadership
@@ -411,7 +412,7 @@ class EtcdStore:
     # --- writing
 
     async def _append(self, leadership: _Leadership, events: Sequence[Event]) -> int:
-        """One value of the log; how many bytes it stands for."""
+        """Append one value to the log; returns how many bytes to count for it."""
         large = len(events) > 1000
         data = await offload(DOCUMENTS.append, events) if large else DOCUMENTS.append(events)
         size, offset = len(data), leadership.end
@@ -425,7 +426,8 @@ class EtcdStore:
     async def _write_pieces(
         self, leadership: _Leadership, where: str, offset: int, data: bytes
     ) -> tuple[str, int]:
-        """`data` in a new folder below `where`: its name, and how many values it took."""
+        """Write `data` to a new folder below `where`; returns the folder's name and the number of
+        values."""
         self._folders += 1
         folder = f"{offset:020d}-{leadership.epoch}-{self._folders}"
         for number, first in enumerate(range(0, len(data), VALUE_BYTES_MAX)):
@@ -437,7 +439,7 @@ class EtcdStore:
     async def _write(
         self, leadership: _Leadership, operations: list[dict[str, Any]], what: str
     ) -> None:
-        """A transaction, fenced. Raises Fenced, StoreFailed, StoreFull."""
+        """Run a fenced transaction. Raises Fenced, StoreFailed, StoreFull."""
         fence = self._compare("leader", leadership.revision)
         body = {"compare": [fence], "success": operations}
         try:
@@ -456,14 +458,15 @@ class EtcdStore:
 
     @staticmethod
     def _said(refused: EtcdRefused) -> StoreFailed:
-        """The store's own error for what etcd refuses."""
+        """The store's own error for a refusal of etcd."""
         if not refused.is_full:
             return refused
         kind = StoreFailed if refused.doubt else StoreFull
         return kind(f"{refused}: {HOW_TO_MAKE_ROOM}")
 
     def _compare(self, name: str, modified_at: int) -> dict[str, Any]:
-        """The condition that a key was last changed at a revision; 0: that it does not exist."""
+        """The condition that the last change of a key was at a revision; 0: that the key does not
+        exist."""
         return {
             "key": self._key(name),
             "target": "MOD",
@@ -476,7 +479,7 @@ class EtcdStore:
         return {"request_put": put}
 
     def _delete(self, first: str, end: str) -> dict[str, Any]:
-        """The deletion of the keys from `first` on and before `end`."""
+        """The operation that deletes the keys from `first` on and before `end`."""
         return {"request_delete_range": {"key": self._key(first), "range_end": self._key(end)}}
 
     def _key(self, name: str) -> str:
@@ -513,8 +516,7 @@ class EtcdStore:
         return data
 
     async def _all(self, first: str, end: str, at: int) -> list[dict[str, Any]]:
-        """The keys from `first` on and before `end`, with their values, as they were at a
-        revision."""
+        """The keys from `first` on and before `end`, with their values, as of a revision."""
         found: list[dict[str, Any]] = []
         key, limit = self._key(first), PAGE_KEYS
         while True:
@@ -530,8 +532,8 @@ class EtcdStore:
             limit = min(max(1, PAGE_BYTES // average), 1000)
 
     async def _get(self, name: str) -> tuple[bytes | None, int]:
-        """A key's value, and the revision of its last change; None and 0 if there is no such
-        key."""
+        """A key's value and the revision of its last change; None and 0 if the key does not
+        exist."""
         answer = await self._range(name)
         kvs: list[dict[str, Any]] = answer.body.get("kvs", [])
         return _only_value(answer), int(kvs[0]["mod_revision"]) if kvs else 0
@@ -553,6 +555,6 @@ class EtcdStore:
 
 
 def _only_value(answer: Answer) -> bytes | None:
-    """The value of the only key that was asked for, None if there is no such key."""
+    """The value of the only requested key; None if it does not exist."""
     kvs: list[dict[str, Any]] = answer.body.get("kvs", [])
     return decoded(kvs[0].get("value", "")) if kvs else None

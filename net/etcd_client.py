@@ -1,14 +1,14 @@
-"""Requests to etcd by its JSON gateway (`/v3/…`, since etcd 3.4): POST, and keys and values in
-base64.
+"""Sends requests to etcd through its JSON gateway (`/v3/…`, since etcd 3.4): POST, with keys and
+values in base64.
 
-Every etcd has the gateway, and pk has a client for HTTP on trio already; gRPC, etcd's own protocol,
-has none.
+Every etcd has the gateway, and pk already has an HTTP client on trio; there is none for gRPC,
+etcd's own protocol.
 
-A request goes to one server. If that server refuses connections, breaks off, does not answer for a
-while, or has no leader, the next one is asked, and so on until the time is over; the server that
-answered last is asked first the next time. So a server that dies or hangs delays a request by
-`try_s` at most. The request may then have taken effect twice, or once although the second answer
-refuses it: `doubt` says so. Every request of the store means the same however often it is sent.
+A request goes to one server. If that server refuses connections, disconnects, does not answer for a
+while, or has no leader, the next one is asked, and so on until the time is over. The next request
+starts with the server that answered last, so a server that dies or hangs delays a request by at
+most `try_s`. A retried request may have taken effect twice, or once although the second answer
+refuses it; then `doubt` is set. All requests of the store are idempotent.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PORT: Final = 2379
 
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 0.5
-"""After all servers were asked in vain, doubling."""
+"""The maximum pause after all servers have failed; pauses double up to it."""
 
 IDLE_MAX: Final = 8
-"""How many connections to a server are kept."""
+"""The maximum number of idle connections per server."""
 
 INVALID_ARGUMENT: Final = 3
 NOT_FOUND: Final = 5
@@ -43,14 +43,14 @@ RESOURCE_EXHAUSTED: Final = 8
 FAILED_PRECONDITION: Final = 9
 OUT_OF_RANGE: Final = 11
 UNAUTHENTICATED: Final = 16
-"""Codes of gRPC, by which etcd says why it refuses a request."""
+"""gRPC status codes, which etcd uses for the reason of a refusal."""
 
 _FINAL: Final = frozenset(
     {INVALID_ARGUMENT, NOT_FOUND, 6, 7, FAILED_PRECONDITION, OUT_OF_RANGE, 12}
 )
-"""Refusals that another server would repeat, of requests that did not happen. After the other codes
-(14 is a server without a leader, 4 a cluster that does not answer in time) the request may have
-happened, and is sent again."""
+"""Refusals that another server would repeat, of requests that did not take effect. After the other
+codes (14 is a server without a leader, 4 a cluster that does not answer in time) the request may
+have taken effect, and is sent again."""
 
 
 class EtcdUnreachable(StoreFailed):
@@ -59,17 +59,17 @@ class EtcdUnreachable(StoreFailed):
     def __init__(self, message: str, *, doubt: bool) -> None:
         super().__init__(message)
         self.doubt = doubt
-        """Whether what was asked may have happened."""
+        """Whether the request may have taken effect."""
 
 
 class EtcdRefused(StoreFailed):
-    """A server refused the request: this time it did not happen."""
+    """A server refused the request; this try had no effect."""
 
     def __init__(self, code: int, message: str, *, doubt: bool) -> None:
         super().__init__(f"etcd: {message.removeprefix('etcdserver: ')}")
         self.code = code
         self.doubt = doubt
-        """Whether an earlier try may have happened."""
+        """Whether an earlier try may have taken effect."""
 
     @property
     def is_full(self) -> bool:
@@ -78,30 +78,30 @@ class EtcdRefused(StoreFailed):
 
 
 class Answer(Struct, frozen=True):
-    """What a server said."""
+    """A server's answer."""
 
     body: dict[str, Any]
     doubt: bool
-    """Whether a try before this one may have happened too."""
+    """Whether an earlier try may have taken effect too."""
 
     @property
     def revision(self) -> int:
-        """Of the whole database, when the request was answered."""
+        """The revision of the whole database when it answered."""
         return int(self.body["header"]["revision"])
 
 
 def encoded(text: str | bytes) -> str:
-    """A key or a value, as a request holds it."""
+    """Encode a key or a value for a request."""
     return base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
 
 
 def decoded(text: str) -> bytes:
-    """A key or a value of an answer."""
+    """Decode a key or a value of an answer."""
     return base64.b64decode(text)
 
 
 class EtcdClient:
-    """A client of the servers of one cluster. Used from one trio run; `close` ends it."""
+    """A client of the servers of one cluster. Used within one trio run; `close` ends it."""
 
     def __init__(
         self,
@@ -112,9 +112,9 @@ class EtcdClient:
         password: str | None = None,
         try_s: float = 1.0,
     ) -> None:
-        """`hosts` is `h:p,h:p`. `tls` gives the context of the next connection; without it they are
-        plain. `try_s`: how long one server is waited for; the servers that are asked again are
-        given twice the time, and so on."""
+        """`hosts` is `h:p,h:p`. `tls` returns the context of the next connection; without it
+        connections are plain. `try_s`: the timeout of one server; each further round over all
+        servers doubles it."""
         scheme = "http" if tls is None else "https"
         self._servers = [_address(scheme, host) for host in hosts.split(",")]
         self.hosts = hosts
@@ -151,8 +151,8 @@ class EtcdClient:
         )
 
     async def wait_for_change(self, key: str, revision: int) -> None:
-        """Wait until a key may have changed after `revision`, or the watch on it has ended: read it
-        then. Raises nothing; a server that says nothing may be waited for in vain."""
+        """Wait until a key may have changed after `revision`, or the watch on it has ended; then
+        read it. Raises nothing; may wait forever for a silent server."""
         request = {"create_request": {"key": encoded(key), "start_revision": str(revision + 1)}}
         client: HttpClient | None = None
         try:
@@ -171,7 +171,7 @@ class EtcdClient:
         finally:
             if client is not None:
                 await client.close()
-        await trio.sleep(PAUSE_S_MIN)  # what cannot be watched is not read without end
+        await trio.sleep(PAUSE_S_MIN)  # avoid reading in a tight loop if the key cannot be watched
 
     async def close(self) -> None:
         """Close the connections that are not in use."""
@@ -179,7 +179,7 @@ class EtcdClient:
             await self._forget(server)
 
     async def _try(self, path: str, data: bytes, try_s: float) -> dict[str, Any]:
-        """Ask the first server. Raises _Again after the next one has become the first."""
+        """Ask the first server. Raises _Again after moving the next one to the front."""
         server = self._servers[0]
         try:
             if self._login is not None and self._token is None:
@@ -216,7 +216,7 @@ class EtcdClient:
         except EtcdRefused as e:
             if e.code != FAILED_PRECONDITION:
                 raise
-            answer = {"token": ""}  # authentication is not enabled: everybody may do everything
+            answer = {"token": ""}  # authentication is not enabled: anyone may do anything
         self._token = answer["token"]
 
     async def _ask(self, server: Address, path: str, data: bytes, try_s: float) -> Response:
@@ -236,7 +236,7 @@ class EtcdClient:
 
     async def _connection(self, server: Address) -> HttpClient:
         tls = await self._tls() if self._tls is not None else None
-        # A request that is sent again here would be one more of unknown fate.
+        # A request retried in here would be another one with an unknown outcome.
         return HttpClient(server, tls=tls, timeout_s=float("inf"), again=False)
 
     def _request(self, path: str, data: bytes) -> Request:
@@ -246,7 +246,7 @@ class EtcdClient:
         return Request("POST", path, headers, data)
 
     async def _next(self, server: Address) -> None:
-        """Ask another one first from now on, unless that is so already."""
+        """Move another server to the front, unless that has already happened."""
         if self._servers[0] == server:
             self._servers = [*self._servers[1:], server]
         await self._forget(server)
@@ -257,13 +257,13 @@ class EtcdClient:
 
 
 class _Again(Exception):
-    """This server did not do it, as far as it is known; another may."""
+    """This server failed, as far as known; another may succeed."""
 
     def __init__(self, message: str, *, doubt: bool, is_login: bool = False) -> None:
         super().__init__(message)
         self.doubt = doubt
         self.is_login = is_login
-        """Whether the server wants to know again who asks."""
+        """Whether the server asks the client to authenticate again."""
 
 
 def _address(scheme: str, host: str) -> Address:
@@ -274,13 +274,13 @@ def _address(scheme: str, host: str) -> Address:
 
 
 def _body(response: Response) -> dict[str, Any]:
-    """The object that an answer holds. Raises EtcdRefused, _Again."""
+    """The JSON object of an answer. Raises EtcdRefused, _Again."""
     try:
         body: dict[str, Any] = response.json()
         error: Any = body.get("error")
         if error is None and response.status == 200:
             return body.get("result", body)
-        # In a stream it is an object.
+        # In a stream the error is an object.
         said: dict[str, Any] = cast(dict[str, Any], error) if isinstance(error, dict) else body
         code, message = (
             int(said["grpc_code"] if "grpc_code" in said else said["code"]),
@@ -293,7 +293,8 @@ def _body(response: Response) -> dict[str, Any]:
             ) from None
         text = response.body[:200].decode(errors="replace").strip()
         if 400 <= response.status < 500:
-            # Such as users and certificates with a common name at once, which its gateway refuses.
+            # Such as credentials together with a certificate that has a common name, which the
+            # gateway refuses.
             raise EtcdRefused(INVALID_ARGUMENT, text, doubt=False) from None
         raise _Again(f"HTTP status {response.status} {text}", doubt=True) from None
     if code == UNAUTHENTICATED or "auth store is old" in message or "user name is empty" in message:

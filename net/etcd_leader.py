@@ -1,8 +1,8 @@
 """The controller's address, from etcd: one key, read every few seconds and watched in between.
 
-A watch alone is not enough: one on a server that hangs or is cut off stays silent for ever. So each
-lasts `LOOK_S` at most, and then the key is read again, from another server if necessary. The watch
-makes a change known within milliseconds.
+A watch alone is not enough: on a server that hangs or is partitioned, it stays silent forever. So
+each watch lasts at most `LOOK_S`; then the key is read again, from another server if necessary. The
+watch reports a change within milliseconds.
 """
 
 from __future__ import annotations
@@ -22,33 +22,32 @@ from pk.net.store_documents import Documents
 logger = logging.getLogger("pk.controller")
 
 DOCUMENTS: Final = Documents("pk.etcd", "etcd")
-"""What values hold."""
+"""The encoding of values."""
 
 LOOK_S: Final = 2.0
-"""How long a watch is waited for until the key is read again."""
+"""How long to wait for a watch before reading the key again."""
 
 
 class LeaderKey(Struct, frozen=True):
-    """The key `leader`, at some revision of the database."""
+    """The key `leader` at some revision of the database."""
 
     seen_at: int
     """That revision."""
 
     modified_at: int = 0
-    """The revision of its last change; 0 if there is no such key."""
+    """The revision of its last change; 0 if the key does not exist."""
 
     value: bytes = b""
 
     def read(self) -> tuple[int, Endpoint] | None:
-        """The controller's id and where it listens; None while there is none. Raises
-        StoreFailed."""
+        """The controller's id and address; None without a controller. Raises StoreFailed."""
         with DOCUMENTS.damage():
             return DOCUMENTS.read_leader(self.value) if self.modified_at else None
 
 
 class EtcdLeader:
-    """Who the controller is (`core.broker.controller.controller_link.Locator`). Its task runs in
-    the nursery from the first question on, until that is cancelled."""
+    """Finds the controller (`core.broker.controller.controller_link.Locator`). Its task runs in the
+    nursery from the first `find` on, until that is cancelled."""
 
     def __init__(
         self, client: EtcdClient, root: str, nursery: trio.Nursery, *, connect_timeout_ms: int
@@ -56,7 +55,7 @@ class EtcdLeader:
         """`root` is the path of the store. `connect_timeout_ms`: how long the first answer may
         take."""
         self.changed: list[Callable[[LeaderKey], None]] = []
-        """Called on the loop with what was read, whenever it was read."""
+        """Called on the loop with the key whenever it has been read."""
         self._client = client
         self._key = f"{root}/leader"
         self._nursery = nursery
@@ -66,26 +65,26 @@ class EtcdLeader:
         self._following: trio.CancelScope | None = None
 
     def follow(self) -> None:
-        """Begin to follow the key, unless that has begun."""
+        """Start to follow the key, unless already started."""
         if self._following is None:
             self._following = trio.CancelScope()
             self._nursery.start_soon(self._follow, self._following)
 
     def stop(self) -> None:
-        """Follow it no longer."""
+        """Stop following it."""
         if self._following is not None:
             self._following.cancel()
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """The controller's id and where it listens, None while there is none. While etcd is out of
-        reach: who it was, at once, for it may be in reach itself."""
+        """The controller's id and address; None without a controller. While etcd is unreachable,
+        returns the last one at once, since it may itself be reachable."""
         self.follow()
         with trio.move_on_after(self._connect_timeout_s):
             await self._read_once.wait()
         return self._found
 
     async def read(self, *, within_s: float) -> LeaderKey:
-        """The key as it is now. Raises StoreFailed."""
+        """Read the key now. Raises StoreFailed."""
         body = {"key": encoded(self._key)}
         answer = await self._client.call("/v3/kv/range", body, within_s=within_s)
         kvs: list[dict[str, Any]] = answer.body.get("kvs", [])

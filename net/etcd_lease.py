@@ -1,9 +1,9 @@
-"""A lease of etcd's: keys that hang on it are removed soon after its holder falls silent, so a
-controller that is gone loses its leadership.
+"""An etcd lease: its keys are deleted soon after its holder stops renewing it, so a dead controller
+loses its leadership.
 
-etcd counts the lease's time from when it received a request, this process from when it sent it. So
-the lease ends here before it can end there, unless this process itself stood still; etcd refuses
-what it tries after that (see etcd.py).
+etcd counts the lease's time from the receipt of a request, this process from its sending. So the
+lease ends here before it can end there, unless this process itself was paused; etcd then refuses
+its writes (see etcd.py).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pk.net.etcd_client import EtcdClient
 logger = logging.getLogger("pk.controller")
 
 RENEWALS: Final = 3
-"""How often a lease is renewed in the time for which it lasts."""
+"""How often a lease is renewed during its time to live."""
 
 
 class EtcdLease:
-    """A lease that is kept, until it is lost or `revoke`d. Its task runs in the nursery."""
+    """A lease that is kept alive until it is lost or revoked. Its task runs in the nursery."""
 
     def __init__(self, client: EtcdClient, lease_id: str, ttl_s: float, until: float) -> None:
         self.id = lease_id
         self.on_lost: list[Callable[[], None]] = []
-        """Called on the loop when it may be over."""
+        """Called on the loop when the lease may have ended."""
         self._client = client
         self._ttl_s = ttl_s
         self._until = until
@@ -39,7 +39,7 @@ class EtcdLease:
     async def grant(
         cls, client: EtcdClient, ttl_ms: int, nursery: trio.Nursery, *, within_s: float
     ) -> EtcdLease:
-        """A new lease. etcd counts in seconds, and has a least time. Raises StoreFailed."""
+        """Request a new lease. etcd counts in seconds, and has a minimum. Raises StoreFailed."""
         sent = trio.current_time()
         body = {"TTL": str(max(1, -(-ttl_ms // 1000)))}
         answer = await client.call("/v3/lease/grant", body, within_s=within_s)
@@ -50,11 +50,11 @@ class EtcdLease:
 
     @property
     def lasts(self) -> bool:
-        """Whether it cannot be over yet."""
+        """Whether the lease cannot have ended yet."""
         return trio.current_time() < self._until
 
     def lose(self) -> None:
-        """It is over, as far as this process is concerned."""
+        """Treat the lease as ended in this process."""
         if self._until > 0:
             self._until = 0
             self._kept.cancel()
@@ -62,8 +62,8 @@ class EtcdLease:
                 call()
 
     async def revoke(self, *, within_s: float) -> None:
-        """End it: what hangs on it is removed at once. Where etcd is out of reach, the lease ends
-        by itself."""
+        """End the lease: its keys are deleted at once. If etcd is unreachable, the lease
+        expires."""
         self._until = 0
         self._kept.cancel()
         try:
@@ -85,6 +85,6 @@ class EtcdLease:
                     break
                 left_s = int(answer.body.get("TTL", 0))
                 if left_s <= 0:
-                    break  # it was over already
+                    break  # it had already ended
                 self._until = sent + left_s
             self.lose()

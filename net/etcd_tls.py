@@ -1,4 +1,4 @@
-"""TLS to etcd's servers, as the keys `pk.etcd.ssl.*` say: files in PEM, read again when they
+"""TLS to etcd's servers, configured by the keys `pk.etcd.ssl.*`: PEM files, reloaded when they
 change."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pk.net.tls.settings import TlsSettings
 
 
 def tls_of(config: BrokerConfig) -> Callable[[], Awaitable[ssl.SSLContext]] | None:
-    """What gives the context of the next connection; None if connections are plain. Raises
-    StartError for what cannot be used now."""
+    """A function that returns the context for the next connection; None if connections are plain.
+    Raises StartError if the files cannot be used now."""
     if config.pk_etcd_ssl_truststore_location is None:
         if config.pk_etcd_ssl_keystore_location is not None:
             raise StartError(

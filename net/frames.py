@@ -1,17 +1,16 @@
-"""From a stream of bytes to frames, without a socket in sight.
+"""Splits a stream of bytes into frames, without knowing sockets.
 
-A frame is an int32 size and as many bytes. Its size is the peer's claim, and nothing is allocated
-on a claim: the buffer doubles when it is full, so a peer holds at most twice what it really sent. A
-connection with nothing half-read holds no buffer at all; thousands of silent ones cost only their
-sockets.
+A frame is an int32 size followed by that many bytes. The size is only claimed by the peer, so it
+does not determine any allocation: the buffer doubles when it is full, so a peer occupies at most
+twice what it really sent. A connection without a partial frame has no buffer at all; thousands of
+silent ones cost only their sockets.
 
-A bytearray is zeroed when it is made, and copied when it grows: 20 ms for one of 16 MB, on the
-event loop. So a buffer beyond `KEEP_BYTES` is mapped memory, whose pages come as bytes arrive, and
-which grows in place.
+A bytearray is zeroed when created and copied when it grows, which takes 20 ms on the event loop for
+16 MB. So a buffer above `KEEP_BYTES` is mapped memory, which gets pages as bytes arrive and grows
+in place.
 
-What all buffers of a server hold together is bounded by `RequestMemory`. The first `FREE_BYTES` of
-each are not counted, so that small requests always get through, however many large ones are
-stalled.
+`RequestMemory` limits the total size of all buffers of a server. The first `FREE_BYTES` of each are
+not counted, so that small requests always get through, however many large ones are stalled.
 """
 
 import mmap
@@ -21,35 +20,34 @@ from collections.abc import Callable
 from pk.core.errors import ProtocolError
 
 FREE_BYTES = 64 * 1024
-"""What every connection may hold without asking, and the size of a pooled buffer."""
+"""The size that every connection may use without asking, and the size of a pooled buffer."""
 
 KEEP_BYTES = 4 * 1024 * 1024
-"""A buffer larger than this goes when the connection has read everything in it."""
+"""A buffer larger than this is freed when the connection has read everything in it."""
 
 POOLED = 64
 
 _MAPPED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 
 TLS_HANDSHAKE = b"\x16\x03"
-"""How a TLS client begins; taken for the size of a frame it would be 369 MB."""
+"""The first bytes of a TLS client; as the size of a frame they would be 369 MB."""
 
 
 class RequestMemory:
-    """The bytes that all receive buffers of a server may hold together, and small buffers at
-    rest."""
+    """The bytes that all receive buffers of a server may use together, and idle small buffers."""
 
     def __init__(self, limit: int, freed: Callable[[], None] = lambda: None) -> None:
-        """`freed` is called when somebody gave bytes back."""
+        """`freed` is called when bytes have been given back."""
         self.limit = limit
         self.used = 0
         self._freed = freed
         self._pool: deque[bytearray] = deque(maxlen=POOLED)
         self.at_rest: set[FrameBuffer] = set()
-        """Empty buffers that silent connections keep for the next large request, as long as the
-        memory is not needed."""
+        """Empty buffers that silent connections keep for their next large request, until the memory
+        is needed."""
 
     def take(self, extra: int) -> bool:
-        """Whether `extra` more bytes may be held; they are counted if so."""
+        """Whether `extra` more bytes may be used; counts them if so."""
         if self.used + extra > self.limit:
             while self.at_rest:
                 self.at_rest.pop().give_way()
@@ -59,7 +57,7 @@ class RequestMemory:
         return True
 
     def give(self, extra: int) -> None:
-        """Bytes that are held no more."""
+        """Give bytes back."""
         self.used -= extra
         self._freed()
 
@@ -73,7 +71,7 @@ class RequestMemory:
 
 
 class FrameBuffer:
-    """What one connection has received and not yet handled."""
+    """The bytes that one connection has received but not handled yet."""
 
     __slots__ = ("_end", "_memory", "_start", "bytes_max", "data")
 
@@ -88,8 +86,8 @@ class FrameBuffer:
         return self._end - self._start
 
     def room(self) -> memoryview | None:
-        """Space to receive into, at least one byte; None if the server's memory is spent: wait
-        and ask again."""
+        """Space to receive into, at least one byte; None if the server's memory is used up: wait
+        and call again."""
         capacity = len(self.data)
         if self._start == self._end:
             self._start = self._end = 0
@@ -110,8 +108,8 @@ class FrameBuffer:
         return memoryview(self.data)[self._end :]
 
     def received(self, count: int) -> None:
-        """`count` bytes were written into `room()`. One that came back full is doubled for the next
-        time."""
+        """Record that `count` bytes were written into `room()`. A room that was filled completely
+        doubles the next one."""
         self._end += count
         capacity = len(self.data)
         if count == capacity < KEEP_BYTES // 4 and self._memory.take(capacity):
@@ -120,8 +118,8 @@ class FrameBuffer:
             self.data = grown
 
     def next_frame(self) -> tuple[int, int] | None:
-        """(start, end) in `data` of the next whole frame, without its size; None when it has not
-        all come.
+        """(start, end) in `data` of the next whole frame, without its size; None if it is not
+        complete yet.
 
         Raises ProtocolError if the size is negative or above `bytes_max`.
         """
@@ -146,7 +144,7 @@ class FrameBuffer:
         return start + 4, end
 
     def release(self) -> None:
-        """Hold no buffer while there is nothing in it: call before waiting for more."""
+        """Free the buffer if it is empty; call before waiting for more."""
         if self._start != self._end or not self.data:
             return
         self._start = self._end = 0
@@ -161,7 +159,7 @@ class FrameBuffer:
         self.data = bytearray()
 
     def give_way(self) -> None:
-        """Somebody needs the memory that this empty buffer holds."""
+        """Free this empty buffer because its memory is needed."""
         assert self._start == self._end
         extra, self.data = len(self.data) - FREE_BYTES, bytearray()
         self._memory.give(extra)
@@ -177,14 +175,14 @@ class FrameBuffer:
 
 def _grown(data: bytearray | mmap.mmap, start: int, end: int) -> bytearray | mmap.mmap:
     """A buffer twice as large that begins with the bytes from `start` to `end`. Views of the old
-    one keep what they show."""
+    one stay valid."""
     size = len(data) * 2
     if isinstance(data, mmap.mmap) and not start:
         try:
             data.resize(size)
             return data
         except (BufferError, SystemError, OSError):
-            pass  # somebody still has a view of it, or this system cannot
+            pass  # there is still a view of it, or this system does not support it
     grown = bytearray(size) if size <= KEEP_BYTES else mmap.mmap(-1, size, _MAPPED)
     with memoryview(grown) as new, memoryview(data) as old:
         new[: end - start] = old[start:end]

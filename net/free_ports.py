@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 
 def free_ports(host: str, ports: Sequence[int], count: int) -> list[int]:
-    """`count` of `ports`, at random, on which nothing listens at `host` now; fewer if there are no
-    more."""
+    """`count` random ports from `ports` on which nothing listens at `host` now; fewer if there are
+    not enough."""
     found: list[int] = []
     for port in random.Random(secrets.randbits(64)).sample(ports, len(ports)):
         if len(found) == count:

@@ -1,9 +1,9 @@
 """How long the event loop waits while a thread computes.
 
-The loop gives the interpreter away with each system call, and gets it back when the thread that
-took it has had its turn: 5 ms by Python's default. Compaction, the conversion of records, snapshots
-of the metadata compute in such threads. While one does, a request takes half as long on average as
-with that default.
+The loop releases the interpreter at each system call, and gets it back when the thread that took it
+has used up its time slice: 5 ms by Python's default. Compaction, record conversion and metadata
+snapshots compute in such threads. With the shorter slice, a request that meets one takes half as
+long on average as with that default.
 """
 
 import sys
@@ -16,7 +16,7 @@ TURN_S: Final = 0.0001
 
 @contextmanager
 def short_switches() -> Generator[None]:
-    """Within it a thread that computes has turns of `TURN_S`."""
+    """Inside this context, the time slice of a computing thread is `TURN_S`."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(TURN_S)
     try:

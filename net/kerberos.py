@@ -1,9 +1,8 @@
-"""Kerberos by the system's library (MIT's or Heimdal's), through the Python library gssapi: the
-contexts with which `core/auth/gssapi.py` logs in.
+"""Kerberos contexts for the logins in `core/auth/gssapi.py`, from the system's library (MIT's or
+Heimdal's) through the Python library gssapi.
 
 A login by keytab needs no `kinit`: the library fetches tickets when they are needed, keeps them in
-this process's memory, and fetches new ones before they end. A ticket cache is its owner's to
-renew.
+this process's memory, and renews them before they expire. A ticket cache is renewed by its owner.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MISSING: Final = "GSSAPI needs the library gssapi: pip install 'pk-broker[kerber
 
 
 class KerberosUnavailable(Exception):
-    """Kerberos cannot be used as it is asked for: the library is missing, or a key, or a ticket."""
+    """Kerberos cannot be used as configured: the library, a key or a ticket is missing."""
 
 
 def library() -> Any:
@@ -83,7 +82,7 @@ def accepting(login: KerberosLogin) -> Context:
 
 
 def initiating(login: KerberosLogin, service: str, host: str) -> Context:
-    """The client's side of a new context with the brokers' service on a host. It asks the KDC:
+    """The client's side of a new context with the brokers' service on a host. Asks the KDC, and so
     blocks. Raises KerberosUnavailable."""
     gssapi = library()
     try:
@@ -108,7 +107,7 @@ def initiating(login: KerberosLogin, service: str, host: str) -> Context:
 
 @lru_cache(maxsize=1)
 def default_realm() -> str:
-    """The realm that krb5.conf names first, "" if it names none. Raises KerberosUnavailable."""
+    """The default realm of krb5.conf; "" if there is none. Raises KerberosUnavailable."""
     gssapi = library()
     try:
         name = gssapi.Name("x", gssapi.NameType.user).canonicalize(gssapi.MechType.kerberos)
@@ -119,7 +118,7 @@ def default_realm() -> str:
 
 @lru_cache(maxsize=32)
 def _accept_credentials(principal: str, keytab: str) -> Any:
-    """A server's keys; the keytab is read again for each context."""
+    """A server's credentials; the keytab is read again for each context."""
     gssapi = library()
     if not os.access(keytab, os.R_OK):
         raise KerberosUnavailable(f"the keytab {keytab} cannot be read")
@@ -136,15 +135,15 @@ def _accept_credentials(principal: str, keytab: str) -> Any:
 
 def _store(login: KerberosLogin) -> dict[str, str] | None:
     if login.keytab is not None:
-        # One cache for each login: clients of a process share its tickets.
+        # One cache per login, so that clients of a process share its tickets.
         name = sha256(f"{login.principal}\0{login.keytab}".encode()).hexdigest()[:16]
         return {"client_keytab": f"FILE:{login.keytab}", "ccache": f"MEMORY:pk-{name}"}
     return None if login.ticket_cache is None else {"ccache": f"FILE:{login.ticket_cache}"}
 
 
 def _said(error: Exception) -> str:
-    """The library's words, on one line: what Kerberos says where that is known, else what its
-    interface says."""
+    """The library's message on one line: the message of Kerberos if there is one, else that of
+    GSSAPI."""
     text = " ".join(str(error).split())
     detail = text.rpartition("Minor (")[2].partition("): ")[2]
     return detail or text

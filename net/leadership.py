@@ -1,5 +1,5 @@
-"""The parts with which a node campaigns for the controller's leadership and finds its holder, by
-`pk.metadata.store`."""
+"""The parts of a node that campaign for the controller's leadership and find the controller,
+depending on `pk.metadata.store`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Closing = Callable[[], Awaitable[None]]
 
 
 class Leadership(Struct, frozen=True):
-    """Those parts; with the embedded store there are none."""
+    """Those parts; all None with the embedded store."""
 
     store: MetadataStore | None = None
-    """For a controller. The runtime closes it."""
+    """Set for a controller. The runtime closes it."""
 
     locator: Locator | None = None
 

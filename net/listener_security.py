@@ -1,5 +1,5 @@
-"""How the peers of one listener prove who they are, by the broker's keys and the cluster's users of
-the moment."""
+"""Authentication of the peers of one listener, by the broker's keys and the cluster's current
+users."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ logger = logging.getLogger("pk.server")
 
 RECEIVE_SIZE: Final = "sasl.server.max.receive.size"
 FAILURES_LOGGED_S: Final = 1.0
-"""Failed logins are logged once in so many seconds: who guesses passwords must not fill the log."""
+"""The interval for logging failed logins, so that guessing passwords cannot fill the log."""
 NONCE_BYTES: Final = 24
 
 
 def listener_tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
-    """The `ssl.*` keys of a listener. As in Kafka, a listener with SASL asks for certificates only
-    by a key of its own."""
+    """The `ssl.*` keys of a listener. As in Kafka, a listener with SASL requests client
+    certificates only if it has its own key for that."""
     settings = TlsSettings.of(lambda key: listener_value(config, listener.name, key))
     if listener.security_protocol == "SASL_SSL":
         own = own_value(config, listener.name, "ssl.client.auth")
@@ -62,7 +62,7 @@ def principal_rules(config: BrokerConfig, listener: str) -> str:
 
 
 async def check_tls(config: BrokerConfig) -> None:
-    """Raises ConfigError if a listener cannot do TLS as its keys say."""
+    """Check that listeners can do TLS as configured. Raises ConfigError."""
     for listener in config.listeners:
         if listener.security_protocol in ("SSL", "SASL_SSL"):
             try:
@@ -73,7 +73,7 @@ async def check_tls(config: BrokerConfig) -> None:
 
 
 def check_oauth(config: BrokerConfig) -> None:
-    """Raises ConfigError if a listener cannot check tokens as its keys say."""
+    """Check that listeners can validate tokens as configured. Raises ConfigError."""
     for listener in config.listeners:
         if listener.security_protocol in SASL_PROTOCOLS and OAUTHBEARER in enabled_mechanisms(
             config, listener.name
@@ -89,7 +89,7 @@ def check_oauth(config: BrokerConfig) -> None:
 
 
 async def check_kerberos(config: BrokerConfig) -> None:
-    """Raises ConfigError if a listener cannot let clients log in by GSSAPI as its keys say."""
+    """Check that clients can log in to listeners by GSSAPI as configured. Raises ConfigError."""
     for listener in config.listeners:
         if listener.security_protocol in SASL_PROTOCOLS and GSSAPI in enabled_mechanisms(
             config, listener.name
@@ -109,7 +109,7 @@ def _accept(login: KerberosLogin) -> Context:
 
 
 def jwt_validator(config: BrokerConfig, listener: Listener) -> JwtValidator:
-    """What checks the tokens of a listener's clients. Raises ConfigError."""
+    """The validator for the tokens of a listener's clients. Raises ConfigError."""
 
     def value(key: str) -> Any:
         return listener_value(config, listener.name, f"sasl.{key}", OAUTHBEARER)
@@ -147,7 +147,7 @@ def jwt_validator(config: BrokerConfig, listener: Listener) -> JwtValidator:
 
 
 class ScramUsers:
-    """The cluster's SCRAM users, as the broker's image has them."""
+    """The cluster's SCRAM users in the broker's image."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -156,11 +156,11 @@ class ScramUsers:
         self._shapes: dict[Mechanism, Shape] = {}
 
     def find(self, user: str, mechanism: Mechanism) -> ScramCredential | None:
-        """The credential of a user, None if there is none."""
+        """The credential of a user; None if there is none."""
         return self._broker.image.scram.get((user, mechanism))
 
     def shape(self, mechanism: Mechanism) -> Shape:
-        """What most credentials look like; found again when users changed."""
+        """The shape of most credentials; computed again after users have changed."""
         scram = self._broker.image.scram
         if self._shaped is not scram:
             self._shaped, self._shapes = scram, {}
@@ -172,13 +172,14 @@ class ScramUsers:
 
     @property
     def secret(self) -> bytes:
-        """What the salts of strangers are made of: the cluster's, or this process's as long as
+        """The secret for the salts of unknown users: the cluster's, or this process's as long as
         there are no users."""
         return self._broker.image.strangers_secret or self._secret
 
 
 class ListenerSecurity:
-    """One listener's. Keys that may change while the broker runs are read when a peer comes."""
+    """The security of one listener. Keys that may change at runtime are read when a peer
+    connects."""
 
     def __init__(self, broker: Broker, listener: Listener) -> None:
         self._broker = broker
@@ -202,11 +203,11 @@ class ListenerSecurity:
         return self._listener.security_protocol in ("SSL", "SASL_SSL")
 
     async def tls_context(self) -> ssl.SSLContext:
-        """The context of the listener, by keys and files of the moment. Raises TlsError."""
+        """The listener's context with the current keys and files. Raises TlsError."""
         return await self._context.get()
 
     def principal_of(self, certificate: bytes | None) -> KafkaPrincipal:
-        """Who a peer with this certificate is. Raises RuleError, CertificateError."""
+        """The principal of a peer with this certificate. Raises RuleError, CertificateError."""
         if certificate is None:
             return ANONYMOUS
         rules = principal_rules(self._broker.config, self._listener.name)
@@ -219,7 +220,7 @@ class ListenerSecurity:
 
     @property
     def failed_delay_s(self) -> float:
-        """How long a failed login waits for its answer (KIP-306)."""
+        """How long the answer to a failed login is delayed (KIP-306)."""
         return self._broker.config.connection_failed_authentication_delay_ms / 1000
 
     @property
@@ -229,7 +230,7 @@ class ListenerSecurity:
         return cast(int, listener_value(config, self._listener.name, RECEIVE_SIZE))
 
     def mechanisms(self) -> ListenerMechanisms:
-        """How clients may log in."""
+        """The mechanisms by which clients may log in."""
         users = self._users
         return ListenerMechanisms(
             self._broker.config,
@@ -246,7 +247,7 @@ class ListenerSecurity:
         )
 
     async def fetch_keys(self) -> None:
-        """Fetch the keys of who signs tokens (`KeysNeeded`)."""
+        """Fetch the keys that verify tokens (`KeysNeeded`)."""
         await self._jwt_validator().jwks.fetch()
 
     def _find_token(self, token_id: str, mechanism: Mechanism) -> TokenLogin | None:
@@ -270,8 +271,7 @@ class ListenerSecurity:
         return self._tokens
 
     def report(self, peer: str, why: str) -> None:
-        """Log that a peer could not prove who it is, unless such a line was written a moment
-        ago."""
+        """Log that a peer could not authenticate, unless such a line was written a moment ago."""
         self._failures += 1
         if trio.current_time() - self._failure_logged >= FAILURES_LOGGED_S:
             logger.warning(

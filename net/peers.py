@@ -1,5 +1,5 @@
-"""Channels to other nodes over TCP: the client library's connection under `core/broker/peers.py`'s
-interface."""
+"""Channels to other nodes over TCP: implements the interface of `core/broker/peers.py` with the
+client library's connection."""
 
 from __future__ import annotations
 
@@ -83,20 +83,20 @@ class NetChannel:
 
 
 class NetPeers:
-    """`Peers` over TCP. The connections' tasks live in the nursery, and end with it."""
+    """`Peers` over TCP. The connections' tasks run in the nursery, and end with it."""
 
     def __init__(
         self, nursery: trio.Nursery, *, client_id: str, security: Callable[[], Security] = dict
     ) -> None:
-        """`client_id` is what the other side's log calls this node; `security` how it proves who it
-        is, asked for each connection."""
+        """`client_id` names this node in the peer's log; `security` returns how to authenticate,
+        and is called for each connection."""
         self._nursery = nursery
         self._client_id = client_id
         self._security = security
         self._complained = float("-inf")
 
     def _config(self) -> ClientConfig:
-        # A channel is kept as long as its owner wants it: silence is no reason to end it.
+        # A channel is kept as long as its owner wants it, even if idle.
         config = ClientConfig(
             client_id=self._client_id, connections_max_idle_ms=-1, **self._security()
         )
@@ -123,14 +123,14 @@ class NetPeers:
         return NetChannel(connection)
 
     def _complain(self, why: str) -> None:
-        """Log why this node cannot authenticate, once in a while: it tries again all the time."""
+        """Log why this node cannot authenticate, but not often, since it retries all the time."""
         if trio.current_time() - self._complained >= COMPLAINTS_LOGGED_S:
             self._complained = trio.current_time()
             logger.warning("%s", why)
 
 
 def security_of(config: BrokerConfig, listener: str, protocol: str, mechanism: str) -> Security:
-    """How this node reaches the peers that listen at `listener` with `protocol`, by the keys of
+    """How this node connects to peers that listen at `listener` with `protocol`, from the keys of
     that listener, as arguments of ClientConfig. Raises ConfigError."""
     found: Security = {"security_protocol": protocol}
     if protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
@@ -154,7 +154,7 @@ def security_of(config: BrokerConfig, listener: str, protocol: str, mechanism: s
 
 
 def _refused(error: BaseException | None) -> bool:
-    """Whether every address that was tried refused the connection."""
+    """Whether every address tried has refused the connection."""
     if isinstance(error, BaseExceptionGroup):
         group = cast(BaseExceptionGroup[BaseException], error)
         return all(_refused(one) for one in group.exceptions)

@@ -1,5 +1,5 @@
-"""The broker's front door: listeners, limits on who may come in, idle connections, and an orderly
-end."""
+"""The broker's server: listeners, limits on connections, closing of idle connections, and an
+orderly shutdown."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from pk.net.transport import SocketTransport, Transport
 logger = logging.getLogger("pk.server")
 
 SWEEP_S = 5
-"""How often idle connections are looked for."""
+"""How often to check for idle connections."""
 
 REFUSALS_LOGGED_S = 1.0
-"""Refusals are logged once in so many seconds: a flood of clients must not become a flood of
-lines."""
+"""The interval for logging refusals, so that a flood of clients does not flood the log."""
 
 RESERVED_DESCRIPTORS = 32
-"""For listeners, locks, the loop's own, and files that are open for a moment."""
+"""For listeners, locks, the event loop, and files that are open briefly."""
 
 
 def descriptors_for_connections() -> int:
-    """How many descriptors of this process are neither the logs' (core/log/disk.py) nor reserved.
+    """The number of descriptors of this process that are neither the logs' (core/log/disk.py) nor
+    reserved.
 
-    Beyond them an append that has to open its file would fail, and with it its log directory.
+    If connections used more, an append that has to open its file would fail, and with it the log
+    directory.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
@@ -68,7 +69,7 @@ class Server:
         self._by_listener: Counter[str] = Counter()
         self._quotas = ConnectionQuotas(broker)
         self._turned_away = 0
-        """Connections that are about to be closed, because too many came from their address."""
+        """Connections about to be closed because too many came from their address."""
         self._handshaking = trio.Lock()
         """Held by the connection that computes a step of its TLS handshake."""
         self._idle_s = config.connections_max_idle_ms / 1000
@@ -77,13 +78,13 @@ class Server:
         self._refusal_logged = float("-inf")
         self._ids = 0
         self._accepting: list[trio.CancelScope] = []
-        """One for each call of `serve`."""
+        """One scope for each call of `serve`."""
         self._draining = False
         self._empty = trio.Event()
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._connections)
 
     async def serve(
@@ -95,9 +96,9 @@ class Server:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Accept on `listeners` until `drain`; returns when the last connection is gone. `apis` are
-        what this listener serves, where that is not what the server was made for.
+        the APIs of this listener, if they differ from the server's.
 
-        A full table of descriptors ends nothing: trio waits and accepts again.
+        Running out of descriptors ends nothing: trio waits and accepts again.
         """
         served = self._apis if apis is None else {api.key: api for api in apis}
         security = self._security_of(listener_name)
@@ -115,8 +116,8 @@ class Server:
                                 connections.start_soon(self._quotas.look_up)
                             await self._serve_stream(stream, listener_name, served, security)
                         except Exception:
-                            # A fault of ours, and one client's: it must not end the others'
-                            # connections with its own.
+                            # An internal error, for one client: it must not end the others'
+                            # connections.
                             logger.exception("a connection could not be served")
 
                     task_status.started()
@@ -125,7 +126,7 @@ class Server:
             nursery.cancel_scope.cancel()
 
     async def drain(self, grace_s: float) -> None:
-        """Stop accepting and reading; give the answers that are owed `grace_s` seconds to leave.
+        """Stop accepting and reading; give the answers that are owed `grace_s` seconds to be sent.
         May be called again."""
         self._draining = True
         for accepting in self._accepting:
@@ -208,7 +209,7 @@ class Server:
         return ListenerSecurity(self._broker, listener)
 
     async def _turn_away(self, stream: trio.SocketStream, wait_s: float) -> None:
-        """Close a connection in a moment, unless too many wait for that."""
+        """Close a connection after a delay, unless too many are waiting already."""
         if len(self._connections) + self._turned_away < self._descriptors:
             self._turned_away += 1
             try:
@@ -218,7 +219,7 @@ class Server:
         await trio.aclose_forcefully(stream)
 
     def _admits(self, host: str, listener: str) -> bool:
-        """Whether one more may come from `host`. The limits may change while the broker runs."""
+        """Whether another connection from `host` is allowed. The limits may change at runtime."""
         config, count = self._broker.config, len(self._connections)
         if count >= config.max_connections:
             return self._refuse(host, f"max.connections is {config.max_connections}")
@@ -240,7 +241,8 @@ class Server:
         return False
 
     async def _sweep(self) -> None:
-        """Close who has been silent for `connections.max.idle.ms` and is owed nothing."""
+        """Close connections that have been silent for `connections.max.idle.ms` and are owed
+        nothing."""
         idle_s = self._idle_s
         if idle_s < 0:
             return

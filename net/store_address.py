@@ -1,4 +1,4 @@
-"""Where a metadata store that several machines share is: `zookeeper://h:p,h:p/path`,
+"""Parses the address of a shared metadata store: `zookeeper://h:p,h:p/path`,
 `etcd://h:p,h:p/path`."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,\[\]]+)(:[0-9]{1,5})?")
 
 
 def parse_address(text: str) -> tuple[str, str]:
-    """`h:p,h:p` and the path of `h:p,h:p/path`, with a scheme or without; without a path it is /pk.
+    """`h:p,h:p` and the path of `h:p,h:p/path`, with or without a scheme; the default path is /pk.
 
     Raises ValueError for anything else."""
     hosts, slash, path = text.rpartition("://")[2].partition("/")

@@ -1,4 +1,4 @@
-"""What a metadata store that several machines share keeps: documents of CBOR, the same in each."""
+"""The CBOR documents in a shared metadata store, the same for each kind of store."""
 
 from __future__ import annotations
 
@@ -18,46 +18,47 @@ _VERSION: Final = 1
 
 
 class EventsMissing(StoreFailed):
-    """The log does not go on where it should: it was trimmed meanwhile, or it is damaged."""
+    """The log does not continue where it should: it was trimmed in the meantime, or it is
+    damaged."""
 
 
 class Documents(Struct, frozen=True):
-    """The documents of one kind of store. Reading raises, for what is damaged, what `damage` is
-    for."""
+    """The documents of one kind of store. Reading a damaged one raises an exception that `damage`
+    converts."""
 
     kind: str
-    """What their marks begin with."""
+    """The prefix of their type marks."""
 
     store: str
     """The store's name, for messages."""
 
     @contextmanager
     def damage(self) -> Generator[None]:
-        """Raise StoreFailed for what a damaged document raises."""
+        """Convert the exceptions for a damaged document to StoreFailed."""
         try:
             yield
         except (cbor.CborError, KeyError, TypeError) as e:
             raise StoreFailed(f"{self.store}: a document is damaged: {e}") from e
 
     def epoch(self, leader: Leader) -> bytes:
-        """Who campaigned last."""
+        """The document of the last campaign."""
         body = {"id": leader.controller_id, "epoch": leader.epoch}
         return cbor.dumps(f"{self.kind}.epoch", _VERSION, body)
 
     def read_epoch(self, data: bytes | None) -> Leader | None:
-        """Who campaigned last; an empty document is of somebody who was not elected yet."""
+        """The last campaign; an empty document belongs to a candidate that was not elected yet."""
         if not data:
             return None
         _, body = cbor.loads(f"{self.kind}.epoch", data, _VERSION)
         return Leader(body["id"], body["epoch"])
 
     def leader(self, leader: Leader, endpoint: Endpoint) -> bytes:
-        """Who the controller is, and where it listens."""
+        """The document with the controller and its address."""
         body = {"id": leader.controller_id, "epoch": leader.epoch, "endpoint": list(endpoint)}
         return cbor.dumps(f"{self.kind}.leader", _VERSION, body)
 
     def read_leader(self, data: bytes) -> tuple[int, Endpoint]:
-        """The controller's id, and where it listens."""
+        """The controller's id and address."""
         _, body = cbor.loads(f"{self.kind}.leader", data, _VERSION)
         return body["id"], Endpoint(*body["endpoint"])
 
@@ -67,28 +68,28 @@ class Documents(Struct, frozen=True):
         return cbor.dumps(f"{self.kind}.append", _VERSION, body)
 
     def pieces_of_append(self, count: int, folder: str, pieces: int, crc: int) -> bytes:
-        """An append of `count` events whose own document is split into `pieces` in `folder`."""
+        """The document of an append of `count` events, whose own document is split into `pieces` in
+        `folder`."""
         body = {"count": count, "folder": folder, "pieces": pieces, "crc": crc}
         return cbor.dumps(f"{self.kind}.append", _VERSION, body)
 
     def read_append(self, data: bytes) -> dict[str, Any]:
-        """`count` and either `events`, packed, or `folder`, `pieces` and `crc`."""
+        """`count` and either `events` (packed) or `folder`, `pieces` and `crc`."""
         return cbor.loads(f"{self.kind}.append", data, _VERSION)[1]
 
     def snapshot(self, offset: int, folder: str, pieces: int, crc: int) -> bytes:
-        """Which snapshot counts."""
+        """The document that names the valid snapshot."""
         body = {"offset": offset, "folder": folder, "pieces": pieces, "crc": crc}
         return cbor.dumps(f"{self.kind}.snapshot", _VERSION, body)
 
     def read_snapshot(self, data: bytes | None) -> dict[str, Any] | None:
-        """`offset`, `folder`, `pieces` and `crc` of the snapshot that counts, None if none
-        does."""
+        """`offset`, `folder`, `pieces` and `crc` of the valid snapshot; None if there is none."""
         return cbor.loads(f"{self.kind}.snapshot", data, _VERSION)[1] if data else None
 
     def image_of(
         self, data: bytes | None, offsets: list[int], appends: list[bytes]
     ) -> MetadataImage:
-        """The image that a snapshot and the appends after it make. It takes long: call it in a
+        """The image built from a snapshot and the appends after it. It takes long, so call it in a
         thread.
 
         Raises EventsMissing, StoreFailed if they contradict each other.

@@ -1,8 +1,9 @@
-"""Bytes in and bytes out: what a connection asks of them, and a socket that does it.
+"""Sends and receives bytes: the interface that a connection needs, and its implementation on a
+socket.
 
-The socket is used without trio's wrapper, because trio pays a checkpoint for every call: one
-`recv_into` that succeeds at once costs a system call here, and only one that would block goes to
-the loop. A reader in a loop must yield itself.
+The socket is used without trio's wrapper, because trio adds a checkpoint to every call. Here a
+`recv_into` that succeeds at once costs only a system call, and only one that would block goes to
+the loop. So a reader in a loop must yield itself.
 """
 
 import contextlib
@@ -23,40 +24,39 @@ JOIN_BYTES = 64 * 1024
 """Parts below this are joined into one send: copying them costs less than a system call."""
 
 PARTS_AT_ONCE = 1024
-"""Between so many parts others run."""
+"""The number of parts after which other tasks run."""
 
 READ_BYTES = 32 * 1024
-"""A slice of a file below this is read and joined with what goes before it."""
+"""A slice of a file below this is read and joined with the data before it."""
 
 CHUNK_BYTES = 1 << 20
-"""What one sendfile is asked to move: between two of them others run."""
+"""The number of bytes per sendfile: other tasks run between two of them."""
 
 JOINED_BYTES = 4096
-"""So much of the end of a slice is read and sent together with what follows it: those are the last
-three bytes of a Fetch response, and sent by themselves they double what the kernel spends on a
-megabyte."""
+"""The number of bytes at the end of a slice that are read and sent together with what follows. That
+is the last three bytes of a Fetch response; sent separately, they would double the kernel's cost
+for a megabyte."""
 
 IN_MEMORY_S = 1.0
-"""After waiting longer than this for the peer, ask again whether the pages that come next are in
-memory."""
+"""After waiting longer than this for the peer, check again whether the next pages are in memory."""
 
 
 class Transport(Protocol):
-    """Where a connection's bytes come from and go to."""
+    """The interface through which a connection receives and sends bytes."""
 
     @property
     def last_sent(self) -> float:
-        """When a send that had to wait for the peer last moved, by trio's clock."""
+        """When a send that had to wait for the peer last made progress, by trio's clock."""
         ...
 
     @property
     def waited_at(self) -> float:
-        """When `receive` last had to wait for the peer, by perf_counter: others ran then."""
+        """When `receive` last had to wait for the peer, by perf_counter; other tasks ran then."""
         ...
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        """Receive into `buffer`: the bytes that came, 0 at the end, None if the server's memory
-        is spent."""
+        """Receive into `buffer`; returns the number of bytes, 0 at the end, None if the server's
+        memory is used up."""
         ...
 
     async def send(self, parts: Sequence[Part]) -> None:
@@ -64,11 +64,12 @@ class Transport(Protocol):
         ...
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
-        """Send as much as goes without waiting, and return the rest. Raises as `send` does."""
+        """Send as much as possible without waiting, and return the rest. Raises the same errors as
+        `send`."""
         ...
 
     async def finish(self) -> None:
-        """Say that nothing more is sent, so that what was sent arrives before `aclose`."""
+        """Announce the end of sending, so that all sent data arrives before `aclose`."""
         ...
 
     async def aclose(self) -> None:
@@ -77,8 +78,8 @@ class Transport(Protocol):
 
 
 def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
-    """A part as bytes, a slice read; None for one that is large, or whose read may have to wait for
-    the disk. Raises BrokenResourceError."""
+    """A part as bytes, reading a slice; None for a large one, or one that may have to wait for the
+    disk. Raises BrokenResourceError."""
     if isinstance(part, bytes | bytearray | memoryview):
         return part
     if not isinstance(part, FileSlice):
@@ -88,8 +89,8 @@ def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
 
 
 def _whole(part: Slice, data: bytes) -> bytes:
-    """What was read of a slice. Raises BrokenResourceError if the file ends before the slice
-    does: the answer says how long it is, and what came next would be taken for the rest."""
+    """The data read for a slice. Raises BrokenResourceError if the file ends before the slice: the
+    answer's length has been sent, so what follows would be taken for the rest."""
     if len(data) != part.length:
         raise trio.BrokenResourceError(f"{part!r} ends before its length")
     return data
@@ -106,7 +107,7 @@ class SocketTransport:
         self.waited_at = float("-inf")
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        """See Transport. A checkpoint only where nothing has come yet."""
+        """See Transport. A checkpoint only if nothing has arrived yet."""
         while True:
             room = buffer.room()
             if room is None:
@@ -126,7 +127,7 @@ class SocketTransport:
             return count
 
     async def send(self, parts: Sequence[Part]) -> None:
-        """See Transport: small parts joined, file slices by sendfile."""
+        """See Transport: joins small parts, and sends file slices by sendfile."""
         pending: list[bytes | bytearray | memoryview] = []
         waiting = 0
         for number, part in enumerate(parts, 1):
@@ -148,7 +149,7 @@ class SocketTransport:
         await self._send_bytes(pending)
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
-        """See Transport: what one call sends."""
+        """See Transport: sends as much as one call does."""
         if len(parts) == 1 and isinstance(first := parts[0], bytes):
             left = self._send_now(first)
             return [] if left is None else [left]
@@ -169,7 +170,7 @@ class SocketTransport:
         return rest
 
     def _send_now(self, data: bytes | bytearray | memoryview) -> memoryview | None:
-        """Send by one call what goes without waiting; what is left of it."""
+        """Send as much as possible in one call without waiting; returns the rest."""
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -179,7 +180,7 @@ class SocketTransport:
         return None if sent == len(data) else memoryview(data)[sent:]
 
     async def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        """Send these, which are small or one, by one call."""
+        """Send small parts, or a single one, in one call."""
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         view = self._send_now(data) if data else None
         if view is None:
@@ -200,11 +201,11 @@ class SocketTransport:
         self.last_sent = trio.current_time()
 
     async def _send_file(self, part: FileSlice, kept: int) -> bytes:
-        """Send the slice but for its last `kept` bytes, and return those. By sendfile where its
-        pages are in memory, else they are read in a thread first.
+        """Send the slice except its last `kept` bytes, and return those. Uses sendfile if its pages
+        are in memory; else they are read in a thread first.
 
-        Raises BrokenResourceError when the file ends before the slice does: the size is already
-        sent, so the connection cannot go on.
+        Raises BrokenResourceError if the file ends before the slice: the size has already been
+        sent, so the connection cannot continue.
         """
         file, position, left = part.file, part.position, part.length
         in_memory = position  # up to here
@@ -228,8 +229,8 @@ class SocketTransport:
                     sent = 0
                 except OSError as e:
                     if not isinstance(e, ConnectionError | TimeoutError):
-                        # Perhaps of the file: its reader finds out and reports a failing disk
-                        # (`Disk.read_failed`).
+                        # Perhaps an error of the file: reading it will show that, and report a
+                        # failing disk (`Disk.read_failed`).
                         with contextlib.suppress(OSError):
                             await offload(file.pread, count, position, directory="cold reads")
                     raise trio.BrokenResourceError(str(e)) from e
@@ -255,9 +256,9 @@ class SocketTransport:
             part.unpin()
 
     async def finish(self) -> None:
-        """See Transport. A socket that is closed with bytes unread resets the connection, and takes
-        from the peer what it has not read yet: so where there are any they are read away, until the
-        peer has seen our end."""
+        """See Transport. Closing a socket with unread bytes resets the connection, and the peer
+        loses what it has not read yet. So unread bytes are discarded until the peer has seen our
+        end."""
         waste, unread = bytearray(64 * 1024), False
         try:
             self._socket.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Who the controller is, from ZooKeeper: one node, and a watch on it."""
+"""Finds the controller through ZooKeeper: reads one node, and watches it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ logger = logging.getLogger("pk.controller")
 
 
 class ZooKeeperLocator:
-    """Who the controller is (`core.broker.controller.controller_link.Locator`): what a watch on one
-    node tells. Between two changes `find` costs nothing."""
+    """Finds the controller (`core.broker.controller.controller_link.Locator`) through a watch on
+    one node. Between two changes `find` costs nothing."""
 
     def __init__(self, session: ZooKeeperSession, root: str) -> None:
         """`root` is the path of the store."""
@@ -27,12 +27,12 @@ class ZooKeeperLocator:
         self._changes = 0
         """How often a watch has reported a change, or was lost."""
         self._read_at = -1
-        """What `_changes` was when `_found` was asked for."""
+        """The value of `_changes` when `_found` was read."""
         self._reading = trio.Lock()
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """The controller's id and where it listens, None while there is none. While ZooKeeper is
-        out of reach: who it was, at once, for it may be in reach itself."""
+        """The controller's id and address; None without a controller. While ZooKeeper is
+        unreachable, returns the last one at once, since it may itself be reachable."""
         if self._read_at >= 0 and self._session.away:
             return self._found
         if self._read_at != self._changes:
@@ -49,14 +49,15 @@ class ZooKeeperLocator:
         await self._session.ready()
         watch = self._session.watcher(self._change)
         while True:
-            # A change reported while the answer is on its way makes the answer an old one.
-            # So does a cancellation: what was not read to its end was not read.
+            # A change reported while the answer is on its way makes the answer outdated. So does a
+            # cancellation: a read that did not finish does not count.
             changes, found = self._changes, None
             try:
                 data, _ = await self._session.call(lambda zk: zk.get_async(self._path, watch=watch))
                 found = DOCUMENTS.read_leader(data)
             except NoNodeError:
-                # An absent node is watched by another request, and may have come between.
+                # A missing node needs another request for a watch, and may have been created in
+                # between.
                 if await self._session.call(lambda zk: zk.exists_async(self._path, watch=watch)):
                     continue
             self._found, self._read_at = found, changes

@@ -1,4 +1,4 @@
-"""The nodes of the ZooKeeper store, and what kazoo's answers mean."""
+"""The nodes of the ZooKeeper store, and the meaning of kazoo's results."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pk.core.meta.store import StoreFailed
 from pk.net.store_documents import Documents
 
 DOCUMENTS: Final = Documents("pk.zookeeper", "ZooKeeper")
-"""What they hold."""
+"""The encoding of the nodes."""
 
 
 def place_in_queue(name: str) -> int:
-    """The number that ZooKeeper gave a sequential node."""
+    """The sequence number that ZooKeeper gave a node."""
     return int(name.rpartition("-")[2])
 
 
 @contextmanager
 def failures() -> Generator[None]:
-    """What kazoo and a damaged node raise, as the store's own errors."""
+    """Convert the exceptions of kazoo and of a damaged node to the store's own errors."""
     try:
         with DOCUMENTS.damage():
             yield
@@ -31,7 +31,7 @@ def failures() -> Generator[None]:
 
 
 def refusal(results: list[Any]) -> tuple[int, Exception] | None:
-    """Which operation of a multi was refused, and why; None if the multi was taken."""
+    """The operation of a multi that was refused, with its error; None if the multi was applied."""
     undone = (RolledBackError, RuntimeInconsistency)
     for at, result in enumerate(results):
         if isinstance(result, Exception) and not isinstance(result, undone):

@@ -1,20 +1,20 @@
-"""A session with ZooKeeper on the trio loop: where kazoo's threads end.
+"""A session with ZooKeeper on the trio loop, which hides kazoo's threads.
 
 kazoo runs a thread that owns the socket, one that calls completions and one that calls watches.
-None of them touches anything of ours but through `TrioToken.run_sync_soon`, and the loop never
-waits for one: requests are handed over by kazoo's `..._async` calls, which queue and return.
+They touch our objects only through `TrioToken.run_sync_soon`, and the loop never waits for them:
+requests go through kazoo's `..._async` calls, which queue and return.
 
-What makes a session dangerous is not that it ends but that its owner learns late. ZooKeeper counts
-the session's time from the last byte it had of us; we count from the last byte we had of it. kazoo
-gives a connection up after two thirds of the session's time without an answer, so `SUSPENDED` comes
-before ZooKeeper may let go of our ephemeral nodes, unless this process itself stood still.
-Therefore: from `SUSPENDED` on everything that hung on the session (a leadership, a queue place) is
-treated as lost, even if the same session comes back; and what must not happen when we stood still
-is left to ZooKeeper to refuse (see zookeeper.py). `age` counts those losses: kazoo's thread raises
-it at once, so that a decision taken before the loop has heard of it is not taken for a good one.
+The danger of a session is not that it ends but that its owner learns late. ZooKeeper counts the
+session's time from the last byte it received from us; we count from the last byte we received from
+it. kazoo gives up a connection after two thirds of the session timeout without an answer, so
+`SUSPENDED` comes before ZooKeeper may delete our ephemeral nodes, unless this process itself was
+paused. So from `SUSPENDED` on, everything tied to the session (a leadership, a place in the queue)
+is treated as lost, even if the same session comes back; and if we were paused, ZooKeeper refuses
+our writes (see zookeeper.py). `age` counts those losses. kazoo's thread increments it at once,
+which invalidates decisions taken before the loop has learned of the loss.
 
-A request is never queued while the connection is down. kazoo would keep it and send it whenever it
-can, in another session if need be; here it fails, and the caller decides again.
+A request is never queued while the connection is down. kazoo would keep it and send it later,
+possibly in another session; here it fails, and the caller decides what to do.
 """
 
 from __future__ import annotations
@@ -35,39 +35,38 @@ from pk.core.meta.store import StoreFailed
 logger = logging.getLogger("pk.zookeeper")
 
 CLOSE_S: Final = 3.0
-"""How long closing a session may take; if it takes longer, the session expires by itself."""
+"""How long closing a session may take; after that, the session expires by itself."""
 
 RETRY_FIRST_S: Final = 0.05
 RETRY_LAST_S: Final = 1.0
 
 WINDOW: Final = 64
-"""How many requests of one `call_all` are on their way at a time."""
+"""The number of requests of one `call_all` in flight at a time."""
 
 Zk: TypeAlias = Any
 """A KazooClient, whose methods have no types."""
 Start = Callable[[Zk], Any]
-"""Begins a request by one of kazoo's `..._async` calls and gives what that returns."""
+"""Starts a request with one of kazoo's `..._async` calls and returns its result."""
 
 
 class SessionLost(StoreFailed):
-    """The connection was lost while a request was on its way: whether it happened is not known."""
+    """The connection was lost during a request; its outcome is unknown."""
 
 
 class ZooKeeperSession:
-    """One client of ZooKeeper, connected when it is first used, connected again whenever it loses
-    its server.
+    """A ZooKeeper client that connects on first use, and reconnects whenever it loses its server.
 
-    Used from one trio run; `close` ends it.
+    Used within one trio run; `close` ends it.
     """
 
     def __init__(
         self, hosts: str, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 15_000
     ) -> None:
-        """`session_timeout_ms` is asked for; the server bounds it (by default 2 and 20 ticks).
-        `connect_timeout_ms`: how long `ready` waits for a server."""
+        """`session_timeout_ms` is requested; the server limits it (by default to between 2 and 20
+        ticks). `connect_timeout_ms`: how long `ready` waits for a server."""
         self.hosts = hosts
         self.age = 0
-        """How often the connection was lost. Raised by kazoo's thread, at once."""
+        """How often the connection was lost. Incremented by kazoo's thread, at once."""
         self.on_lost: list[Callable[[], None]] = []
         """Called on the loop after the connection was lost."""
         self._session_timeout_ms = session_timeout_ms
@@ -87,7 +86,7 @@ class ZooKeeperSession:
 
     @property
     def away(self) -> bool:
-        """Whether there is no connection just now, and the client is at making one."""
+        """Whether there is no connection now, and the client is trying to make one."""
         client = self._client
         return (
             client is not None
@@ -98,13 +97,13 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int:
-        """The id of the session that is up, 0 while none is."""
+        """The id of the current session; 0 if there is none."""
         known = self._client.client_id if self._client is not None else None
         return known[0] if known is not None and known[0] is not None else 0
 
     async def ready(self) -> int:
-        """Wait until the session is up; the session's `age`. Raises StoreFailed if no server
-        answers in time."""
+        """Wait until the session is up; returns its `age`. Raises StoreFailed if no server answers
+        in time."""
         if self._client is None:
             async with self._starting:
                 await self._start()
@@ -121,7 +120,7 @@ class ZooKeeperSession:
         return self.age
 
     async def wait(self, event: trio.Event, age: int) -> None:
-        """Wait for `event`, which a watch sets. Raises SessionLost if the connection went since
+        """Wait for `event`, which a watch sets. Raises SessionLost if the connection was lost since
         the session had `age`."""
         self._waiting.add(event)
         try:
@@ -132,16 +131,16 @@ class ZooKeeperSession:
             raise SessionLost(f"ZooKeeper at {self.hosts}: the connection was lost")
 
     async def call(self, start: Start) -> Any:
-        """The result of the request that `start(client)` begins (one of kazoo's `..._async` calls).
+        """The result of the request that `start(client)` makes (one of kazoo's `..._async` calls).
 
-        Raises SessionLost if the connection is or goes down, kazoo's own exceptions for what the
-        server refuses. A caller that is cancelled leaves the request on its way.
+        Raises SessionLost if the connection is or goes down, and kazoo's own exceptions for
+        refusals of the server. A cancelled caller leaves the request in flight.
         """
         [result] = await self.call_all([start])
         return result
 
     async def call_all(self, starts: Sequence[Start]) -> list[Any]:
-        """`call` for each of `starts`, in order, many on their way at a time."""
+        """`call` for each of `starts`, in order, with many in flight at a time."""
         results: list[Any] = []
         for first in range(0, len(starts), WINDOW):
             begun = [self._begin(start) for start in starts[first : first + WINDOW]]
@@ -172,12 +171,12 @@ class ZooKeeperSession:
             self._waiting.discard(done)
 
     def watcher(self, call: Callable[[], None]) -> Callable[[Any], None]:
-        """A watch for kazoo that has `call()` called on the loop, once; also when the connection
-        goes, and the watch with it."""
+        """A watch for kazoo that runs `call()` on the loop, once; also when the connection, and so
+        the watch, is lost."""
         return lambda _: self._soon(call)
 
     async def close(self) -> None:
-        """End the session: ZooKeeper removes its ephemeral nodes at once. Those who wait for an
+        """End the session: ZooKeeper deletes its ephemeral nodes at once. Tasks waiting for an
         answer get SessionLost."""
         self._closed = True
         self._announce()
@@ -219,12 +218,13 @@ class ZooKeeperSession:
         )
         client.add_listener(self._heard)
         self._client = client
-        # It joins threads of an earlier start, of which there is none; off the loop all the same.
+        # It joins threads of an earlier start; there are none, but run it off the loop all the
+        # same.
         await trio.to_thread.run_sync(client.start_async)
 
     def _drop_dead(self) -> None:
-        """Let the next `ready` begin with another client where kazoo's thread ended, as only a
-        fault makes it do."""
+        """Make the next `ready` start another client if kazoo's thread has ended, which only a bug
+        can cause."""
         client = self._client
         if client is not None and client.client_state == KeeperState.CLOSED:
             logger.error("the client of ZooKeeper at %s stopped; another takes over", self.hosts)
@@ -232,7 +232,7 @@ class ZooKeeperSession:
             self._client = None
 
     def _heard(self, state: str) -> None:
-        """On kazoo's thread."""
+        """Handle a change of state, on kazoo's thread."""
         connected = state == KazooState.CONNECTED
         if not connected:
             self._connected = False
@@ -240,7 +240,7 @@ class ZooKeeperSession:
         self._soon(lambda: self._take(connected))
 
     def _take(self, connected: bool) -> None:
-        # States arrive in order; what counts is the last one, which may be further than this one.
+        # States arrive in order; the last one decides, which may be newer than this one.
         client = self._client
         if client is None:
             return
@@ -259,7 +259,7 @@ class ZooKeeperSession:
         changed.set()
 
     def _soon(self, call: Callable[[], None]) -> None:
-        """On any thread: have `call()` called on the loop."""
+        """From any thread: run `call()` on the loop."""
         assert self._token is not None
         try:
             self._token.run_sync_soon(call)
@@ -268,7 +268,7 @@ class ZooKeeperSession:
 
 
 class _Quiet(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's logger: every attempt of a reconnection is logged at debug level only."""
+    """kazoo's logger: logs reconnection attempts at debug level only."""
 
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
         super().log(min(level, logging.DEBUG), msg, *args, **kwargs)

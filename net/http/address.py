@@ -1,4 +1,4 @@
-"""The address of a server of HTTP, as a URL names it. Needs no h11, as a client does that is no
+"""The address of an HTTP server, parsed from a URL. Does not need h11, for clients that do not use
 `HttpClient`."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Address(Struct, frozen=True):
-    """Where a server is, and as whom it is asked."""
+    """The address of a server, and the credentials for it."""
 
     scheme: str
     host: str
@@ -20,13 +20,13 @@ class Address(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """Without the password."""
+        """The URL without the password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}{self.prefix}"
 
 
 def address(url: str) -> Address:
-    """The address that a URL names. Raises ValueError."""
+    """The address in a URL. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"not a URL of HTTP: {url}")

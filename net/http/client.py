@@ -1,5 +1,5 @@
-"""Asks over HTTP/1.1: one connection for each address, kept between requests, made again when the
-server closed it."""
+"""An HTTP/1.1 client: one connection per address, kept between requests and reopened when the
+server has closed it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class HttpClient:
         timeout_s: float = 30.0,
         again: bool = True,
     ) -> None:
-        """`again`: whether a request is sent a second time where the server closed a connection
-        that was kept, though it may have had the request by then."""
+        """`again`: whether to send a request a second time if the server closed a kept connection,
+        although it may have received the request by then."""
         self.where = where
         self._again = again
         self._tls = tls
@@ -42,7 +42,7 @@ class HttpClient:
         self._connection: h11.Connection | None = None
 
     async def ask(self, request: Request) -> Response:
-        """Send a request, and read the answer. Raises HttpError, OSError, trio.TooSlowError."""
+        """Send a request and read the response. Raises HttpError, OSError, trio.TooSlowError."""
         async with self._lock:
             try:
                 with trio.fail_after(self._timeout_s):
@@ -61,15 +61,15 @@ class HttpClient:
         return await self._gone_is_an_error(lambda: self._once(request))
 
     async def begin(self, request: Request) -> Response:
-        """Send a request, and read the head of the answer; its body comes by `more`, part by part.
-        Nothing else may be asked before the body has ended. Raises HttpError, OSError,
+        """Send a request and read the head of the response; `more` returns its body, part by part.
+        No other request may start before the body has ended. Raises HttpError, OSError,
         trio.TooSlowError."""
         with trio.fail_after(self._timeout_s):
             return await self._gone_is_an_error(lambda: self._begin(request))
 
     async def more(self) -> bytes:
-        """The next part of the body that `begin` began, however long it takes; empty at its end.
-        Raises HttpError, OSError."""
+        """The next part of the body after `begin`, however long it takes; empty at its end. Raises
+        HttpError, OSError."""
         return await self._gone_is_an_error(self._part)
 
     async def _gone_is_an_error(self, ask: Callable[[], Awaitable[T]]) -> T:
@@ -121,7 +121,7 @@ class HttpClient:
         return b""
 
     async def _event(self, stream: trio.abc.Stream, connection: h11.Connection) -> Any:
-        """The head of the answer, a part of its body, or its end."""
+        """The head of the response, a part of its body, or its end."""
         while True:
             event: Any = connection.next_event()
             if event is h11.NEED_DATA:

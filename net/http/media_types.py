@@ -1,4 +1,4 @@
-"""Which media type a client gets, and which it sends (RFC 9110, 12.5.1)."""
+"""Negotiates media types of requests and responses (RFC 9110, 12.5.1)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 
 def media_type(header: str) -> str:
-    """The type that a header `Content-Type` names, without its parameters."""
+    """The type in a `Content-Type` header, without its parameters."""
     return header.partition(";")[0].strip().lower()
 
 
 def accepted(header: str | None, offered: Sequence[str]) -> str | None:
-    """The type out of `offered`, the best first, that a client wants by its header `Accept`; None
-    if it accepts none of them. Without a header it takes the first."""
+    """The type in `offered` (best first) that a client prefers by its `Accept` header; None if it
+    accepts none of them. Without a header, returns the first."""
     if header is None:
         return offered[0]
     ranges: dict[str, float] = {}
@@ -29,7 +29,7 @@ def accepted(header: str | None, offered: Sequence[str]) -> str | None:
 
 
 def _quality(kind: str, ranges: dict[str, float]) -> float:
-    """How much a type is wanted, by the most specific range that holds it."""
+    """The quality of a type, from the most specific range that contains it."""
     for name in (kind, f"{kind.partition('/')[0]}/*", "*/*"):
         if name in ranges:
             return ranges[name]
@@ -37,7 +37,7 @@ def _quality(kind: str, ranges: dict[str, float]) -> float:
 
 
 def _range(text: str) -> tuple[str, float | None]:
-    """A media range and its quality; None for a quality that is none."""
+    """A media range and its quality; None for an invalid quality."""
     name, *parameters = text.split(";")
     quality = 1.0
     for parameter in parameters:

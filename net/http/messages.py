@@ -1,4 +1,4 @@
-"""Requests and responses, as handlers and callers see them."""
+"""Requests and responses, as used by handlers and callers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 
 class HttpError(Exception):
-    """A request that could not be answered, or an answer that is not HTTP."""
+    """A request that could not be answered, or a response that is not HTTP."""
 
 
 class TooLarge(HttpError):
@@ -21,26 +21,26 @@ class TooLarge(HttpError):
 
 
 class Request(Struct, frozen=True):
-    """A request that was read whole."""
+    """A completely received request."""
 
     method: str
     target: str
     """Path and query, as sent."""
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By their names in lower case."""
+    """Headers by lower-case name."""
 
     body: bytes = b""
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The parts of the path, decoded: a name that holds a slash is one part."""
+        """The decoded parts of the path: a name that contains a slash is one part."""
         raw = self.target.partition("?")[0]
         return tuple(unquote(part) for part in raw.split("/") if part)
 
     @property
     def query(self) -> list[tuple[str, str]]:
-        """The parameters after the question mark, in their order. Raises HttpError for too many."""
+        """The parameters after the question mark, in order. Raises HttpError for too many."""
         raw = self.target.partition("?")[2]
         try:
             return parse_qsl(raw, keep_blank_values=True, max_num_fields=100)
@@ -61,7 +61,7 @@ class Request(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True):
-    """An answer."""
+    """A response."""
 
     status: int
     body: bytes = b""

@@ -1,5 +1,5 @@
-"""Serves HTTP/1.1: one task a connection, its requests one after another, with a limit on
-everything a peer can send."""
+"""An HTTP/1.1 server: one task per connection, which handles its requests one after another, with a
+limit on everything a peer can send."""
 
 from __future__ import annotations
 
@@ -21,35 +21,34 @@ _READ_BYTES = 65_536
 
 
 class HttpLimits(Struct, frozen=True):
-    """What one client may take."""
+    """The limits of one server."""
 
     body_bytes: int = 4 << 20
     """The largest body of a request."""
 
     bodies_bytes: int = 64 << 20
-    """How much the bodies of all clients may take together, but for the first `_READ_BYTES` of
-    each."""
+    """The maximum total size of all clients' bodies, except the first `_READ_BYTES` of each."""
 
     head_bytes: int = 32_768
-    """The largest request line with its headers."""
+    """The maximum size of a request line with its headers."""
 
     connections: int = 500
-    """How many may be open; further ones are closed at once."""
+    """The maximum number of open connections; further ones are closed at once."""
 
     idle_s: float = 60.0
     """How long a connection may be silent, between requests and within one."""
 
     requests: int = 64
-    """How many requests are answered at a time."""
+    """The number of requests handled at a time."""
 
 
 Handler = Callable[[Request], Awaitable[Response]]
 Refusal = Callable[[Request], Response | None]
-"""What is answered to a request that is not handled, by its head; None for one that is."""
+"""Returns the response that refuses a request, given its head; None to handle it."""
 
 
 class HttpServer:
-    """Hands each request to a handler, which never raises for what a client did wrong."""
+    """Passes each request to a handler, which never raises for a client's mistakes."""
 
     def __init__(
         self,
@@ -81,9 +80,9 @@ class HttpServer:
                 trio.SSLStream(stream, self._tls, server_side=True) if self._tls else stream
             )
         except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, OSError):
-            pass  # the client is gone, or speaks no TLS: its business
+            pass  # the client is gone, or does not speak TLS: not our problem
         except Exception:
-            # A fault of ours, and one client's: it must not end the others' connections.
+            # An internal error, for one client: it must not end the others' connections.
             logger.exception("a connection could not be served")
         finally:
             self._open -= 1
@@ -97,7 +96,7 @@ class HttpServer:
             try:
                 answered = await self._answered(connection, stream)
             except h11.RemoteProtocolError as e:
-                # The error would keep what was read of the body.
+                # The error would keep the body read so far alive.
                 wrong, answered = (e.error_status_hint, str(e)), None
             if wrong is not None:
                 await self._refuse(connection, stream, *wrong)
@@ -113,8 +112,8 @@ class HttpServer:
     async def _answered(
         self, connection: h11.Connection, stream: trio.abc.Stream
     ) -> tuple[Response, bool] | None:
-        """The answer to the next request, and whether that is a HEAD; None if the client is done,
-        or silent for too long. Raises h11.RemoteProtocolError."""
+        """Answer the next request; returns the response and whether the request is a HEAD, or None
+        if the client is done, or silent for too long. Raises h11.RemoteProtocolError."""
         memory = _Memory()
         try:
             request, response = await self._request(connection, stream, memory)
@@ -128,7 +127,7 @@ class HttpServer:
             self._bodies -= memory.bytes
 
     def _grow(self, memory: _Memory, body_bytes: int) -> None:
-        """A body has become so large. Raises h11.RemoteProtocolError."""
+        """Record the size that a body has reached. Raises h11.RemoteProtocolError."""
         if body_bytes > self._limits.body_bytes:
             raise h11.RemoteProtocolError("Request Entity Too Large", error_status_hint=413)
         more = max(body_bytes - _READ_BYTES, 0) - memory.bytes
@@ -161,7 +160,7 @@ class HttpServer:
         self, connection: h11.Connection, stream: trio.abc.Stream, memory: _Memory
     ) -> tuple[Request | None, Response | None]:
         """The next request, and its refusal; None if the client is done, or silent for too long.
-        The body of one that is refused is read, and not kept. Raises h11.RemoteProtocolError."""
+        The body of a refused request is read and dropped. Raises h11.RemoteProtocolError."""
         request: Request | None = None
         refusal: Response | None = None
         body, size = bytearray(), 0
@@ -171,7 +170,7 @@ class HttpServer:
                 headers: dict[str, str] = {}
                 for name, value in event.headers:
                     key, text = name.decode("ascii"), value.decode("latin-1")
-                    # A header that comes twice is a list of which each holds a part.
+                    # A repeated header is a list; its parts are joined with commas.
                     headers[key] = f"{headers[key]}, {text}" if key in headers else text
                 request = Request(
                     event.method.decode("ascii"), event.target.decode("ascii"), headers
@@ -219,7 +218,7 @@ class HttpServer:
 
 
 class _Memory:
-    """How much of `HttpLimits.bodies_bytes` one request takes."""
+    """How much of `HttpLimits.bodies_bytes` one request uses."""
 
     __slots__ = ("bytes",)
 
@@ -228,7 +227,7 @@ class _Memory:
 
 
 async def _let_read(stream: trio.abc.Stream) -> None:
-    """Let a client that is still sending read its refusal: closing over unread bytes would reset
+    """Let a client that is still sending read its refusal: closing with unread bytes would reset
     the connection."""
     if not isinstance(stream, trio.SocketStream):
         return

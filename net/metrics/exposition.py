@@ -1,4 +1,4 @@
-"""Metrics as Prometheus reads them: its own library writes the text."""
+"""Metrics in the Prometheus text format, written by its own library."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pk.core.metrics import Histogram, Metric
 _PROCESS = ProcessCollector(registry=None)
 """CPU, memory and descriptors of this process (Linux)."""
 _ENDINGS: Final = ("", "_total", "_bucket", "_count", "_sum", "_info")
-"""What the text adds to the name of a metric."""
+"""The suffixes that the text adds to the name of a metric."""
 
 
 class _Collected:
-    """What the library asks for metrics."""
+    """The collector that the library queries."""
 
     def __init__(self, families: Sequence[Family]) -> None:
         self._families = families
@@ -37,9 +37,8 @@ class _Collected:
 def exposition(
     metrics: Iterable[Metric], accept: str, names: frozenset[str] = frozenset()
 ) -> tuple[bytes, str]:
-    """The text, and its content type: as `accept`, the header of the request, asks for it. `names`
-    are those of the only metrics to show, with or without an ending such as `_total`; empty for
-    all."""
+    """The text and its content type, as the request's header `accept` asks for it. `names`
+    restricts the metrics shown, with or without a suffix such as `_total`; empty for all."""
     families = [
         _family(metric) for metric in metrics if not names or _is_among(metric.prometheus, names)
     ]

@@ -1,10 +1,10 @@
-"""The listener of `pk.metrics.listener`: /metrics, /healthz and /readyz by HTTP.
+"""The listener of `pk.metrics.listener`: serves /metrics, /healthz and /readyz over HTTP.
 
-`/metrics?name[]=NAME` answers with the metrics of these names only, as Prometheus' own libraries
-do; the parameter may be repeated.
+`/metrics?name[]=NAME` returns only the metrics with these names, like Prometheus' own libraries;
+the parameter may be repeated.
 
-/healthz answers 200 as long as the node's loop turns; /readyz answers 200 while clients are served,
-and 503 while the node starts, waits for its controller, or ends.
+/healthz returns 200 as long as the node's event loop runs; /readyz returns 200 while clients are
+served, and 503 while the node starts, waits for its controller, or stops.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMITS: Final = HttpLimits(body_bytes=0, connections=64, requests=2)
 
 Collect = Callable[[], Awaitable[Sequence[Metric]]]
 Ready = Callable[[], str | None]
-"""Why the node is not ready, None if it is."""
+"""Returns why the node is not ready; None if it is."""
 
 
 class MetricsListener:
@@ -47,7 +47,7 @@ class MetricsListener:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port it listens on."""
         return self._listeners[0].socket.getsockname()[1]
 
     async def serve(self) -> None:

@@ -1,7 +1,7 @@
-"""One HTTP request to an OAuth provider. It blocks: call it in a thread.
+"""An HTTP request to an OAuth provider. It blocks, so call it in a thread.
 
-Redirects are not followed: a server that answers for the provider's address must not choose another
-one for credentials.
+Redirects are not followed: a server at the provider's address must not redirect credentials to
+another one.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_MS: Final = 10_000
-"""What `sasl.login.connect.timeout.ms` and `sasl.login.read.timeout.ms` are without a value."""
+"""The default of `sasl.login.connect.timeout.ms` and `sasl.login.read.timeout.ms`."""
 
 
 class HttpFailed(Exception):
-    """A request got no good answer; the text says why, and holds no secret."""
+    """A request failed; the text has the reason, without secrets."""
 
     def __init__(self, why: str, *, lasting: bool = False) -> None:
         super().__init__(why)
         self.lasting = lasting
-        """Whether asking again would get the same answer."""
+        """Whether a retry would fail the same way."""
 
 
 class Timeouts(NamedTuple):
-    """How long the steps of a request may take."""
+    """The timeouts of the steps of a request."""
 
     connect_ms: int = TIMEOUT_MS
     read_ms: int = TIMEOUT_MS
 
 
 def check_url(url: str, key: str) -> None:
-    """Raises ValueError, which names the key, where `url` is none that can be read."""
+    """Check that `url` is usable. Raises ValueError, which names the key."""
     try:
         parts = urlsplit(url)
         good = parts.scheme == "file" and parts.path or parts.scheme in ("http", "https")
@@ -55,13 +55,13 @@ def read_url(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
-    """What a GET of `url`, or a POST of `body`, answers; the content of a file for `file:`. Raises
-    HttpFailed."""
+    """The response to a GET of `url`, or to a POST of `body`; for `file:`, the content of the file.
+    Raises HttpFailed."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         return _read_file(unquote(parts.path))
     where = f"{parts.scheme}://{parts.hostname}"
-    from http.client import OK, HTTPException  # an eighth of the time in which a broker starts
+    from http.client import OK, HTTPException  # an eighth of the start time of a broker
 
     connection = _connection(parts.scheme, parts.hostname or "", parts.port, timeouts, tls)
     try:

@@ -1,10 +1,9 @@
-"""The keys of an OAuth provider (a JWKS), fetched from its URL or file and kept.
+"""The keys of an OAuth provider (a JWKS), fetched from its URL or file and cached.
 
-They are fetched in a thread when somebody logs in and they are missing or older than
-`sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names a key that they lack: providers
-replace their keys. Tokens with invented key names do not multiply that: keys are fetched for their
-sake once in `UNKNOWN_KEY_S`. While the provider cannot be reached, the keys that are known go on to
-count.
+They are fetched in a thread when a client logs in and they are missing or older than
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token names an unknown key, since providers
+rotate keys. Tokens with invented key names cause at most one fetch per `UNKNOWN_KEY_S`. While the
+provider is unreachable, the known keys stay valid.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Jwks:
         timeouts: Timeouts,
         tls: Callable[[], ssl.SSLContext | None],
     ) -> None:
-        """`parse` makes a key of its JSON, and raises ValueError where it is none of use."""
+        """`parse` makes a key from its JSON, and raises ValueError if it cannot be used."""
         self._url = url
         self._parse = parse
         self._refresh_s = refresh_s
@@ -55,7 +54,7 @@ class Jwks:
         self._lock = trio.Lock()
 
     def keys(self, key_id: str | None) -> list[Any]:
-        """The keys with this name, all for None; none where the provider has no such key. Raises
+        """The keys with this id (None: all); empty if the provider has no such key. Raises
         KeysNeeded."""
         now = trio.current_time()
         if now - self._fetched_at > self._refresh_s and self._may_try(now):
@@ -68,7 +67,7 @@ class Jwks:
         return found
 
     async def fetch(self) -> None:
-        """Fetch the keys, unless somebody just did. A failure is logged."""
+        """Fetch the keys, unless another task just did. A failure is logged."""
         asked_at = trio.current_time()
         async with self._lock:
             if self._tried_at >= asked_at:
@@ -107,5 +106,5 @@ class Jwks:
             try:
                 found.append((name if isinstance(name, str) else None, self._parse(fields)))
             except ValueError:
-                continue  # a key for another purpose, or of a kind that does not count here
+                continue  # a key for another purpose, or of an unsupported kind
         return found

@@ -1,5 +1,5 @@
-"""Whether a JWT counts as a login here: signed by a key of the provider, for this audience, by this
-issuer, now (KIP-768)."""
+"""Validates JWTs for logins: signed by a key of the provider, for this audience, by this issuer,
+not expired (KIP-768)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pk.net.oauth.jwks import Jwks
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
-"""Those with a public key. A shared secret has no place in a JWKS, and `none` proves nothing."""
+"""The algorithms with a public key. A shared secret does not belong in a JWKS, and `none` proves
+nothing."""
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
@@ -31,10 +32,10 @@ def library() -> Any:
 
 
 class Expected(NamedTuple):
-    """What a token must say."""
+    """The expected claims of a token."""
 
     audience: tuple[str, ...]
-    """Of which it must name one; empty: it must name none."""
+    """The token must name one of these; if empty, it must name none."""
     issuer: str | None
     clock_skew_s: int
     scope_claim: str
@@ -42,7 +43,7 @@ class Expected(NamedTuple):
 
 
 def parse_key(fields: dict[str, Any]) -> Any:
-    """The key of a JWKS for signatures. Raises ValueError if it is none."""
+    """A signature key of a JWKS. Raises ValueError if it is not one."""
     jwt = library()
     if fields.get("use", "sig") != "sig" or fields.get("kty") not in _KINDS.values():
         raise ValueError("not a key for signatures")
@@ -54,7 +55,7 @@ def parse_key(fields: dict[str, Any]) -> Any:
 
 
 class JwtValidator:
-    """Checks tokens. Raises LibraryMissing if PyJWT is missing."""
+    """Validates tokens. Raises LibraryMissing if PyJWT is not installed."""
 
     def __init__(self, jwks: Jwks, expected: Expected) -> None:
         self.jwks = jwks
@@ -62,7 +63,7 @@ class JwtValidator:
         self._jwt = library()
 
     def validate(self, token: str) -> ValidToken:
-        """Whose token it is, and until when. Raises TokenRefused, KeysNeeded."""
+        """The token's principal and expiry. Raises TokenRefused, KeysNeeded."""
         if len(token) > TOKEN_CHARS_MAX:
             raise TokenRefused("it is too long")
         try:

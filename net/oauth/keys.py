@@ -1,4 +1,4 @@
-"""The keys by which pk gets tokens for OAUTHBEARER, by Kafka's names."""
+"""The keys for getting OAUTHBEARER tokens, by Kafka's names."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ CLIENT_TOKEN_KEYS: Final = (
     "sasl.oauthbearer.scope",
     "sasl.oauthbearer.token.endpoint.url",
 )
-"""Of a client, and of a broker that logs in where others listen."""
+"""The keys of a client, and of a broker that logs in to other nodes."""

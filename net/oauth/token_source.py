@@ -1,7 +1,6 @@
-"""Where a client gets its tokens: from the provider's token endpoint by its own credentials (RFC
-6749, client credentials), or from a file. A token serves all connections with the same settings,
-and is replaced after most of its life.
-"""
+"""Gets a client's tokens: from the provider's token endpoint with the client's own credentials (RFC
+6749, client credentials), or from a file. All connections with the same settings share a token,
+which is replaced after most of its lifetime."""
 
 from __future__ import annotations
 
@@ -27,20 +26,20 @@ from pk.net.tls.settings import TlsSettings
 
 
 class Refresh(Struct, frozen=True):
-    """When a token is replaced before it ends: the keys `sasl.login.refresh.*`."""
+    """When to replace a token before it expires: the keys `sasl.login.refresh.*`."""
 
     window_factor: float = 0.8
-    """The share of its life after which it is replaced."""
+    """The share of its lifetime after which it is replaced."""
     window_jitter: float = 0.05
-    """A random share up to this one is added, so that many clients do not come at once."""
+    """A random share up to this is added, so that many clients do not refresh at once."""
     min_period_s: int = 60
-    """It is not replaced sooner."""
+    """The minimum time before it is replaced."""
     buffer_s: int = 300
-    """So much of its life is left then."""
+    """The minimum rest of its lifetime when it is replaced."""
 
     def used_s(self, life_s: float, chance: float) -> float:
-        """How long a token that lives so long is used; `chance` is from 0 to 1. As Java, least
-        period and buffer do not count where the token lives for less than both."""
+        """How long to use a token with a lifetime of `life_s`; `chance` is from 0 to 1. As in Java,
+        minimum period and buffer are ignored if the lifetime is shorter than both together."""
         used_s = life_s * min(self.window_factor + self.window_jitter * chance, 1.0)
         if life_s < self.min_period_s + self.buffer_s:
             return used_s
@@ -52,22 +51,22 @@ _REFRESH: Final = Refresh()
 
 
 class TokenSettings(Struct, frozen=True):
-    """How a client gets tokens."""
+    """The settings by which a client gets tokens."""
 
     url: str
     client_id: str | None = None
     client_secret: str | None = None
     scope: str | None = None
     url_encode: bool = False
-    """Whether id and secret are URL-encoded in the header, as RFC 6749 says and few providers
-    want."""
+    """Whether to URL-encode id and secret in the header, as RFC 6749 requires but few providers
+    expect."""
     timeouts: Timeouts = _TIMEOUTS
     backoff_s: float = 0.1
     backoff_max_s: float = 10.0
     refresh: Refresh = _REFRESH
     extensions: tuple[tuple[str, str], ...] = ()
     unsecured: tuple[tuple[str, str], ...] = ()
-    """The options of a login that makes its tokens itself, which nobody signs."""
+    """The options of a login that makes its own, unsigned tokens."""
     tls: TlsSettings = TlsSettings()
 
     def __repr__(self) -> str:
@@ -75,7 +74,7 @@ class TokenSettings(Struct, frozen=True):
 
 
 class TokenSource:
-    """The current token of some settings."""
+    """Caches the current token for some settings."""
 
     def __init__(self, settings: TokenSettings, now_s: Callable[[], float] = time.time) -> None:
         """`now_s` is the time of day."""
@@ -87,7 +86,7 @@ class TokenSource:
         self._lock = trio.Lock()
 
     async def get(self) -> str:
-        """A token that is good for a while. Raises SaslError, which holds no secret."""
+        """A token that stays valid for a while. Raises SaslError, without secrets."""
         if self._token is not None and self._now_s() < self._replaced_at:
             return self._token
         async with self._lock:
@@ -106,7 +105,7 @@ class TokenSource:
             return token
 
     async def _fetch(self) -> tuple[str, float]:
-        """Ask until there is an answer, for `sasl.login.retry.backoff.max.ms` at most."""
+        """Ask until there is an answer, for at most `sasl.login.retry.backoff.max.ms`."""
         settings = self._settings
         wait_s, until = settings.backoff_s, trio.current_time() + settings.backoff_max_s
         while True:
@@ -162,13 +161,13 @@ class TokenSource:
 
 @lru_cache(maxsize=32)
 def token_source(settings: TokenSettings) -> TokenSource:
-    """The source of these settings: all clients of the process share it."""
+    """The source for these settings, shared by all clients of the process."""
     return TokenSource(settings)
 
 
 def _with_life(token: str, expires_in: object, now_s: float) -> tuple[str, float]:
-    """The token, and how long it lives in seconds: as it says itself, or as the provider does; else
-    it is used once."""
+    """The token with its lifetime in seconds, from the token itself or from the provider; without
+    one, it is used once."""
     expires = _claim(token, "exp")
     if isinstance(expires, int | float):
         return token, max(float(expires) - now_s, 0.0)
@@ -178,7 +177,7 @@ def _with_life(token: str, expires_in: object, now_s: float) -> tuple[str, float
 
 
 def _claim(token: str, name: str) -> object:
-    """A claim of a token that is a JWT. Nothing is verified: the broker does that."""
+    """A claim of a JWT. Nothing is verified: the broker does that."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

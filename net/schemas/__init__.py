@@ -1,1 +1,1 @@
-"""The schema registry as a server on a topic, and clients of it."""
+"""The schema registry as a server on a topic, and its clients."""

@@ -1,4 +1,4 @@
-"""What every client of a registry knows of its answers."""
+"""The responses of a registry, as all its clients know them."""
 
 from typing import Final
 
@@ -6,10 +6,10 @@ CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
 
 class RegistryUnreachable(Exception):
-    """The registry does not answer, or what answers is none."""
+    """The registry does not answer, or the server there is not a registry."""
 
 
 ANSWERED: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
-"""The types in which a registry answers, the one that it prefers first."""
+"""The response types of a registry, the preferred one first."""
 TAKEN: Final = frozenset({*ANSWERED, "application/octet-stream"})
-"""The types of the bodies that it takes. A body without a type is taken for the last."""
+"""The body types that it accepts. A body without a type counts as the last."""

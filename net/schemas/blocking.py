@@ -1,5 +1,5 @@
-"""A registry's schemas, asked for and added without trio and h11: for what decodes records one by
-one, and for Spark's driver."""
+"""Reads and adds a registry's schemas without trio and h11: for decoding records one by one, and
+for Spark's driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SUBJECT_NOT_FOUND = 40401
 _ANSWER_BYTES_MAX = 64 << 20
 
 _Ask = Callable[[str, Any], Any]
-"""Path and body → answer; without a body it is a GET."""
+"""(path, body) → response; without a body it is a GET."""
 
 
 class Schemas:
@@ -50,7 +50,7 @@ class Schemas:
             self._ask = _asker(where, user, password, tls)
 
     def by_id(self, wanted: SchemaId) -> Resolved:
-        """The schema that a record names, with all that it refers to."""
+        """The schema with the id in a record, with all its references."""
         if self._directory is not None:
             decider = self._directory.load()
             for context in decider.state.contexts.values():
@@ -62,7 +62,7 @@ class Schemas:
         return self._resolved(schema_of_json(self._get(path)), "")
 
     def of_subject(self, subject: str, version: int = -1) -> tuple[int, Resolved]:
-        """The id and the schema of a subject's version, the latest for -1."""
+        """The id and the schema of a subject's version (-1: the latest)."""
         if self._directory is not None:
             decider = self._directory.load()
             found = decider.version(subject, version)
@@ -72,7 +72,7 @@ class Schemas:
         return int(data["id"]), self._resolved(schema_of_json(data), subject)
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> Version:
-        """A subject's version, the latest for -1; with `deleted` also one that was deleted."""
+        """A subject's version (-1: the latest); with `deleted` also a deleted one."""
         if self._directory is not None:
             return self._directory.load().version(subject, number, deleted=deleted)
         named = "latest" if number == -1 else str(number)
@@ -81,8 +81,8 @@ class Schemas:
         return Version(subject, int(data["version"]), int(data["id"]), schema_of_json(data))
 
     def versions(self, subject: str) -> list[int]:
-        """The numbers of a subject's versions, those that were deleted too; none if there is no
-        such subject."""
+        """The numbers of a subject's versions, including deleted ones; empty if there is no such
+        subject."""
         if self._directory is not None:
             found = self._directory.load().state.versions(subject, deleted=True)
             return [each.version for each in found]
@@ -94,13 +94,13 @@ class Schemas:
             raise
 
     def resolve(self, schema: Schema, subject: str) -> Resolved:
-        """A schema with all that it refers to."""
+        """A schema with all its references."""
         if self._directory is not None:
             return self._directory.load().resolve(schema, subject)
         return self._resolved(schema, subject)
 
     def register(self, subject: str, schema: Schema) -> int:
-        """Adds a schema to a subject, unless it is there; its id."""
+        """Add a schema to a subject, unless it is there; returns its id."""
         if self._directory is not None:
             return self._directory.add(subject, schema).id
         path = f"/subjects/{quote(subject, safe='')}/versions"

@@ -1,4 +1,4 @@
-"""A registry as its users see it: by URL, or a directory of files. Both answer alike."""
+"""Clients of a registry, by URL or in a directory of files, with the same interface."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DEPTH_MAX: Final = 100
 
 
 class SchemaRegistry(Protocol):
-    """What is asked of a registry. Every method raises RegistryError for a refusal, and
+    """The interface of a registry. Every method raises RegistryError for a refusal, and
     RegistryUnreachable."""
 
     async def subjects(self, *, deleted: bool = False) -> list[str]: ...
@@ -38,27 +38,27 @@ class SchemaRegistry(Protocol):
     async def versions(self, subject: str, *, deleted: bool = False) -> list[Version]: ...
 
     async def version(self, subject: str, number: int) -> Version:
-        """A version, the latest for -1."""
+        """A version (-1: the latest)."""
         ...
 
     async def resolved(self, wanted: SchemaId) -> Resolved:
-        """The schema that a record names, with all that it refers to."""
+        """The schema with the id in a record, with all its references."""
         ...
 
     async def resolve(self, schema: Schema, subject: str) -> Resolved:
-        """A schema with all that it refers to."""
+        """A schema with all its references."""
         ...
 
     async def level(self, subject: str) -> str: ...
 
     async def check(self, subject: str, schema: Schema) -> list[str]:
-        """Why a schema may not follow a subject's versions; empty if it may."""
+        """Why a schema is not compatible with a subject's versions; empty if it is."""
         ...
 
     async def register(self, subject: str, schema: Schema) -> Version: ...
 
     async def delete(self, subject: str, number: int | None, *, permanent: bool) -> list[int]:
-        """Delete a version, or all; the numbers of those that were deleted."""
+        """Delete a version, or all; returns the numbers of the deleted versions."""
         ...
 
     async def close(self) -> None: ...
@@ -78,7 +78,7 @@ def open_registry(
 
 
 class UrlRegistry:
-    """A registry that answers over HTTP: pk's, Confluent's, or another with its API."""
+    """A registry over HTTP: pk's, Confluent's, or another with its API."""
 
     def __init__(self, client: HttpClient) -> None:
         self._client = client
@@ -175,7 +175,7 @@ class UrlRegistry:
         """Part of SchemaRegistry."""
         path = f"/subjects/{quote(subject, safe='')}"
         found = await self._ask("POST", f"{path}/versions", schema.to_json())
-        # Older registries answer with the id alone.
+        # Older registries return only the id.
         version = (
             found.get("version") or (await self._ask("POST", path, schema.to_json()))["version"]
         )

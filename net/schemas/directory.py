@@ -1,8 +1,8 @@
 """A registry in a directory of files. It needs no server, and can be kept with a program's own
 sources.
 
-It holds a folder for each subject, with a file for each version, named after version and id:
-`orders-value/v1-id7.avsc`, `.json` or `.proto`; what a schema refers to stands beside it in
+It has a folder for each subject, with a file for each version, named after version and id:
+`orders-value/v1-id7.avsc`, `.json` or `.proto`; the references of a schema are in
 `v1-id7.references.json`.
 """
 
@@ -29,13 +29,13 @@ _FILE: Final = re.compile(r"v(\d+)-id(\d+)\.(avsc|json|proto)")
 
 
 class DirectoryRegistry:
-    """A registry in a directory of files, which is read again for each question."""
+    """A registry in a directory of files, which is read again for each request."""
 
     def __init__(self, path: str) -> None:
         self._root = Path(path)
 
     def load(self) -> Decider:
-        """What the files say. Raises RegistryUnreachable."""
+        """Read all files. Raises RegistryUnreachable."""
         if not self._root.is_dir():
             raise RegistryUnreachable(f"{self._root} is not a directory")
         state = State()
@@ -101,13 +101,13 @@ class DirectoryRegistry:
         return self.add(subject, schema)
 
     def add(self, subject: str, schema: Schema) -> Version:
-        """Adds a schema to a subject, unless it is there. Raises RegistryError, OSError."""
+        """Add a schema to a subject, unless it is there. Raises RegistryError, OSError."""
         decision = self.load().register(subject, schema)
         self._carry_out(decision)
         return decision.reply
 
     async def delete(self, subject: str, number: int | None, *, permanent: bool) -> list[int]:
-        """Part of SchemaRegistry. A file that is deleted is gone."""
+        """Part of SchemaRegistry. Deletes files permanently."""
         decider = self.load()
         if number is None:
             found = [each.version for each in decider.state.versions(subject)]

@@ -1,9 +1,8 @@
-"""Who leads among several registries: a group of Kafka's, as Confluent's registries elect their
-leader.
+"""Elects the leader of several registries through a Kafka group, like Confluent's registries.
 
-The group's protocol type is `sr`, its only protocol `v0`. Each member says where it is reached; the
-member that Kafka makes the group's leader tells all which one leads the registry: the eligible one
-with the smallest URL. So a registry of pk and one of Confluent can stand beside each other.
+The group's protocol type is `sr`, its only protocol `v0`. Each member sends its address. The member
+that Kafka makes the group's leader announces which one leads the registry: the eligible one with
+the smallest URL. So registries of pk and of Confluent can run together.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PAUSE_S: Final = 0.2
 
 
 class Identity(Struct, frozen=True):
-    """One registry, as the others reach it."""
+    """A registry instance with its address."""
 
     host: str
     port: int
@@ -45,12 +44,12 @@ class Identity(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """Where it is asked."""
+        """The URL of the registry."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
     def to_json(self) -> dict[str, Any]:
-        """As members of the group have it."""
+        """The JSON that members of the group exchange."""
         return {
             "version": 1,
             "host": self.host,
@@ -61,7 +60,7 @@ class Identity(Struct, frozen=True):
 
 
 def identity(data: object) -> Identity | None:
-    """The registry that a member's JSON describes; None if it describes none."""
+    """The registry described by a member's JSON; None if it is invalid."""
     if not isinstance(data, dict):
         return None
     found = cast("dict[str, Any]", data)
@@ -73,7 +72,8 @@ def identity(data: object) -> Identity | None:
 
 
 def choose(members: dict[str, Identity]) -> tuple[str | None, Identity | None, int]:
-    """Who leads, of the members by their ids, and the group's error: 1 if two say the same URL."""
+    """The member that leads (members are given by id), and the group's error: 1 if two have the
+    same URL."""
     urls = [each.url for each in members.values()]
     if len(set(urls)) < len(urls):
         return None, None, 1
@@ -82,7 +82,7 @@ def choose(members: dict[str, Identity]) -> tuple[str | None, Identity | None, i
 
 
 class Election:
-    """This instance's membership. `leader` is who leads, as far as it knows."""
+    """This instance's membership. `leader` is the leader as far as this instance knows."""
 
     def __init__(self, cluster: Cluster, group_id: str, own: Identity) -> None:
         self.own = own
@@ -97,7 +97,7 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this instance leads, as long as the group has not heard too little of it."""
+        """Whether this instance leads, as long as its session in the group cannot have expired."""
         return self.leader == self.own and trio.current_time() < self._valid_until
 
     async def changed(self) -> None:
@@ -105,7 +105,7 @@ class Election:
         await self._changed.wait()
 
     def step_down(self) -> None:
-        """Join again: another instance writes."""
+        """Leave the leadership and join again, because another instance writes."""
         self._set(None)
         self._generation = -1
 

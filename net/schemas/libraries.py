@@ -1,4 +1,4 @@
-"""Whether what the languages of schemas need is installed: asked before the first record, not at
+"""Checks that the libraries for schemas are installed, before the first record rather than at
 it."""
 
 from importlib.util import find_spec
@@ -15,5 +15,5 @@ def require_libraries() -> None:
         try:
             if find_spec(name) is None:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        except ModuleNotFoundError as e:  # also where the package is that a module would be in
+        except ModuleNotFoundError as e:  # also if its parent package is missing
             raise missing_library(e) from None

@@ -1,7 +1,7 @@
-"""The topic `_schemas`: read from its beginning for ever, and written by the leader.
+"""The topic `_schemas`, which every instance follows from its beginning, and the leader writes.
 
-The leader writes in transactions with one transactional id for the registry's group: a new leader
-next fences it, so that a leader which does not know that it was replaced cannot write.
+The leader writes in transactions with one transactional id for the registry's group. So a new
+leader fences the old one, which then cannot write even if it does not know that it was replaced.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LogError(Exception):
 async def prepare(
     bootstrap: str, config: Mapping[str, object], topic: str, replication_factor: int
 ) -> None:
-    """Create the topic if it is missing. Raises LogError if it is not a registry's."""
+    """Create the topic if missing. Raises LogError if it is not a registry's topic."""
     async with open_admin(bootstrap, config) as admin:
         found = (await admin.describe_topics([topic]))[topic]
         if isinstance(found, Exception):
@@ -61,7 +61,7 @@ async def prepare(
 
 
 class Log:
-    """The registry's log, as one instance reads and writes it."""
+    """The registry's log as read and written by one instance."""
 
     def __init__(
         self, bootstrap: str, config: Mapping[str, object], topic: str, transactional_id: str
@@ -77,7 +77,8 @@ class Log:
     async def follow(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Replay the topic until cancelled; started once all that it held has been replayed."""
+        """Replay the topic until cancelled; reports `started` once its existing records have been
+        replayed."""
         config = {
             **self._config,
             "isolation.level": "read_committed",
@@ -115,12 +116,12 @@ class Log:
 
     @property
     def replayed(self) -> int:
-        """The offset of the last record that was replayed."""
+        """The offset of the last replayed record."""
         return self._replayed
 
     @asynccontextmanager
     async def writer(self) -> AsyncGenerator[Writer]:
-        """What writes, for as long as this instance leads. It fences who led before."""
+        """A writer for the time that this instance leads. Fences the previous leader."""
         config = {**self._config, "transactional.id": self._transactional_id, "linger.ms": 0}
         async with open_producer(self._bootstrap, config) as producer:
             yield Writer(self, producer)
@@ -134,7 +135,8 @@ class Writer:
         self._producer = producer
 
     async def append(self, written: Sequence[Record]) -> int:
-        """Write the records, all or none, and wait until they are replayed; the last one's offset.
+        """Write all records or none, and wait until they are replayed; returns the last one's
+        offset.
 
         Raises KafkaError or ClientError, among them PRODUCER_FENCED if another instance leads.
         """

@@ -1,4 +1,4 @@
-"""One instance of the registry: reads its log, takes part in the election, and changes things where
+"""One instance of the registry: follows the log, takes part in the election, and makes changes if
 it leads."""
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ logger = logging.getLogger("pk.schemas")
 GROUP: Final = "schema-registry"
 WRITE_TIMEOUT_S: Final = 30.0
 LEADER_TIMEOUT_S: Final = 15.0
-"""How long a change waits for an election: a session's timeout, and then some."""
+"""How long a change waits for an election: a session timeout plus a margin."""
 
 T = TypeVar("T")
 
 
 class Settings(Struct, frozen=True):
-    """What an instance is started with."""
+    """The settings of an instance."""
 
     bootstrap: str
     client: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Kafka's keys for connections: security and the like."""
+    """Kafka's keys for connections, such as security."""
 
     topic: str = TOPIC
     group: str = GROUP
@@ -46,7 +46,7 @@ class Settings(Struct, frozen=True):
 
 
 class NotLeader(Exception):
-    """A change was asked for, and another instance leads, or none does."""
+    """A change was requested, but another instance leads, or none."""
 
     def __init__(self, leader: Identity | None) -> None:
         super().__init__("another instance leads" if leader else "no instance leads")
@@ -54,7 +54,7 @@ class NotLeader(Exception):
 
 
 class Registry:
-    """The registry as one instance serves it. `run` is its task."""
+    """The registry as served by one instance. `run` is its task."""
 
     def __init__(self, settings: Settings, own: Identity) -> None:
         self.settings = settings
@@ -72,16 +72,17 @@ class Registry:
 
     @property
     def state(self) -> State:
-        """What the log says, as far as this instance has read it."""
+        """The state of the log, as far as this instance has read it."""
         return self._log.state
 
     @property
     def leader(self) -> Identity | None:
-        """Who leads, as far as this instance knows."""
+        """The leader, as far as this instance knows."""
         return self._election.leader if self._election is not None else None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled; started once the log has been read and a leader is known.
+        """Serve until cancelled; reports `started` once the log has been read and a leader is
+        known.
 
         Raises LogError, KafkaError, ClientError if the log cannot be used.
         """
@@ -117,21 +118,21 @@ class Registry:
         assert election is not None
         while True:
             if not election.leads:
-                # A heartbeat that comes late makes it the leader again, and changes nothing else.
+                # A late heartbeat makes it the leader again, and changes nothing else.
                 with trio.move_on_after(HEARTBEAT_MS / 1000):
                     await election.changed()
                 continue
             try:
                 async with self._log.writer() as writer:
-                    # The leader before is fenced now; what it wrote comes before this record.
+                    # The previous leader is fenced now; its records come before this one.
                     await writer.append([Record(records.NOOP)])
                     self._writer = writer
                     self._leads.set()
                     logger.info("%s leads the schema registry", self.own.url)
                     self._again = trio.Event()
                     await self._until_replaced(election)
-                    # Changes wait for an election from here on: to close the producer may take
-                    # minutes, where brokers are away.
+                    # From here on, changes wait for an election: closing the producer may take
+                    # minutes if brokers are down.
                     self._writer = None
                     self._leads = trio.Event()
             except (KafkaError, ClientError) as e:
@@ -152,8 +153,8 @@ class Registry:
             nursery.start_soon(watch, self._again.wait)
 
     async def change(self, decide: Callable[[Decider], Decision]) -> tuple[Any, int]:
-        """Decide, write, and wait until the change is in the state; the decision's reply, and the
-        offset of its last record. While no instance leads, it waits.
+        """Decide, write, and wait until the change is in the state; returns the decision's reply
+        and the offset of its last record. Waits while no instance leads.
 
         Raises RegistryError, NotLeader.
         """
@@ -170,8 +171,8 @@ class Registry:
                 try:
                     offset = await writer.append(decision.records)
                 except BaseException as e:
-                    # It may be in the log, though not in the state on which the next change would
-                    # be decided. Who leads next has read all that the log holds.
+                    # It may be in the log without being in the state, on which the next change
+                    # would be decided. The next leader will have read the whole log.
                     self._again.set()
                     election.step_down()
                     if isinstance(e, KafkaError | ClientError):
@@ -188,8 +189,7 @@ class Registry:
                 await self._next_change()
 
     async def check(self, question: Callable[[Decider], T]) -> T:
-        """The answer to a question that may need schemas parsed: in a thread, since that can take
-        long.
+        """Answer a question that may need to parse schemas: in a thread, since that can take long.
 
         Raises RegistryError.
         """
@@ -197,6 +197,6 @@ class Registry:
             return await trio.to_thread.run_sync(question, self._checker)
 
     async def wait_for(self, offset: int) -> None:
-        """Wait, at most a few seconds, until this instance has read what the leader wrote."""
+        """Wait at most a few seconds until this instance has read what the leader wrote."""
         with trio.move_on_after(5):
             await self._log.wait_for(offset)

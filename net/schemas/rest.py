@@ -1,8 +1,7 @@
-"""Confluent's REST API of a schema registry: what each path and method does.
+"""Confluent's REST API of a schema registry: the handlers of all paths and methods.
 
-Reading is answered from this instance's state. A change is made where the registry leads; an
-instance that does not lead forwards it (`X-Forward` marks what was forwarded once), and answers
-when it has read the change itself.
+Reads are answered from this instance's state. The leader makes changes; other instances forward
+them (`X-Forward` marks forwarded requests), and answer once they have read the change themselves.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Authenticate = Callable[[Request], bool]
 
 
 class Rest:
-    """Answers requests for one instance."""
+    """Handles the requests to one instance."""
 
     def __init__(
         self,
@@ -57,15 +56,15 @@ class Rest:
         authenticate: Authenticate | None = None,
         forwarder: Callable[[str], HttpClient] | None = None,
     ) -> None:
-        """`forwarder` makes the client for a leader's URL."""
+        """`forwarder` creates the client for a leader's URL."""
         self._registry = registry
         self._authenticate = authenticate
         self._forwarder = forwarder or _plain_client
         self._forwarding: dict[str, HttpClient] = {}
 
     def refusal(self, request: Request) -> Response | None:
-        """The refusal of a request whose head names no user of the registry; None for those that
-        `handle` answers."""
+        """The refusal of a request without a valid user of the registry in its head; None for
+        requests that `handle` answers."""
         if self._authenticate is None or self._authenticate(request):
             return None
         return Response(
@@ -75,7 +74,7 @@ class Rest:
         )
 
     async def handle(self, request: Request) -> Response:
-        """The answer to a request, in the type that the client accepts."""
+        """Answer a request in the media type that the client accepts."""
         found = await self._handle(request)
         kind = _answered_with(request) or CONTENT_TYPE
         return replace(found, headers={**found.headers, "Content-Type": kind})
@@ -101,7 +100,7 @@ class Rest:
     async def _route(self, asked: _Asked) -> Response:
         path = asked.request.path
         if path[:1] == ("contexts",) and len(path) > 2:
-            # /contexts/.test/subjects/...: every subject below is of that context.
+            # /contexts/.test/subjects/...: all subjects below are in that context.
             asked.context = path[1]
             path = path[2:]
         method = "GET" if asked.request.method == "HEAD" else asked.request.method
@@ -149,7 +148,7 @@ def _plain_client(url: str) -> HttpClient:
 
 
 class _Asked:
-    """One request, with what handlers ask of it."""
+    """One request, with accessors for handlers."""
 
     def __init__(self, request: Request, registry: Registry) -> None:
         self.request = request
@@ -162,7 +161,7 @@ class _Asked:
         return self.registry.state
 
     def flag(self, name: str) -> bool:
-        """A parameter that is true or false."""
+        """A boolean parameter."""
         return self._query.get(name, "").lower() == "true"
 
     def text(self, name: str, default: str = "") -> str:
@@ -170,7 +169,7 @@ class _Asked:
         return self._query.get(name, default)
 
     def number(self, name: str, default: int) -> int:
-        """A parameter that is a number. Raises RegistryError."""
+        """A numeric parameter. Raises RegistryError."""
         given = self._query.get(name)
         if given is None:
             return default
@@ -180,7 +179,7 @@ class _Asked:
             raise RegistryError(404, "HTTP 404 Not Found") from None
 
     def subject(self, given: str) -> str:
-        """A subject of the path, in full. Raises RegistryError."""
+        """The full name of a subject in the path. Raises RegistryError."""
         if self.context != subjects.DEFAULT_CONTEXT and not given.startswith(":"):
             given = subjects.join(self.context, given)
         try:
@@ -206,13 +205,13 @@ class _Asked:
             raise errors.invalid_schema("", str(e)) from None
 
     def page(self, found: list[Any], maximum: int = LIST_MAX) -> list[Any]:
-        """The part of a list that `offset` and `limit` name."""
+        """The part of a list selected by `offset` and `limit`."""
         offset, limit = self.number("offset", 0), self.number("limit", -1)
         end = len(found) if limit <= 0 else offset + limit
         return found[max(offset, 0) : min(end, max(offset, 0) + maximum)]
 
     async def change(self, decide: Callable[[Decider], Decision]) -> tuple[Any, dict[str, str]]:
-        """Make a change; its reply, and the header that says where it is in the log."""
+        """Make a change; returns its reply, and the header with its offset in the log."""
         reply, offset = await self.registry.change(decide)
         return reply, {OFFSET: str(offset)}
 
@@ -230,7 +229,7 @@ def _http_error(status: int, reason: str) -> Response:
 
 
 def _answered_with(request: Request) -> str | None:
-    """The type of the answer to a request; None if its client accepts none that there is."""
+    """The media type of the response; None if the client accepts none of the available ones."""
     return accepted(request.headers.get("accept"), ANSWERED)
 
 
@@ -255,7 +254,7 @@ def _match(pattern: tuple[str, ...], path: tuple[str, ...]) -> dict[str, str] | 
 
 
 def _version(given: str) -> int:
-    """The number of a version, -1 for the latest. Raises RegistryError 42202."""
+    """The number of a version (-1: the latest). Raises RegistryError 42202."""
     if given in ("latest", "-1"):
         return -1
     if not given.isdecimal() or not 1 <= int(given[:11]) <= VERSION_MAX or len(given) > 10:
@@ -338,7 +337,7 @@ async def _register(asked: _Asked, names: Names) -> Response:
 
     reply, headers = await asked.change(decide)
     found = cast("Version", reply)
-    # Without the text: a client keeps the schema that it sent, in the form in which it sent it.
+    # Without the text: a client keeps the schema in the form in which it sent it.
     shown = {"id": found.id, "version": found.version, "guid": found.schema.guid}
     return _answer(200, shown, headers)
 
@@ -406,7 +405,7 @@ async def _latest_with_metadata(asked: _Asked, names: Names) -> Response:
 async def _formatted(
     asked: _Asked, shown: dict[str, Any], schema: Schema, subject: str
 ) -> dict[str, Any]:
-    """The schema in the form that `format` asks for."""
+    """The schema in the form requested by `format`."""
     form = asked.text("format")
     if form == "" or form == "ignore_extensions":
         return shown
@@ -447,13 +446,13 @@ async def _by_id(asked: _Asked, names: Names) -> Response:
 
 
 def _with_id(asked: _Asked, schema_id: int) -> tuple[dict[str, Any], Schema, str]:
-    """What an id stands for, in the context of `subject`, or of the default one."""
+    """The schema with an id, in the context of `subject`, or in the default one."""
     named = asked.text("subject")
     context = subjects.context_of(asked.subject(named)) if named else asked.context
     kept = asked.state.contexts.get(context)
     schema = kept.by_id.get(schema_id) if kept is not None else None
     if schema is None and named:
-        # A client may name the subject of a record whose schema another context knows.
+        # A client may pass the subject of a record whose schema is known to another context.
         context = asked.context
         kept = asked.state.contexts.get(context)
         schema = kept.by_id.get(schema_id) if kept is not None else None
@@ -607,7 +606,7 @@ async def _delete_mode(asked: _Asked, names: Names) -> Response:
     return _answer(200, reply, headers)
 
 
-# the rest
+# other paths
 
 
 async def _contexts(asked: _Asked, names: Names) -> Response:

@@ -1,4 +1,4 @@
-"""Starts one instance of the registry: its port, its log, its part in the election."""
+"""Starts one instance of the registry: its port, its log, its election."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from pk.net.schemas.rest import Rest
 
 
 class Listening(Struct, frozen=True):
-    """Where an instance listens, and how."""
+    """The addresses and settings for listening."""
 
     host: str = "127.0.0.1"
     port: int = 8081
     advertised_host: str | None = None
-    """Where the other instances reach this one, if that is another name."""
+    """The host where other instances reach this one, if different."""
 
     tls: ssl.SSLContext | None = None
     forward_tls: ssl.SSLContext | None = None
-    """How the leader's certificate is checked."""
+    """For checking the leader's certificate."""
 
     authenticate: Callable[[Request], bool] | None = None
     limits: HttpLimits = field(default_factory=HttpLimits)
@@ -39,7 +39,7 @@ async def serve_registry(
     *,
     task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; started with the URL once the registry answers.
+    """Serve until cancelled; reports `started` with the URL once the registry answers.
 
     Raises OSError if it cannot listen; LogError, KafkaError, ClientError if it cannot use its log.
     """

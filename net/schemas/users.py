@@ -1,5 +1,4 @@
-"""Who may use a registry by basic authentication: a file with a line `name: password` for each
-user."""
+"""Basic authentication for a registry: a file with a line `name: password` for each user."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from pk.net.http.messages import Request
 
 
 def authenticator(path: str) -> Callable[[Request], bool]:
-    """Whether a request is a user's. Blank lines and those that begin with # are skipped, and what
-    follows a comma.
+    """A function that returns whether a request comes from a known user. Blank lines, lines that
+    begin with #, and text after a comma are ignored.
 
     Raises OSError, ValueError.
     """

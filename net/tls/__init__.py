@@ -1,1 +1,1 @@
-"""TLS: key and trust stores, contexts made of them, and sockets that use these."""
+"""TLS: key and trust stores, the contexts created from them, and TLS sockets."""

@@ -1,8 +1,8 @@
-"""Contexts of OpenSSL, made of `ssl.*` keys and kept until the keys or the files change.
+"""OpenSSL contexts, created from `ssl.*` keys and cached until the keys or the files change.
 
-Who connects after a change gets the new certificate; connections that stand go on with the old one.
-A change that cannot be used is logged, and the old context stays in force: an operator's slip must
-not close a listener.
+New connections use the new certificate; existing ones continue with the old one. An invalid change
+is logged, and the old context stays in use, so that an operator's mistake does not close a
+listener.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pk.net.tls.stores import entries_of_pem, read_store
 logger = logging.getLogger("pk.server")
 
 LOOKED_AT_S: Final = 1.0
-"""How often files are looked at for a change."""
+"""How often to check files for changes."""
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _SUITES_OF_1_3: Final[frozenset[str]] = frozenset(
@@ -37,7 +37,7 @@ _VERIFY: Final = {
     "required": ssl.CERT_REQUIRED,
 }
 KEY_PASSWORD_BYTES_MAX: Final = 1024
-"""What Python hands to OpenSSL."""
+"""Python's limit for passing a password to OpenSSL."""
 _OTHER_KEY: Final = "the private key does not belong to the certificate"
 _NOT_LOADED: Final = {
     "KEY_VALUES_MISMATCH": _OTHER_KEY,
@@ -53,16 +53,16 @@ _NOT_LOADED: Final = {
     "EE_KEY_TOO_SMALL": "the private key is too short: RSA needs 2048 bits",
     "UNKNOWN_CERTIFICATE_TYPE": "the private key is of a kind that cannot sign",
 }
-"""OpenSSL's reasons not to take a key with its certificates."""
+"""OpenSSL's reasons for rejecting a key with its certificates."""
 _SUITE: Final = re.compile(r"TLS_(?:(\w+?)_)?WITH_(\w+)|(TLS_\w+)")
 
 
 class TlsError(ValueError):
-    """TLS cannot be done as the keys say; the message names a key or a file, and no secret."""
+    """TLS is not possible as configured; the message names a key or a file, and no secret."""
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context of a listener. Raises TlsError. It reads files: call it in a thread."""
+    """The context of a listener. Raises TlsError. Reads files, so call it in a thread."""
     if not settings.has_keystore:
         raise TlsError(
             "ssl.keystore.location (or ssl.keystore.key) is missing: a listener with TLS needs a "
@@ -81,7 +81,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """The context of a client. Raises TlsError. It reads files: call it in a thread."""
+    """The context of a client. Raises TlsError. Reads files, so call it in a thread."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     algorithm = settings.endpoint_identification_algorithm.strip().lower()
     if algorithm not in ("", "https"):
@@ -175,8 +175,8 @@ def _load_key(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _why_not_loaded(error: ssl.SSLError, entries: Entries, *, asked_for_password: bool) -> str:
-    """Why OpenSSL does not take a key with its certificates. What it cannot read at all it calls
-    "PEM lib", and nothing more."""
+    """Why OpenSSL rejects a key with its certificates. For unreadable ones it only reports "PEM
+    lib"."""
     if error.reason in _NOT_LOADED:
         return _NOT_LOADED[error.reason]
     if error.reason:
@@ -198,8 +198,8 @@ def _is_certificate(text: str) -> bool:
 
 @contextmanager
 def _as_file(text: str) -> Generator[str]:
-    """A file with `text` that no other user can read: OpenSSL takes keys from files only. In
-    memory, where there are such."""
+    """A file with `text` that no other user can read, since OpenSSL only loads keys from files. In
+    memory if the system supports that."""
     data = text.encode()
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pk-key")
@@ -246,8 +246,8 @@ def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _openssl_name(suite: str) -> str:
-    """`ECDHE-RSA-AES128-GCM-SHA256` for `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; a name of
-    OpenSSL's stays."""
+    """`ECDHE-RSA-AES128-GCM-SHA256` for `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`; OpenSSL's own
+    names stay."""
     match = _SUITE.fullmatch(suite)
     if match is None:
         return suite
@@ -261,14 +261,14 @@ def _openssl_name(suite: str) -> str:
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """What went wrong in a handshake, in words."""
+    """The reason why a handshake failed, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
 class CurrentContext:
-    """The context of settings that may change, and of files that may."""
+    """The context for settings and files that may change."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class CurrentContext:
         make: Callable[[TlsSettings], ssl.SSLContext],
         what: str,
     ) -> None:
-        """`what` names it in the log."""
+        """`what` is its name in the log."""
         self._settings = settings
         self._make = make
         self._what = what
@@ -288,7 +288,7 @@ class CurrentContext:
         self._lock = trio.Lock()
 
     async def get(self) -> ssl.SSLContext:
-        """The newest context that could be made. Raises TlsError if none ever could."""
+        """The newest context that could be created. Raises TlsError if none ever could."""
         settings = self._settings()
         if monotonic() - self._looked_at >= LOOKED_AT_S:
             self._looked_at = monotonic()

@@ -1,9 +1,9 @@
-"""Java's old key stores (JKS): read, to PEM.
+"""Reads Java's old key stores (JKS) into PEM.
 
 The format: magic, version, number of entries; each entry a private key with its chain, or a trusted
-certificate; at the end a SHA-1 digest over the password and all before it. A private key is hidden
-under a stream of SHA-1 digests of password and salt. That protects little, and Java itself writes
-PKCS12 now, whatever the file's name is.
+certificate; at the end a SHA-1 digest over the password and everything before it. A private key is
+XORed with a stream of SHA-1 digests of password and salt. That protects little, and Java itself
+writes PKCS12 now, whatever the file's name.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _MIGHTY: Final = b"Mighty Aphrodite"
 _DIGEST_BYTES: Final = 20
 _KEY, _CERTIFICATE = 1, 2
 _SUN_KEY_PROTECTOR: Final = bytes.fromhex("060a2b060104012a02110101")
-"""The OID of the only algorithm by which keys in a JKS are hidden."""
+"""The OID of the only algorithm that hides keys in a JKS."""
 
 
 class StoreError(ValueError):
-    """A store that cannot be read; the message holds no password."""
+    """A store that cannot be read; the message contains no password."""
 
 
 class Entries(Struct):
-    """What a store holds, in PEM."""
+    """The entries of a store, in PEM."""
 
     key: str | None = None
     """The first private key."""
@@ -67,17 +67,17 @@ class _Reader:
         return struct.unpack(">i", self.take(4))[0]
 
     def text(self) -> bytes:
-        """What two bytes of length precede."""
+        """The bytes after a length of two bytes."""
         return self.take(struct.unpack(">H", self.take(2))[0])
 
     def long_bytes(self) -> bytes:
-        """What four bytes of length precede."""
+        """The bytes after a length of four bytes."""
         return self.take(self.int32())
 
 
 def read_jks(data: bytes, password: str | None, key_password: str | None) -> Entries:
-    """The entries of a store; without a password only its certificates are taken, unchecked.
-    `key_password` is that of the key, where it has another than the store. Raises StoreError."""
+    """The entries of a store; without a password, only its certificates, unchecked. `key_password`
+    is that of the key if it differs from the store's. Raises StoreError."""
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         raise StoreError("it is no JKS")
@@ -90,7 +90,7 @@ def read_jks(data: bytes, password: str | None, key_password: str | None) -> Ent
     for _ in range(reader.int32()):
         kind = reader.int32()
         reader.text()  # the alias
-        reader.take(8)  # when it was made
+        reader.take(8)  # the creation time
         if kind == _KEY:
             hidden = reader.long_bytes()
             chain = [_certificate(reader, version) for _ in range(reader.int32())]
@@ -119,7 +119,7 @@ def _check(data: bytes, password: str) -> None:
 
 
 def _key(hidden: bytes, password: str) -> bytes:
-    """The key (PKCS 8) that was hidden: EncryptedPrivateKeyInfo around salt, bytes and check."""
+    """Decrypt a key (PKCS 8): EncryptedPrivateKeyInfo around salt, bytes and check."""
     try:
         _, info, _ = element(hidden)
         _, algorithm, position = element(info)

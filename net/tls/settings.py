@@ -1,4 +1,4 @@
-"""What `ssl.*` keys say about one listener or one client."""
+"""The `ssl.*` settings of one listener or client."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ KEYS: Final = (
     "ssl.truststore.password",
     "ssl.truststore.type",
 )
-"""The keys that pk honours; `ssl.principal.mapping.rules` is core/auth's."""
+"""The keys that pk supports; `ssl.principal.mapping.rules` is in core/auth."""
 
 CLIENT_KEYS: Final = tuple(key for key in KEYS if key != "ssl.client.auth")
-"""Those of a client."""
+"""The keys for clients."""
 
 
 class TlsSettings(Struct, frozen=True):
@@ -62,7 +62,7 @@ class TlsSettings(Struct, frozen=True):
 
     @classmethod
     def of(cls, value_of: Callable[[str], object]) -> TlsSettings:
-        """The settings whose values `value_of` gives by Kafka's names."""
+        """The settings with the values that `value_of` returns for Kafka's names."""
         given: dict[str, Any] = {
             key.removeprefix("ssl.").replace(".", "_"): cast(Any, value_of(key)) for key in KEYS
         }
@@ -70,15 +70,15 @@ class TlsSettings(Struct, frozen=True):
 
     @property
     def has_keystore(self) -> bool:
-        """Whether a key and its certificates are named."""
+        """Whether a key and its certificates are configured."""
         return bool(self.keystore_location or self.keystore_key)
 
     @property
     def has_truststore(self) -> bool:
-        """Whether the certificates to trust are named."""
+        """Whether trusted certificates are configured."""
         return bool(self.truststore_location or self.truststore_certificates)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that a context is made of."""
+        """The files from which a context is created."""
         return tuple(filter(None, (self.keystore_location, self.truststore_location)))

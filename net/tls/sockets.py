@@ -1,8 +1,7 @@
-"""A socket with TLS that never blocks: OpenSSL on the socket itself, trio where it must wait.
+"""A socket with TLS that never blocks: OpenSSL works on the socket directly, and trio waits for it.
 
-Reading and writing may be at it at the same time, in two tasks. What was begun to be sent must be
-sent whole: OpenSSL has encrypted it by then. So a send that is cancelled leaves a connection of no
-more use.
+Two tasks may read and write at the same time. Data that was partly sent must be sent completely,
+since OpenSSL has already encrypted it. So a cancelled send leaves an unusable connection.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from typing import Final
 import trio
 
 RECORD_BYTES: Final = 16 << 10
-"""What TLS decrypts at a time."""
+"""The number of bytes that TLS decrypts at a time."""
 READ_BYTES: Final = 256 << 10
-"""What is read before others run."""
+"""The number of bytes read before other tasks run."""
 
 
 class NotTls(Exception):
-    """The peer does not begin as TLS does."""
+    """The peer does not start with a TLS handshake."""
 
 
 class TlsSocket:
-    """One connection. Takes the socket over."""
+    """One connection. Takes over the socket."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str | None) -> None:
-        """`host` is the name that a server's certificate must have; None for a server's side."""
+        """`host` is the required name in the server's certificate; None on the server's side."""
         sock.setblocking(False)
         self._ssl = context.wrap_socket(
             sock,
@@ -41,20 +40,20 @@ class TlsSocket:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER, where it gave one."""
+        """The peer's certificate in DER, if it sent one."""
         return self._ssl.getpeercert(binary_form=True)
 
     @property
     def peer_certificate_end_s(self) -> float | None:
-        """When the certificate of a peer that was verified expires, in seconds since 1970."""
+        """When the certificate of a verified peer expires, in seconds since 1970."""
         end = (self._ssl.getpeercert() or {}).get("notAfter")
         return ssl.cert_time_to_seconds(end) if isinstance(end, str) else None
 
     async def handshake(self, turn: trio.Lock | None = None) -> None:
         """Agree on keys. Raises ssl.SSLError, OSError.
 
-        A step of a handshake signs, which takes as long as a hundred small requests. Handshakes
-        that share `turn` do one step at a time, and everybody else has the loop in between.
+        A handshake step signs, which takes as long as a hundred small requests. Handshakes that
+        share `turn` do one step at a time, so that other tasks run in between.
         """
         while True:
             try:
@@ -67,7 +66,7 @@ class TlsSocket:
                 await trio.lowlevel.wait_writable(self._ssl)
 
     def read_now(self, room: memoryview) -> int | None:
-        """What can be read without waiting, into `room`; None if nothing can, 0 at the end.
+        """Read what is available without waiting into `room`; None if nothing is, 0 at the end.
         Raises OSError."""
         filled = 0
         enough = min(len(room), READ_BYTES)
@@ -98,11 +97,11 @@ class TlsSocket:
             await self.wait_readable()
 
     async def wait_readable(self) -> None:
-        """Until more has come."""
+        """Wait until more data has arrived."""
         await trio.lowlevel.wait_readable(self._ssl)
 
     async def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send something of `data`, mostly all; how much. Raises OSError."""
+        """Send part of `data`, mostly all; returns how many bytes. Raises OSError."""
         while True:
             try:
                 return self._ssl.send(data)
@@ -113,8 +112,8 @@ class TlsSocket:
                 await trio.lowlevel.wait_readable(self._ssl)
 
     async def finish(self) -> None:
-        """Say that nothing more is sent, and read away what the peer still sends, until it has seen
-        our end."""
+        """Announce the end of sending, and discard what the peer still sends until it has seen our
+        end."""
         with contextlib.suppress(OSError, ValueError):
             self._ssl.unwrap()
         waste, unread = bytearray(RECORD_BYTES), False
@@ -135,7 +134,7 @@ class TlsSocket:
             return
 
     def close(self) -> None:
-        """Close at once; who waits gets trio.ClosedResourceError."""
+        """Close at once; waiting tasks get trio.ClosedResourceError."""
         if not self._closed:
             self._closed = True
             trio.lowlevel.notify_closing(self._ssl)
@@ -143,7 +142,7 @@ class TlsSocket:
 
 
 async def begins_with_tls(sock: socket.socket) -> bool:
-    """Whether what the peer sends first is a TLS handshake; looked at, not taken. Raises
+    """Whether the first bytes of the peer are a TLS handshake; peeks without reading. Raises
     OSError."""
     while True:
         try:

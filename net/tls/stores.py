@@ -1,5 +1,5 @@
-"""Key and trust stores as Kafka's keys name them: PEM (in a file or in the key itself), PKCS12 and
-JKS. All become PEM, which OpenSSL reads."""
+"""Reads key and trust stores configured by Kafka's keys: PEM (in a file or in the key itself),
+PKCS12 and JKS. All are converted to PEM, which OpenSSL reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORE_BYTES_MAX: Final = 16 << 20
 
 
 def entries_of_pem(text: str) -> Entries:
-    """Keys and certificates in PEM, as they come; what stands around them is not read."""
+    """Keys and certificates in PEM, in order; text around them is ignored."""
     entries = Entries()
     for match in _PEM.finditer(text):
         block = match[0] + "\n"
@@ -30,8 +30,9 @@ def entries_of_pem(text: str) -> Entries:
 def read_store(
     path: str, kind: str, password: str | None, key_password: str | None = None
 ) -> Entries:
-    """The entries of a file. `kind` is PEM, PKCS12 or JKS; as in Java, the last two are told apart
-    by what is in the file. Raises StoreError, which names the file and no password."""
+    """The entries of a file. `kind` is PEM, PKCS12 or JKS; as in Java, the last two are
+    distinguished by the content of the file. Raises StoreError, which names the file but no
+    password."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(STORE_BYTES_MAX + 1)
@@ -57,7 +58,7 @@ def read_store(
 
 
 def _read_pkcs12(data: bytes, password: str | None) -> Entries:
-    # Only who has such a store waits for this import.
+    # Import only for such a store, since it takes long.
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         NoEncryption,

@@ -1,7 +1,7 @@
-"""A connection with TLS, as the server uses it (`Transport`).
+"""The server's transport with TLS (`Transport`).
 
-The kernel cannot send a file that must be encrypted, so slices are read, encrypted and sent a piece
-at a time: no answer is in memory whole, and others run between two pieces.
+The kernel cannot encrypt a file that it sends, so slices are read, encrypted and sent in pieces: no
+answer is completely in memory, and other tasks run between two pieces.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pk.net.tls.sockets import NotTls, TlsSocket, begins_with_tls
 from pk.net.transport import PARTS_AT_ONCE, at_hand
 
 JOIN_BYTES: Final = 64 << 10
-"""Parts below this are joined: each send is a record of TLS at least."""
+"""Parts below this are joined, since each send is at least one TLS record."""
 PIECE_BYTES: Final = 256 << 10
-"""What is encrypted at a time: a fraction of a millisecond."""
+"""The number of bytes encrypted at a time, which takes a fraction of a millisecond."""
 
 
 class TlsTransport:
@@ -37,7 +37,7 @@ class TlsTransport:
         context: Callable[[], Awaitable[ssl.SSLContext]],
         turn: trio.Lock,
     ) -> None:
-        """`context` is asked when the handshake begins; `turn` is that of all handshakes."""
+        """`context` is called when the handshake begins; all handshakes share `turn`."""
         sock.setblocking(False)
         self._socket = sock
         self._context = context
@@ -53,7 +53,7 @@ class TlsTransport:
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER, where it gave one that is trusted."""
+        """The peer's certificate in DER, if it sent a trusted one."""
         return self._tls.peer_certificate if self._tls is not None else None
 
     async def handshake(self) -> None:
@@ -70,7 +70,7 @@ class TlsTransport:
         return self._tls
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
-        """See Transport. A checkpoint only where nothing has come yet."""
+        """See Transport. A checkpoint only if nothing has arrived yet."""
         tls = self._secured()
         while True:
             room = buffer.room()
@@ -109,11 +109,11 @@ class TlsTransport:
         await self._send(pending)
 
     def send_at_once(self, parts: Sequence[Part]) -> list[Part]:
-        """See Transport. What encrypts may have to wait for the peer, so nothing is sent here."""
+        """See Transport. Sends nothing here, since encryption may have to wait for the peer."""
         return list(parts)
 
     async def _send(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        """Send these, which are small or one."""
+        """Send small parts, or a single one."""
         if not parts:
             return
         tls = self._secured()
@@ -128,8 +128,9 @@ class TlsTransport:
                 await trio.lowlevel.checkpoint()
 
     async def _send_file(self, part: FileSlice) -> None:
-        """The slice, read in a thread where its pages are not in memory. Raises BrokenResourceError
-        if the file ends before it does: the size is already sent."""
+        """Send the slice, read in a thread if its pages are not in memory. Raises
+        BrokenResourceError if the file ends before the slice, since the size has already been
+        sent."""
         file, position, left = part.file, part.position, part.length
         part.pin()
         try:
