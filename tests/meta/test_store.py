@@ -16,6 +16,7 @@ import trio
 from etcd_server import EtcdServers
 from etcd_stores import EtcdStores
 from meta.memory_store import MemoryLog, MemoryStore
+from store_events import allocated
 from zookeeper_server import ZooKeeperServer
 from zookeeper_stores import ZooKeeperStores
 
@@ -27,7 +28,6 @@ from pk.core.meta.events import (
     ConfigChanged,
     Event,
     PartitionCreated,
-    ProducerIdsAllocated,
     TopicCreated,
     TopicDeleted,
 )
@@ -103,10 +103,6 @@ def run(another: Stores, main: Callable[[], Awaitable[None]]) -> None:
                 nursery.cancel_scope.cancel()
 
     trio.run(inside)
-
-
-def allocated(number: int) -> Event:
-    return ProducerIdsAllocated(1, 1, number)
 
 
 def topics(first: int, count: int, partitions: int) -> list[Event]:

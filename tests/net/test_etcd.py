@@ -17,15 +17,13 @@ import trio.testing
 from clients.wires import Wires
 from etcd_server import EtcdServers, skip_without_etcd
 from etcd_stores import SHORT_MS, EtcdStores
+from store_events import Losses, allocated, large, until
 
 from pk.cli.up.certificates import Authority
 from pk.core.broker.offload import inline
 from pk.core.config import BrokerConfig
 from pk.core.meta.events import (
     Endpoint,
-    Event,
-    PartitionCreated,
-    ProducerIdsAllocated,
     TopicCreated,
 )
 from pk.core.meta.image import MetadataImage
@@ -76,43 +74,6 @@ def run(main: Callable[[], Awaitable[None]], *stores: EtcdStores) -> None:
                 nursery.cancel_scope.cancel()
 
     trio.run(inside)
-
-
-def allocated(number: int) -> Event:
-    return ProducerIdsAllocated(1, 1, number)
-
-
-def large(first: int, partitions: int = 500) -> list[Event]:
-    """Some 18 kB of events, or 35 bytes a partition."""
-    topic_id = first.to_bytes(16, "big")
-    events: list[Event] = [TopicCreated(f"t{first}", topic_id)]
-    return events + [
-        PartitionCreated(topic_id, p, (1, 2, 3), (1, 2, 3), 1) for p in range(partitions)
-    ]
-
-
-class Losses:
-    """What a store tells its controller."""
-
-    def __init__(self, store: EtcdStore) -> None:
-        self.reported: list[tuple[int, str]] = []
-        self._event = trio.Event()
-        store.lost.append(self._add)
-
-    def _add(self, epoch: int, why: str) -> None:
-        self.reported.append((epoch, why))
-        self._event.set()
-
-    async def wait(self) -> int:
-        """The first epoch that was lost."""
-        await self._event.wait()
-        return self.reported[0][0]
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask, again and again, what another process changes."""
-    while not await condition():  # noqa: ASYNC110
-        await trio.sleep(0.01)
 
 
 # --- the election

@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 import trio
+from store_events import Losses, allocated, large, until
 from zookeeper_server import START_TIMEOUT_S, ZooKeeperServer, skip_without_zookeeper
 from zookeeper_stores import SHORT_MS, ZooKeeperStores
 
 from pk.core.broker.offload import inline
 from pk.core.meta.events import (
     Endpoint,
-    Event,
-    PartitionCreated,
-    ProducerIdsAllocated,
     TopicCreated,
 )
 from pk.core.meta.image import MetadataImage
@@ -51,43 +49,6 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
             await main()
 
     trio.run(inside)
-
-
-def allocated(number: int) -> Event:
-    return ProducerIdsAllocated(1, 1, number)
-
-
-def large(first: int, partitions: int = 500) -> list[Event]:
-    """Some 18 kB of events, or 35 bytes a partition."""
-    topic_id = first.to_bytes(16, "big")
-    events: list[Event] = [TopicCreated(f"t{first}", topic_id)]
-    return events + [
-        PartitionCreated(topic_id, p, (1, 2, 3), (1, 2, 3), 1) for p in range(partitions)
-    ]
-
-
-class Losses:
-    """What a store tells its controller."""
-
-    def __init__(self, store: ZooKeeperStore) -> None:
-        self.reported: list[tuple[int, str]] = []
-        self._event = trio.Event()
-        store.lost.append(self._add)
-
-    def _add(self, epoch: int, why: str) -> None:
-        self.reported.append((epoch, why))
-        self._event.set()
-
-    async def wait(self) -> int:
-        """The first epoch that was lost."""
-        await self._event.wait()
-        return self.reported[0][0]
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask, again and again, what another process or a thread changes."""
-    while not await condition():  # noqa: ASYNC110
-        await trio.sleep(0.01)
 
 
 def test_an_expired_session_is_reported_and_the_next_in_the_queue_is_elected(
