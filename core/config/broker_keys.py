@@ -297,6 +297,10 @@ pk.metrics.listener STRING null
     /readyz how it is. Who reaches it may read them: use a loopback or an internal address. Needs
     the extra metrics.
 
+pk.produce.fast.path.enable BOOLEAN true
+    Whether usual Produce requests are appended together, without being decoded. Tests turn it off
+    to compare: every answer and every log is the same without it, only slower.
+
 pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.
 

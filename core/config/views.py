@@ -255,6 +255,7 @@ class BrokerConfig:
     pk_metadata_store = Setting[str]("pk.metadata.store")
     pk_metrics_listener = Setting["tuple[str, int] | None"](lambda c: _metrics_listener(c))
     """Host and port."""
+    pk_produce_fast_path_enable = Setting[bool]("pk.produce.fast.path.enable")
     pk_request_bytes_max = Setting[int]("pk.request.bytes.max")
     pk_request_elements_max = Setting[int]("pk.request.elements.max")
     pk_sasl_oauthbearer_unsecured = Setting[bool]("pk.sasl.oauthbearer.unsecured")

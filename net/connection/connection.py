@@ -200,7 +200,7 @@ class Connection:
                     await self._read()
             except ProtocolError as e:
                 if isinstance(e, Refused) and self._login is not None:
-                    self._settle_and_count()
+                    self._append_and_count()
                     await self._login.last_answer(e)
                 with trio.move_on_after(GOODBYE_S):
                     await self._answers.finish()
@@ -223,7 +223,11 @@ class Connection:
         """Serve requests from here on, in `context`."""
         self._context = replace(context, repeated=self._repeated)
         # Fault injection needs to see each request separately.
-        if PRODUCE in self._apis and self._broker.faults is None:
+        if (
+            PRODUCE in self._apis
+            and self._broker.faults is None
+            and self._broker.config.pk_produce_fast_path_enable
+        ):
             self._fast_path = ProduceFastPath(context)
 
     async def _authenticate(self, login: Login) -> bool:
@@ -302,17 +306,17 @@ class Connection:
                     if (
                         fast_path is not None
                         and isinstance(data, bytearray)
-                        and fast_path.take(data, *frame)
+                        and fast_path.accept(data, *frame)
                     ):
                         if (
                             not fast_path.is_full
-                            and len(parked) + len(fast_path.taken) < limits.parked_max
+                            and len(parked) + len(fast_path.accepted) < limits.parked_max
                             and perf_counter() - started <= limits.slice_s
                         ):
                             continue
-                        self._settle_and_count()
+                        self._append_and_count()
                     else:
-                        self._settle_and_count()
+                        self._append_and_count()
                         with self._purgatory:
                             hold = self._handle(*frame)
                         if hold is not None:
@@ -326,9 +330,9 @@ class Connection:
                         await trio.lowlevel.checkpoint()
                         started = perf_counter()
             except ProtocolError:
-                self._settle_and_count()  # what came before is handled and answered
+                self._append_and_count()  # what came before is handled and answered
                 raise
-            produced = self._settle()
+            produced = self._append_accepted()
             out = answers.out
             is_left = out and (len(out) > 1 or answers.sending or answers.send_at_once())
             if produced:  # only here, so that the client does not wait for that
@@ -339,24 +343,24 @@ class Connection:
                 await trio.lowlevel.checkpoint()
                 started = perf_counter()
 
-    def _settle_and_count(self) -> None:
-        """See `_settle`."""
-        if produced := self._settle():
+    def _append_and_count(self) -> None:
+        """See `_append_accepted`."""
+        if produced := self._append_accepted():
             self._handled(PRODUCE, self._received_at, produced)
 
-    def _settle(self) -> int:
-        """Append what the fast path has taken: the answers are sent, or parked. Returns how many
+    def _append_accepted(self) -> int:
+        """Append what the fast path has accepted: the answers are sent, or parked. Returns how many
         requests are answered now, for `_handled`."""
         fast_path = self._fast_path
-        if fast_path is None or not fast_path.taken:
+        if fast_path is None or not fast_path.accepted:
             return 0
-        count = len(fast_path.taken)
+        count = len(fast_path.accepted)
         wait_ms = self._throttle.charge_fast_path(fast_path) if self._quotas.is_on else 0
         with self._purgatory:
-            produced = fast_path.settle(wait_ms)
-            settled_at = perf_counter()
+            produced = fast_path.append(wait_ms)
+            appended_at = perf_counter()
         if self._quotas.measures_time:
-            self._throttle.uncharged_since += perf_counter() - settled_at  # that was for others
+            self._throttle.uncharged_since += perf_counter() - appended_at  # that was for others
         answers = self._answers
         if not answers.parked:
             plain = [answer for answer in produced if isinstance(answer, bytes)]
@@ -379,7 +383,7 @@ class Connection:
 
     async def _stay_mute(self) -> None:
         """Send what is owed, then wait until the client may continue (KIP-219)."""
-        self._settle_and_count()
+        self._append_and_count()
         await self._answers.flush()
         self._receiving = True
         while (until := self._throttle.muted_until) > trio.current_time():
@@ -406,7 +410,7 @@ class Connection:
             try:
                 slot.parts = await produce_.answer()
             except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
-                slot.parts = self._responder.failed_produce(FailedProduce(produce_.taken, e))
+                slot.parts = self._responder.failed_produce(FailedProduce(produce_.request, e))
             self._handled(PRODUCE, received_at)
             self.last_active = trio.current_time()
         self._answers.release()

@@ -52,6 +52,6 @@ class Responder:
 
     def failed_produce(self, failed: FailedProduce) -> list[Part]:
         """The answer to a request that the fast path could not carry out."""
-        taken = failed.taken
-        request = self.received(self.apis[PRODUCE], taken.head, taken.message())
+        accepted = failed.request
+        request = self.received(self.apis[PRODUCE], accepted.head, accepted.message())
         return request.frame(request.failed(failed.error))

@@ -57,8 +57,8 @@ class Throttle:
         self._mute(wait_ms)
 
     def charge_fast_path(self, fast_path: ProduceFastPath) -> int:
-        """Charge the client for what the fast path has taken, with the time since the last charge:
-        the appending of one run is charged with the next run."""
+        """Charge the client for what the fast path has accepted, with the time since the last
+        charge: the appending of one run is charged with the next run."""
         client, count = fast_path.cost()
         wait_ms = self._quotas.produced(client, count)
         if self._quotas.measures_time:

@@ -87,8 +87,8 @@ class Side:
     node: Node
     fast: bool
     topic_ids: dict[str, bytes] = field(default_factory=dict)
-    taken: int = 0
-    """How many requests the fast path took."""
+    accepted: int = 0
+    """How many requests the fast path accepted."""
     quota_clock: QuotaClock = field(default_factory=QuotaClock)
 
     def __post_init__(self) -> None:
@@ -186,8 +186,9 @@ class Side:
         )
         if self.fast:
             connection._fast_path = Counting(context, self)
-        else:
-            connection._fast_path = None
+        elif self.broker.config.pk_produce_fast_path_enable:
+            connection._fast_path = None  # the other side is the same node
+        assert (connection._fast_path is not None) == self.fast
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             yield Client(ours, self, connection)
@@ -195,7 +196,7 @@ class Side:
 
 
 class Counting(ProduceFastPath):
-    """Counts what is taken."""
+    """Counts what is accepted."""
 
     __slots__ = ("_side",)
 
@@ -203,10 +204,10 @@ class Counting(ProduceFastPath):
         super().__init__(context)
         self._side = side
 
-    def take(self, data: bytearray, start: int, end: int) -> bool:
-        taken = super().take(data, start, end)
-        self._side.taken += taken
-        return taken
+    def accept(self, data: bytearray, start: int, end: int) -> bool:
+        accepted = super().accept(data, start, end)
+        self._side.accepted += accepted
+        return accepted
 
 
 @dataclass
@@ -271,7 +272,9 @@ async def two_sides(
         sides: list[Side] = []
         for disk in disks or (MemoryDisk(), MemoryDisk()):
             fast = not sides
-            node = Node(config_of("/data,/more", **keys), disk=disk, clock=StoppedClock())
+            switch = {"pk__produce__fast__path__enable": str(fast).lower()}
+            config = config_of("/data,/more", **keys, **switch)
+            node = Node(config, disk=disk, clock=StoppedClock())
             ready = trio.Event()
             nursery.start_soon(node.run, lambda _, ready=ready: ready.set())
             await ready.wait()

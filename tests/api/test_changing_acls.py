@@ -64,20 +64,20 @@ def produce(topic_id: bytes, partition: int = 0) -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
 
 
-@pytest.mark.parametrize("takes", [True, False], ids=["fast path", "general way"])
+@pytest.mark.parametrize("fast", [True, False], ids=["fast path", "general path"])
 def test_a_producer_whose_right_is_taken_away_is_refused(
-    takes: bool, monkeypatch: pytest.MonkeyPatch
+    fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = 0
-    take: Callable[..., bool] = ProduceFastPath.take
+    accepted = 0
+    accept: Callable[..., bool] = ProduceFastPath.accept
 
     def counted(self: ProduceFastPath, *frame: Any) -> bool:
-        nonlocal taken
-        found = takes and take(self, *frame)
-        taken += found
+        nonlocal accepted
+        found = fast and accept(self, *frame)
+        accepted += found
         return found
 
-    monkeypatch.setattr(ProduceFastPath, "take", counted)
+    monkeypatch.setattr(ProduceFastPath, "accept", counted)
 
     @trio_test
     async def run() -> None:
@@ -90,7 +90,7 @@ def test_a_producer_whose_right_is_taken_away_is_refused(
             assert await code() == DENIED
             await add(node, rule(Operation.WRITE))
             assert [await code() for _ in range(3)] == [0, 0, 0]
-            assert taken == (3 if takes else 0)
+            assert accepted == (3 if fast else 0)
             await add(node, rule(Operation.ALL, permission=2))
             assert [await code(), await code()] == [DENIED, DENIED]
             await remove(node, rule(Operation.ALL, permission=2))

@@ -1,13 +1,19 @@
-"""Produce: what is refused and how, what is answered when, and what idempotence remembers."""
+"""Produce: what is refused and how, what is answered when, and what idempotence remembers.
+
+Each test runs with the fast path and without it.
+"""
 
 import struct
 import time
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
-from nodes import Caller, caller_of, make_topic, running_node, trio_test
+from nodes import Caller, caller_of, make_topic, trio_test
+from nodes import running_node as running_node_with
 
 from pk.core.errors import ErrorCode
+from pk.core.log.disk import Disk
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.batch import records, write_crc
 from pk.core.record.build import build_batch
@@ -28,8 +34,24 @@ from pk.core.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from pk.net.node import Node
 
 NOW_MS = int(time.time() * 1000)
+
+pytestmark = pytest.mark.usefixtures("path")
+_SWITCH = "pk__produce__fast__path__enable"
+_keys: dict[str, str] = {}
+"""The keys of the nodes of the test that runs."""
+
+
+@pytest.fixture(params=["fast path", "general path"])
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way that Produce requests go."""
+    monkeypatch.setitem(_keys, _SWITCH, str(request.param == "fast path").lower())
+
+
+def running_node(disk: Disk | None = None) -> AbstractAsyncContextManager[Node]:
+    return running_node_with(disk, **_keys)
 
 
 def batch(*values: bytes | None, key: bytes | None = None, **options: object) -> bytearray:

@@ -1,4 +1,4 @@
-"""The fast path of Produce says and stores what the general way says and stores, to the byte, and
+"""The fast path of Produce says and stores what the general path says and stores, to the byte, and
 takes what it should."""
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ MANY = [b"v" * 20] * 5000
 
 CROWD: tuple[str, list[tuple[int, Records]]] = ("t", [(n % 4, batch()) for n in range(110)])
 
-TAKEN: dict[str, Frames] = {
+ACCEPTED: dict[str, Frames] = {
     "one record": one(batch()),
     "several records": one(batch(b"a", b"b", b"c")),
     "acks=1": one(batch(), acks=1),
@@ -219,24 +219,24 @@ REFUSED: dict[str, Frames] = {
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_every_answer_is_that_of_the_general_way(version: int) -> None:
+def test_every_answer_is_that_of_the_general_path(version: int) -> None:
     @trio_test
     async def run() -> None:
         async with two_sides() as sides:
             await make_topics(sides)
-            for name, frames in (TAKEN | REFUSED).items():
+            for name, frames in (ACCEPTED | REFUSED).items():
                 answers: list[bytes] = []
                 for side in sides:
-                    side.taken = 0
+                    side.accepted = 0
                     async with side.connected() as client:
                         answers.append(await client.exchange(frames(side, version)))
                 assert answers[0] == answers[1], name
                 assert held(sides[0]) == held(sides[1]), name
-                if name in TAKEN:
-                    assert sides[0].taken == frames(sides[0], version).count(b"\0\4test") or (
+                if name in ACCEPTED:
+                    assert sides[0].accepted == frames(sides[0], version).count(b"\0\4test") or (
                         "acks=0" in name or "client id" in name
                     ), name
-                assert not sides[1].taken
+                assert not sides[1].accepted
 
     run()
 
@@ -270,7 +270,7 @@ DENIED: dict[str, Frames] = {
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_who_may_not_write_is_refused_as_on_the_general_way(version: int) -> None:
+def test_who_may_not_write_is_refused_as_on_the_general_path(version: int) -> None:
     @trio_test
     async def run() -> None:
         async with two_sides(**ACLS) as sides:
@@ -292,14 +292,14 @@ def test_who_may_not_write_is_refused_as_on_the_general_way(version: int) -> Non
                     if "acks=0" in name
                     else (refused in answers[0] or name == "acks=2")
                 ), name
-            assert sides[0].taken
+            assert sides[0].accepted
             assert not any(sides[0].log_of("denied", n) for n in range(2))
 
     run()
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_who_is_above_a_quota_is_told_as_on_the_general_way(version: int) -> None:
+def test_who_is_above_a_quota_is_told_as_on_the_general_path(version: int) -> None:
     """The last request of each burst goes beyond. Of a run that goes beyond earlier, the fast path
     tells only in its last answer."""
     ends = b"\0" if version >= 9 else b""
@@ -309,11 +309,11 @@ def test_who_is_above_a_quota_is_told_as_on_the_general_way(version: int) -> Non
     async def run() -> None:
         async with two_sides(**A_SECOND) as sides:
             await make_topics(sides)
-            for name, frames in (TAKEN | REFUSED).items():
+            for name, frames in (ACCEPTED | REFUSED).items():
                 answers: list[bytes] = []
                 wait_ms = 0
                 for side in sides:
-                    side.taken = 0
+                    side.accepted = 0
                     burst = frames(side, version)
                     wait_ms = await side.limit(burst)
                     assert wait_ms > 0
@@ -321,8 +321,8 @@ def test_who_is_above_a_quota_is_told_as_on_the_general_way(version: int) -> Non
                         answers.append(await client.exchange(burst))
                 assert answers[0] == answers[1], name
                 assert held(sides[0]) == held(sides[1]), name
-                if name in TAKEN:
-                    assert sides[0].taken
+                if name in ACCEPTED:
+                    assert sides[0].accepted
                     told = wait_ms.to_bytes(4, "big") + ends
                     assert answers[0][:-next_size].endswith(told) or "acks=0" in name, name
 
@@ -334,7 +334,7 @@ def requests(draw: st.DrawFn) -> tuple[str, Any]:
     """Mostly what a producer sends next; now and then something else."""
     kind = draw(st.sampled_from(["produce"] * 12 + ["case", "metadata"]))
     if kind == "case":
-        return kind, draw(st.sampled_from(sorted(TAKEN | REFUSED)))
+        return kind, draw(st.sampled_from(sorted(ACCEPTED | REFUSED)))
     if kind == "metadata":
         return kind, None
     topics: list[tuple[str, list[tuple[int, bytes]]]] = []
@@ -386,7 +386,7 @@ def test_any_mix_of_requests(
             if kind == "metadata":
                 frames += frame_request(MetadataRequest(topics=[]), 9, n, "test")
             elif kind == "case":
-                frames += (TAKEN | REFUSED)[what](side, version)
+                frames += (ACCEPTED | REFUSED)[what](side, version)
             else:
                 topics, acks = what
                 frames += side.frame(version, topics, n, acks=acks)
@@ -499,7 +499,7 @@ def test_what_changes_between_two_runs_counts(version: int, change: str) -> None
             assert answers[0] == answers[1]
             assert answers[0][0] != answers[0][1] or CHANGES[change] is make_again
             assert held(sides[0]) == held(sides[1])
-            assert sides[0].taken
+            assert sides[0].accepted
 
     run()
 
@@ -570,7 +570,7 @@ def test_what_cannot_be_written_is_answered_alike(
                 disk.fault_of_log = None
             assert answers[0] == answers[1]
             assert sides[0].log_of("t", 0) == sides[1].log_of("t", 0)
-            assert sides[0].taken > 1
+            assert sides[0].accepted > 1
 
     run()
 
@@ -585,5 +585,5 @@ async def test_what_came_before_a_broken_frame_is_appended_and_answered() -> Non
                 good = each(*[batch()] * 5)(side, 9)
                 answers.append(await client.exchange(good + b"\xff\xff\xff\xff"))
         assert answers[0] == answers[1] and answers[0].endswith(b"CLOSED")
-        assert held(sides[0]) == held(sides[1]) and sides[0].taken == 5
+        assert held(sides[0]) == held(sides[1]) and sides[0].accepted == 5
         assert sides[0].broker.replicas.partition("t", 0).log.log_end_offset == 5

@@ -1,5 +1,5 @@
 """Runs of produces with acks=all: answered when the replicas have them, in order, and as the
-general way does where they have not."""
+general path does where they have not."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_run_is_answered_when_replicas_have_it(version: int) -> None:
                     partition = cluster.nodes[1].broker.replicas.partition(topic, n)
                     assert partition.high_watermark == partition.log.log_end_offset == 225
                 answers.append(found.replace(topic.encode(), b"TOPIC"))
-                assert side.taken == (450 if side.fast else 0)
+                assert side.accepted == (450 if side.fast else 0)
             assert answers[0] == answers[1]
 
     run()
@@ -148,7 +148,7 @@ async def test_what_no_replica_fetches_times_out_alike() -> None:
                     answers.append(await client.exchange(frames))
             assert answers[0] == answers[1]
             assert answers[0].count(ErrorCode.REQUEST_TIMED_OUT.to_bytes(2, "big")) >= 10
-        assert sides[0].taken == 30
+        assert sides[0].accepted == 30
 
 
 class Answers:
@@ -195,7 +195,7 @@ async def test_leadership_lost_while_a_run_waits() -> None:
         assert answers[0] == answers[1]
         lost = ErrorCode.NOT_LEADER_OR_FOLLOWER.to_bytes(2, "big")
         assert [lost in answer for answer in answers[0]] == [False] * 3 + [True] * 3
-        assert sides[0].taken == 6
+        assert sides[0].accepted == 6
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -260,7 +260,7 @@ def test_a_client_above_its_quota_whose_run_waits(version: int) -> None:
                     answers.append(found)
             assert answers[0] == answers[1]
             assert held(sides[0]) == held(sides[1])
-            assert sides[0].taken == 4
+            assert sides[0].accepted == 4
 
     run()
 
@@ -284,7 +284,7 @@ async def test_no_more_requests_wait_than_may() -> None:
                         assert int.from_bytes(answer[4:8], "big") == n
                     nursery.cancel_scope.cancel()
                 assert not client.connection._parked
-        assert sides[0].taken == 12
+        assert sides[0].accepted == 12
 
 
 @trio_test

@@ -127,19 +127,23 @@ def check(case: Case, codec: Codec, ours: dict[str, Any], theirs: dict[str, Any]
 @asynccontextmanager
 async def caller_on(way: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Caller]:
     """A connection whose Produce requests go this way."""
-    taken = 0
-    take = ProduceFastPath.take
+    accepted = 0
+    accept = ProduceFastPath.accept
 
     def counted(self: ProduceFastPath, data: bytearray, start: int, end: int) -> bool:
-        nonlocal taken
-        found = way == "fast" and take(self, data, start, end)
-        taken += found
+        nonlocal accepted
+        found = accept(self, data, start, end)
+        accepted += found
         return found
 
-    monkeypatch.setattr(ProduceFastPath, "take", counted)
-    async with running_node() as node, caller_of(node) as caller:
+    monkeypatch.setattr(ProduceFastPath, "accept", counted)
+    switch = str(way == "fast").lower()
+    async with (
+        running_node(pk__produce__fast__path__enable=switch) as node,
+        caller_of(node) as caller,
+    ):
         yield caller
-    assert (taken > 0) == (way == "fast")
+    assert (accepted > 0) == (way == "fast")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """When a Produce request may be answered, and how its answer words what went wrong.
 
-The general way (produce.py) and the fast path (produce_fast_path) share this, so that they say the
+The general path (produce.py) and the fast path (produce_fast_path) share this, so that they say the
 same.
 """
 

@@ -35,7 +35,10 @@ from pk.net.tls.settings import KEYS as TLS_KEYS
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = {
     word
-    for folder in ("core/api", "core/broker", "core/group", "core/log", "core/meta", "net", "cli")
+    for folder in (
+        *("core/api", "core/broker", "core/group", "core/log", "core/meta", "core/record"),
+        *("net", "cli"),
+    )
     for path in (ROOT / folder).rglob("*.py")
     # The client and its command line have keys of their own.
     if path.parent.name != "client" and path.name not in ("client_config.py", "configs.py")

@@ -1,8 +1,8 @@
-"""What the requests of a run are answered: at once, when replicas have them, or with what went
+"""The answers to the requests of a run: at once, when replicas have the records, or with what went
 wrong.
 
-Success is a copy of bytes (frames.py). Everything else is worded by the general way's
-`ProduceAnswer` and encoded as any message.
+Success is a copy of bytes (frames.py). Everything else is a `ProduceAnswer`, as on the general
+path, and encoded like any message.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from pk.core.wire.messages.produce import (
 from pk.core.wire.types import Part
 
 
-class Taken(NamedTuple):
-    """A request of a run."""
+class AcceptedRequest(NamedTuple):
+    """A request that the fast path accepted, and the runs that its batches belong to."""
 
     pattern: FramePattern
     correlation_id: int
     batches: list[Batch]
     runs: list[Run]
-    """Into which each of them went."""
+    """The run of each batch."""
     numbers: list[int]
-    """Which batch of its run each of them is."""
+    """The index of each batch in its run."""
     throttle_ms: int
-    """How long its client must wait."""
+    """How long the answer tells the client to wait."""
 
     def appended(self) -> bytes | None:
         """The answer when every batch is simply appended; None when one is not."""
@@ -59,16 +59,16 @@ class Taken(NamedTuple):
         return pattern.answer(self.correlation_id, pieces, self.throttle_ms)
 
     def places(self) -> list[Appended | Exception]:
-        """Where each batch went, or why it was refused."""
+        """For each batch its place in the log, or the reason for which it was refused."""
         return [run.place(number) for run, number in zip(self.runs, self.numbers, strict=True)]
 
     def worded(
         self, context: Context, places: list[Appended | Exception], late: dict[int, KafkaError]
     ) -> list[Part]:
-        """The answer in any case; `late` are the errors of batches that were appended, by number.
+        """The answer in any case. `late` has the errors of batches that were appended, by number.
 
-        Raises ProtocolError where something is wrong and no answer is wanted (acks=0), and an
-        exception among `places` that is no KafkaError.
+        Raises ProtocolError if a batch was refused and no answer is wanted (acks=0), and any
+        exception among `places` that is not a KafkaError.
         """
         pattern = self.pattern
         version = pattern.version
@@ -128,40 +128,40 @@ class Taken(NamedTuple):
 class FailedProduce(NamedTuple):
     """A request that failed with an unexpected exception: a bug in pk."""
 
-    taken: Taken
+    request: AcceptedRequest
     error: Exception
 
 
 class _Wait(NamedTuple):
     number: int
-    """Of the batch in its request."""
+    """The index of the batch in its request."""
     partition: Partition
     next_offset: int
     leader_epoch: int
-    """In which it was appended."""
+    """The epoch in which it was appended."""
 
 
 class DelayedProduce:
-    """A request whose batches are appended, and some not yet as safe as its `acks` asks for."""
+    """A request whose batches are appended, though some are not yet as safe as its `acks` asks."""
 
-    __slots__ = ("_answer", "_context", "_deadline", "_places", "_waits", "taken")
+    __slots__ = ("_answer", "_context", "_deadline", "_places", "_waits", "request")
 
     def __init__(
         self,
         context: Context,
-        taken: Taken,
+        request: AcceptedRequest,
         places: list[Appended | Exception],
         answer: bytes | None,
         deadline: float,
     ) -> None:
-        """`answer` is what it gets if nothing fails, None if something was refused; `deadline` is
-        by trio's clock."""
-        self.taken = taken
+        """`answer` is the answer if nothing fails, or None if a batch was refused. `deadline` is a
+        time of trio's clock."""
+        self.request = request
         self._context, self._places = context, places
         self._answer, self._deadline = answer, deadline
-        acks_all = taken.pattern.acks == ACKS_ALL
+        acks_all = request.pattern.acks == ACKS_ALL
         self._waits: list[_Wait] = []
-        for number, (run, place) in enumerate(zip(taken.runs, places, strict=True)):
+        for number, (run, place) in enumerate(zip(request.runs, places, strict=True)):
             if isinstance(place, Appended):
                 partition, next_offset = run.partition, place.last_offset + 1
                 if run.must_wait(next_offset, acks_all=acks_all):
@@ -171,20 +171,20 @@ class DelayedProduce:
     @property
     def is_ready(self) -> bool:
         """Whether `answer` would not wait."""
-        acks_all = self.taken.pattern.acks == ACKS_ALL
+        acks_all = self.request.pattern.acks == ACKS_ALL
         return not self._waits or (
             acks_all and all(p.is_committed(offset, epoch) for _, p, offset, epoch in self._waits)
         )
 
     async def answer(self) -> list[Part]:
-        """Wait; the answer. Raises what `Taken.worded` raises."""
+        """Wait, and return the answer. Raises what `AcceptedRequest.worded` raises."""
         late: dict[int, KafkaError] = {}
         for number, partition, next_offset, epoch in self._waits:
             error = await acknowledged(
-                self.taken.pattern.acks, partition, next_offset, self._deadline, epoch
+                self.request.pattern.acks, partition, next_offset, self._deadline, epoch
             )
             if error is not None:
                 late[number] = error
         if self._answer is not None and not late:
             return [self._answer]
-        return self.taken.worded(self._context, self._places, late)
+        return self.request.worded(self._context, self._places, late)

@@ -1,22 +1,5 @@
-"""Takes the Produce requests of one connection that need nothing special, and appends them in runs.
-
-The requests that a producer has pipelined are in the connection's buffer, one after another. `take`
-looks at one of them: its bytes are like those before (frames.py), this broker leads its partitions,
-its batches pass what every batch must. Then it waits in the buffer. `settle` appends what was
-taken, by one write for each partition, and makes the answers.
-
-What is left of a request's way is decided as on the general way (../produce.py), which stays the
-reference: the same checks in the same order, the same answers to the byte. A request that is in any
-way unusual is not taken; the caller settles first, so that the order of a connection's requests
-holds, and the general way words the refusal. A batch that the log does not take into a run (a
-duplicate, a sequence out of order, a full disk) is appended by itself, as there.
-
-Nothing awaits between the first `take` and `settle`: the image, the configs and the leaders that
-`take` saw are in force when `settle` appends, and nothing that was learned for one run is used for
-the next. Topic ids are looked up again with each new image, and whether the client may write to
-them is asked again. Whatever else may forbid a produce later must be asked in `_begin`, or in
-`_take` for each request. A quota forbids nothing: the connection charges the client for what was
-taken before it is settled.
+"""Accepts the Produce requests of one connection that need nothing special, and appends them in
+runs. The package's docstring says how, and what must hold for it to be right.
 """
 
 from __future__ import annotations
@@ -33,7 +16,11 @@ from pk.core.api.records.produce_answer import (
     VERSION_TOPIC_ID,
     deadline_of,
 )
-from pk.core.api.records.produce_fast_path.answers import DelayedProduce, FailedProduce, Taken
+from pk.core.api.records.produce_fast_path.answers import (
+    AcceptedRequest,
+    DelayedProduce,
+    FailedProduce,
+)
 from pk.core.api.records.produce_fast_path.frames import (
     FramePattern,
     correlation_id_of,
@@ -60,24 +47,24 @@ from pk.core.values import INTERNAL_TOPICS, new_tuple
 from pk.core.wire.types import Part
 
 FRAME_BYTES_MAX: Final = 2 << 20
-"""Producers send a megabyte at most, unless their settings allow more."""
+"""Producers send at most a megabyte, unless their settings allow more."""
 COMPRESSED_BYTES_MAX: Final = 64 * 1024
-"""Of a request with compressed batches, which take long for their size."""
+"""The limit for a request with compressed batches, which take long for their size."""
 RUN_REQUESTS_MAX: Final = 64
 RUN_BYTES_MAX: Final = 128 * 1024
-"""So much is appended at once: a few hundred microseconds of work."""
+"""This much is appended together: a few hundred microseconds of work."""
 TOPICS_MAX: Final = 1024
 """How many topics' names a connection remembers."""
 
 _new = new_tuple
 
-Settled = bytes | list[Part] | DelayedProduce | FailedProduce
-"""What `settle` returns for a request: its answer, the produce that waits, or a failure."""
+Answered = bytes | list[Part] | DelayedProduce | FailedProduce
+"""What `append` returns for a request: its answer, or that it must wait, or that it failed."""
 
 
 class ProduceFastPath:
-    """Of one connection. `take` frames, then `settle` before anything else of the connection is
-    handled."""
+    """The fast path of one connection. `accept` frames, then `append` them before anything else of
+    the connection is handled."""
 
     __slots__ = (
         "_bytes",
@@ -88,44 +75,43 @@ class ProduceFastPath:
         "_pattern",
         "_runs",
         "_view",
+        "accepted",
         "is_full",
-        "taken",
     )
 
     def __init__(self, context: Context) -> None:
-        """`context` is the pattern of every request's."""
+        """`context` is the connection's: those of requests are copies of it."""
         self._context = context
         self._pattern: FramePattern | None = None
         self._names: dict[bytes, str | None] = {}
-        """The names of topics as requests name them; None where the fast path does not write to
-        them, and where the client may not. ACLs are a part of the image."""
+        """Topics as requests name them, and their names; None if the fast path does not write to
+        the topic, or the client may not. ACLs are a part of the image."""
         self._image: MetadataImage | None = None
-        """Of which they are."""
-        self.taken: list[Taken] = []
-        """What waits for `settle`."""
+        """The image in which `_names` were looked up."""
+        self.accepted: list[AcceptedRequest] = []
+        """The requests that wait for `append`."""
         self._runs: dict[tuple[bytes, int], Run] = {}
         self._view: memoryview | None = None
         self._last_record = LastRecord()
         self._bytes = 0
         self.is_full = False
-        """Whether what is taken is enough to settle. A refusal without an answer (acks=0) closes
-        the connection, and what comes after it must not be appended."""
+        """Whether what is accepted should be appended now."""
 
-    def take(self, data: bytearray, start: int, end: int) -> bool:
-        """Whether the frame from `start` to `end` is a request for the fast path: then it is
-        `taken`, and `data` must stay as it is until `settle`. Else nothing has happened; what was
-        taken before must be settled before the frame is handled."""
-        if end - start <= FRAME_BYTES_MAX and self._take(data, start, end):
+    def accept(self, data: bytearray, start: int, end: int) -> bool:
+        """Accept the frame from `start` to `end`, if it is a request for the fast path. If so,
+        `data` must not change until `append`. If not, nothing has happened, and what was accepted
+        before must be appended before the frame is handled."""
+        if end - start <= FRAME_BYTES_MAX and self._accept(data, start, end):
             return True
-        if not self.taken and self._view is not None:
+        if not self.accepted and self._view is not None:
             self._runs, self._view = {}, None
         return False
 
-    def _take(self, data: bytearray, start: int, end: int) -> bool:
+    def _accept(self, data: bytearray, start: int, end: int) -> bool:
         pattern = self._pattern
         batches = pattern.batches(data, start, end) if pattern is not None else None
         if batches is None:
-            if self.taken or not is_produce(data, start):
+            if self.accepted or not is_produce(data, start):
                 return False
             # The first, or a producer that has changed its settings.
             with memoryview(data)[start:end] as frame:
@@ -170,12 +156,12 @@ class ProduceFastPath:
                 runs.append(run)
                 run.batches.append(validated)
             else:
-                taken = pattern, correlation_id_of(data, start), batches, runs, numbers, 0
-                self.taken.append(_new(Taken, taken))
+                request = pattern, correlation_id_of(data, start), batches, runs, numbers, 0
+                self.accepted.append(_new(AcceptedRequest, request))
                 self._bytes += end - start
                 self.is_full = (
                     self._bytes >= RUN_BYTES_MAX
-                    or len(self.taken) >= RUN_REQUESTS_MAX
+                    or len(self.accepted) >= RUN_REQUESTS_MAX
                     or pattern.acks == ACKS_NONE
                 )
                 return True
@@ -186,7 +172,7 @@ class ProduceFastPath:
         return False
 
     def _begin(self, pattern: FramePattern, topic: bytes, index: int) -> Run | None:
-        """A run for a partition that this broker leads; None where the general way must say what is
+        """A run for a partition that this broker leads. None if the general path must say what is
         wrong."""
         state = self._context.broker.state
         image = state.image
@@ -210,25 +196,25 @@ class ProduceFastPath:
         return run
 
     def cost(self) -> tuple[Context, int]:
-        """Whom what was taken is charged to, and how many bytes it is."""
-        client_id = self.taken[0].pattern.client_id
+        """The client that is charged for what was accepted, and how many bytes that is."""
+        client_id = self.accepted[0].pattern.client_id
         if client_id != self._context.client_id:
             self._context = replace(self._context, client_id=client_id)
         return self._context, self._bytes
 
-    def settle(self, throttle_ms: int = 0) -> list[Settled]:
-        """Append what was taken. An answer for each request, in order; for acks=0 none. The last
-        tells the client to wait for `throttle_ms`.
+    def append(self, throttle_ms: int = 0) -> list[Answered]:
+        """Append what was accepted, and return an answer for each request, in order; for acks=0
+        none. The last tells the client to wait for `throttle_ms`.
 
-        Raises ProtocolError where a request was refused that wants no answer: the connection must
-        be closed.
+        Raises ProtocolError if a request was refused that wants no answer: the connection must be
+        closed.
         """
-        taken, runs = self.taken, self._runs
+        accepted, runs = self.accepted, self._runs
         if throttle_ms:
-            taken[-1] = taken[-1]._replace(throttle_ms=throttle_ms)
-        self.taken, self._runs, self._view, self._bytes = [], {}, None, 0
+            accepted[-1] = accepted[-1]._replace(throttle_ms=throttle_ms)
+        self.accepted, self._runs, self._view, self._bytes = [], {}, None, 0
         self.is_full = False
-        acks = taken[0].pattern.acks
+        acks = accepted[0].pattern.acks
         acks_all = acks == ACKS_ALL
         broker = self._context.broker
         now_ms = broker.clock.now_ms()
@@ -238,19 +224,19 @@ class ProduceFastPath:
             if acks != ACKS_NONE and not must_wait:
                 end = run.partition.log.state.log_end_offset
                 must_wait = run.must_wait(end, acks_all=acks_all)
-        deadline = deadline_of(self._context, taken[0].pattern.timeout_ms) if must_wait else 0.0
-        settled: list[Settled] = []
-        for request in taken:
-            answer: Settled | None = request.appended()
+        deadline = deadline_of(self._context, accepted[0].pattern.timeout_ms) if must_wait else 0.0
+        answers: list[Answered] = []
+        for request in accepted:
+            answer: Answered | None = request.appended()
             if answer is None or must_wait:
                 answer = self._special(request, answer, deadline)
             if acks != ACKS_NONE or isinstance(answer, FailedProduce):
-                settled.append(answer)
-        return settled
+                answers.append(answer)
+        return answers
 
-    def _special(self, request: Taken, answer: bytes | None, deadline: float) -> Settled:
-        """The answer to a request that was refused in part, or may have to wait; `answer` if it was
-        not refused."""
+    def _special(self, request: AcceptedRequest, answer: bytes | None, deadline: float) -> Answered:
+        """The answer to a request that was refused in part, or may have to wait. It is `answer` if
+        nothing was refused."""
         places = request.places()
         if request.pattern.acks != ACKS_NONE:
             delayed = DelayedProduce(self._context, request, places, answer, deadline)
@@ -265,7 +251,8 @@ class ProduceFastPath:
 
 
 def _name_of(topic: bytes, version: int, image: MetadataImage) -> str | None:
-    """The name of a topic that clients may write to, by what a request of `version` calls it."""
+    """The name of a topic that clients may write to, by the name or id that a request of `version`
+    has for it."""
     if version >= VERSION_TOPIC_ID:
         known = image.topic_by_id(topic)
         name = known.name if known is not None else None

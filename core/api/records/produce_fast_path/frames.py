@@ -2,16 +2,16 @@
 copied, not decoded.
 
 A producer's requests have the same header, `acks` and timeout every time; only the correlation id
-and the topics change. So a `FramePattern` is made from the first of them, and `batches` of a later
+and the topics differ. So a `FramePattern` is made from the first of them, and `batches` of a later
 frame compares those bytes, then steps through the topics to find where each batch lies.
 
 The answer to a request that was appended repeats the request: its topics, each encoded as it came,
 with as many partitions, and each partition's index; between these stand offsets. `Batch.before` is
 what the answer says before a batch's offsets.
 
-Versions 3 to 13, of which 9 and later are flexible (compact lengths, tagged fields), and 13 names
-topics by id. Whatever is rare (a transactional id, tagged fields, a topic name or a list of more
-than 126 elements, bytes left over) is no match.
+The versions are 3 to 13. Those from 9 on are flexible (compact lengths, tagged fields), and 13
+names topics by id. Whatever is rare (a transactional id, tagged fields, a topic name or a list of
+more than 126 elements, bytes left over) is no match.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCHES_MAX: Final = 256
 
 _ID_BYTES: Final = 16
 _VARINT_MAX: Final = 127
-"""The greatest compact length of one byte. It is one more than what it measures."""
+"""The greatest compact length that takes one byte. A compact length is one more than the length."""
 _NO_ERROR: Final = b"\0\0"
 
 _ENDS: Final = b"\0\0\0"
@@ -55,15 +55,15 @@ _new = new_tuple
 
 
 class Batch(NamedTuple):
-    """Where a frame holds one partition's batch."""
+    """The place of one partition's batch in a frame."""
 
     topic: bytes
     """The topic's name in UTF-8, from version 13 on its id."""
     partition: int
     entry: int
-    """Which of the request's topics it belongs to: the same topic may stand there twice."""
+    """The index of its topic in the request. The same topic may be there twice."""
     before: bytes
-    """What the answer says between the last batch's offsets, or the correlation id, and this
+    """The bytes of the answer between the last batch's offsets (or the correlation id) and this
     one's."""
     start: int
     stop: int
@@ -80,7 +80,7 @@ class _Single(NamedTuple):
 
 
 class FramePattern:
-    """What the requests of one producer have in common."""
+    """The bytes that the requests of one producer have in common."""
 
     __slots__ = (
         "_answer_end",
@@ -106,8 +106,8 @@ class FramePattern:
         head: bytes,
         tail: bytes,
     ) -> None:
-        """`head` is what stands before the correlation id, `tail` all between it and the topics.
-        Made by `of`."""
+        """`head` are the bytes before the correlation id, `tail` those between it and the topics.
+        Call `of` instead."""
         self.version, self.client_id = version, client_id
         self.acks, self.timeout_ms = acks, timeout_ms
         self._head, self._tail = head, tail
@@ -124,12 +124,13 @@ class FramePattern:
         elif version >= VERSION_RECORD_ERRORS:
             self._partition_end = b"\0\0\0\0\xff\xff"
         self._answer_end = self._partition_end + (b"\0\0\0\0\0\0" if flexible else b"\0\0\0\0")
-        """Of a flexible answer: the topic's tagged fields, the throttle time, tagged fields."""
+        """The end of an answer. In a flexible one these are the topic's tagged fields, the throttle
+        time, and tagged fields."""
 
     @classmethod
     def of(cls, frame: bytes | bytearray | memoryview) -> Self | None:
-        """The pattern of a request, its size left out; None where requests like it are not for the
-        fast path."""
+        """The pattern of a request, without its size. None if requests like it are not for the fast
+        path."""
         try:
             head = parse_request_header(frame)
             if head.api_key != PRODUCE or not VERSION_FIRST <= head.api_version <= VERSION_LAST:
@@ -148,8 +149,8 @@ class FramePattern:
         return cls(head.api_version, head.client_id, acks, timeout_ms, bytes(frame[:4]), tail)
 
     def batches(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
-        """The batches of the frame from `start` to `end`: at least one, and none of them empty.
-        None where it is no such request, or holds anything else."""
+        """The batches of the frame from `start` to `end`: at least one, and none of them is empty.
+        None if it does not match, or contains anything else."""
         single = self._single
         try:
             if not data.startswith(self._head, start):
@@ -269,14 +270,14 @@ class FramePattern:
         return found
 
     def _remember(self, found: list[Batch], data: bytearray, start: int, records_at: int) -> None:
-        """Expect the same partition again, where it was only one; its batch's length stands at
-        `records_at`."""
+        """Expect the same partition again, if there is only one. `records_at` is the position of
+        its batch's length."""
         if len(found) == 1:
             topic, index, _, before, _, _ = found[0]
             self._single = _Single(bytes(data[start + 8 : records_at]), topic, index, before)
 
     def answer(self, correlation_id: int, pieces: list[bytes], throttle_ms: int = 0) -> bytes:
-        """The answer to a request whose batches are all appended; `pieces` are `Batch.before` and
+        """The answer to a request whose batches are all appended. `pieces` are `Batch.before` and
         the packed offsets of each."""
         pieces.append(self._answer_end if not throttle_ms else self._throttled_end(throttle_ms))
         body = b"".join(pieces)

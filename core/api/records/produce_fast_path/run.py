@@ -12,30 +12,30 @@ from pk.core.record.batch import Timestamps
 from pk.core.record.validation import ValidatedBatch
 
 Outcome = int | Appended | Exception
-"""What became of a batch: its base offset, where it went if it was not simply appended, or why it
-was refused."""
+"""The result for a batch: its base offset, its place if it was not simply appended, or the reason
+for which it was refused."""
 
 
 class Run:
-    """What was taken for one partition, in order."""
+    """The batches that were accepted for one partition, in order."""
 
     __slots__ = ("_counted", "batches", "bounds", "log_start_offset", "outcomes", "partition")
 
     def __init__(self, partition: Partition, counted: TopicMetrics, bounds: Timestamps) -> None:
         self.partition = partition
         self.bounds = bounds
-        """Between which times the topic takes records, as of the run's begin."""
+        """The earliest and latest time that the topic accepts, as of the beginning of the run."""
         self._counted = counted
         self.batches: list[ValidatedBatch] = []
         self.outcomes: list[Outcome] = []
-        """Of each batch, after `append`."""
+        """The outcome of each batch, after `append`."""
         self.log_start_offset = 0
-        """After `append`."""
+        """The start of the log, after `append`."""
 
     def append(self, now_ms: int, *, acks_all: bool) -> None:
-        """Append the batches: as many as possible by one write, what the log does not take so one
-        by one, as the general way does. An exception that is no KafkaError is a bug; it is the
-        outcome of the batches that met it."""
+        """Append the batches, as many as possible by one write. What the log does not append in a
+        run is appended by itself, as on the general path. An exception that is not a KafkaError is
+        a bug; it becomes the outcome of the batches that met it."""
         partition, batches, outcomes = self.partition, self.batches, self.outcomes
         log = partition.log.state
         before = log.log_end_offset
@@ -45,10 +45,10 @@ class Run:
                 outcomes += partition.append_run(rest, now_ms, acks_all=acks_all)
             except StorageError as e:
                 if not e.undone or len(rest) == 1:
-                    # This batch has found it out; else each is tried for itself.
+                    # Otherwise the batches are tried one by one.
                     outcomes.append(kept(e))
             except KafkaError:
-                pass  # nothing was appended; each batch is refused for itself
+                pass  # nothing was appended; each batch is refused by itself
             except Exception as e:  # noqa: BLE001 (whatever it is, the clients get an answer)
                 outcomes += [e] * len(rest)
             if len(outcomes) < len(batches):
@@ -64,7 +64,7 @@ class Run:
                 counted.bytes_in += len(batch[0])
 
     def place(self, number: int) -> Appended | Exception:
-        """Where a batch went, or why it was refused."""
+        """The place of a batch in the log, or the reason for which it was refused."""
         outcome = self.outcomes[number]
         if not isinstance(outcome, int):
             return outcome
