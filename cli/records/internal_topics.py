@@ -1,11 +1,10 @@
 """Decodes the records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` to
 JSON."""
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from pk.core.errors import ProtocolError
 from pk.core.record.batch import Record
@@ -17,8 +16,9 @@ from pk.core.values import (
     uuid_text,
 )
 from pk.core.wire.codec import decode
-from pk.core.wire.schema import Message
-from pk.core.wire.types import Uuid
+from pk.core.wire.emit import fields_of
+from pk.core.wire.schema import Array, Message, Struct
+from pk.core.wire.types import UUID
 
 DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC))
 
@@ -57,12 +57,9 @@ def _snake(name: str) -> str:
 
 def _plain(value: Any, *, uuid: bool = False) -> Any:
     """A message as JSON values; `uuid` says whether its bytes are a UUID."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         uuids = _uuids(type(value))
-        return {
-            f.name: _plain(getattr(value, f.name), uuid=f.name in uuids)
-            for f in dataclasses.fields(value)
-        }
+        return {name: _plain(getattr(value, name), uuid=name in uuids) for name in value.FIELDS}
     if isinstance(value, (list, tuple)):
         return [_plain(v, uuid=uuid) for v in cast("Sequence[Any]", value)]
     if isinstance(value, (bytes, memoryview)):
@@ -74,13 +71,9 @@ def _plain(value: Any, *, uuid: bool = False) -> Any:
 
 
 @cache
-def _uuids(kind: Any) -> frozenset[str]:
+def _uuids(struct: type[Struct]) -> frozenset[str]:
     """The fields of a message that are UUIDs or lists of UUIDs."""
-
-    def is_uuid(of: Any) -> bool:
-        return of == Uuid or any(map(is_uuid, get_args(of)))
-
-    return frozenset(f.name for f in dataclasses.fields(kind) if is_uuid(f.type))
+    return frozenset(name for name, kind, _ in fields_of(struct) if kind in (UUID, Array(UUID)))
 
 
 def _hex(data: bytes) -> dict[str, str]:

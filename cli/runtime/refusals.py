@@ -162,11 +162,11 @@ def _holders(response: Any, code: int) -> Iterator[Sequence[Any]]:
         path = todo.popleft()
         if getattr(path[0], "error_code", 0) == code:
             yield path
-        for field in getattr(path[0], "__slots__", ()):
+        for field in getattr(path[0], "FIELDS", ()):
             inner = getattr(path[0], field, None)
             if isinstance(inner, list):
                 parts = cast("list[Any]", inner)
-                if parts and hasattr(parts[0], "__slots__"):
+                if parts and hasattr(parts[0], "FIELDS"):
                     todo.extend((part, *path) for part in parts)
 
 

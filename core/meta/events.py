@@ -184,6 +184,10 @@ class ConfigChanged(Struct, frozen=True):
     key: str
     value: str | None
 
+    def __repr__(self) -> str:
+        # A broker's may be a password.
+        return repr_without(self, *(() if self.resource_type == TOPIC else ("value",)))
+
 
 class FeatureChanged(Struct, frozen=True):
     """A feature is finalized at `level`; 0 turns it off."""

@@ -200,7 +200,7 @@ class MetadataImage(Struct, frozen=True):
     """The delegation tokens, also those that are over and not removed yet."""
 
     def __repr__(self) -> str:
-        return repr_without(self, "strangers_secret")
+        return repr_without(self, "strangers_secret", "configs")
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
         """The topic with this id, or None."""

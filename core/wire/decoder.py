@@ -60,7 +60,6 @@ class _Decoder(Source):
 
         self.scope |= {
             "too_many": too_many,
-            "new": object.__new__,
             "uvarint": uvarint_tail,
             "unpack": unpack_from,
             "view": memoryview,
@@ -121,7 +120,6 @@ class _Decoder(Source):
                 self.line(f"{target} = None")
             with self.block("else:"):
                 self.read_struct(kind, target)
-                self.flush()
         else:
             self.read_struct(kind, target)
 
@@ -205,39 +203,37 @@ class _Decoder(Source):
             self.end_element()
 
     def read_struct(self, cls: type[Struct], target: str) -> None:
-        """Read the fields of a struct, then its tagged ones."""
-        local = target
-        if not target.isidentifier():
-            local = self.name("o")
-        made = target if local == target else f"{target} = {local}"
-        self.scope[cls.__name__] = cls
-        self.line(f"{made} = new({cls.__name__})")
+        """Read the fields of a struct, then its tagged ones, and make it of those."""
+        values: dict[str, str] = {}
         tagged: list[tuple[str, Kind, Field]] = []
         for name, kind, f in fields_of(cls):
-            present = f.within(self.version)
-            if present and f.tag is None:
-                self.read(kind, f.nullable_in(self.version), f"{local}.{name}", name)
+            if not f.within(self.version):
                 continue
-            self.assign_default(kind, f, f"{local}.{name}")
-            if present:
+            values[name] = self.name("v")
+            if f.tag is None:
+                self.read(kind, f.nullable_in(self.version), values[name], name)
+            else:
                 tagged.append((name, kind, f))
         if self.flexible:
-            self.read_tags(tagged, local)
+            for name, kind, f in tagged:
+                self.line(f"{values[name]} = {self.default(kind, f)}")
+            self.read_tags(tagged, values)
+        self.flush()
+        made = self.constant(cls)
+        self.line(f"{target} = {made}({', '.join(f'{n}={v}' for n, v in values.items())})")
 
-    def assign_default(self, kind: Kind, f: Field, target: str) -> None:
-        """Give a field that is not on the wire its default."""
+    def default(self, kind: Kind, f: Field) -> str:
+        """The default of a field, in source."""
         if f.default_factory is MISSING:
-            self.line(f"{target} = {f.default!r}")
-        elif not isinstance(kind, type):
-            self.line(f"{target} = []")
-        else:
-            local = self.name("o")
-            self.scope[kind.__name__] = kind
-            self.line(f"{target} = {local} = new({kind.__name__})")
-            for name, inner, inner_field in fields_of(kind):
-                self.assign_default(inner, inner_field, f"{local}.{name}")
+            return repr(f.default)
+        return f"{self.constant(kind)}()" if isinstance(kind, type) else "[]"
 
-    def read_tags(self, tagged: list[tuple[str, Kind, Field]], owner: str) -> None:
+    def constant(self, cls: type[Struct]) -> str:
+        """The name of a class."""
+        self.scope[cls.__name__] = cls
+        return cls.__name__
+
+    def read_tags(self, tagged: list[tuple[str, Kind, Field]], values: dict[str, str]) -> None:
         """Read tagged fields in whatever order they come, skipping those that are not known."""
         n = self.name("n")
         self.pending.append((n, Fixed("B", 1)))
@@ -255,7 +251,7 @@ class _Decoder(Source):
                 for name, kind, f in tagged:
                     with self.block(f"if {tag} == {f.tag}:"):
                         nullable = f.nullable_in(self.version)
-                        self.read(kind, nullable, f"{owner}.{name}", name, tagged=True)
+                        self.read(kind, nullable, values[name], name, tagged=True)
                         self.flush()
                         with self.block(f"if p != {q}:"):
                             self.line(f"raise fault({name!r}, 'has another size than it says')")

@@ -29,7 +29,7 @@ FIXED_IN_A_STEP: Final = 16_384
 
 def fields_of(cls: type[Struct]) -> list[tuple[str, Kind, Field]]:
     """The fields of `cls` in wire order, their types resolved."""
-    return [(name, kind_of(cls.ANNOTATIONS[name]), f) for name, f in cls.FIELDS.items()]
+    return [(name, kind_of(cls.__annotations__[name]), f) for name, f in cls.FIELDS.items()]
 
 
 def bytes_min(kind: Kind, version: int, flexible: bool) -> int:

@@ -10,14 +10,10 @@
         acks: Int16 = 0
         topic_data: list[TopicProduceData] = field(default_factory=list)
 
-A type checker reads these as dataclasses with keyword-only constructors, and so they behave: slots,
-equality, a repr that shows what differs from the defaults, and `dataclasses.replace`, `fields` and
-`asdict` work. They are not made by the dataclasses module because that compiles four functions a
-class at import; there are hundreds of classes here, and a command line must not wait for them. As
-in core/lazy_dataclass.py, `__init__` is compiled when the first instance is made.
+They are structs of msgspec that take keywords only. The garbage collector does not track them,
+since nothing in a message refers back to it.
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
 from typing import (
@@ -33,11 +29,12 @@ from typing import (
     get_origin,
 )
 
+import msgspec
+
 from pk.core.api_keys import API_KEYS
-from pk.core.lazy_dataclass import Parameter, compile_init
 from pk.core.wire.types import BOOL, BYTES, RECORDS, STRING, Fixed, Variable
 
-MISSING: Any = dataclasses.MISSING
+MISSING: Any = msgspec.NODEFAULT
 T = TypeVar("T")
 R = TypeVar("R", bound="Message")
 
@@ -46,12 +43,13 @@ class Field(NamedTuple):
     """A field: its default, and the versions that know it."""
 
     default: Any
-    default_factory: Any
-    since: int
-    until: int | None
-    nullable: int | tuple[int, int] | None
-    tag: int | None
-    ignorable: bool
+    default_factory: Any = MISSING
+    since: int = 0
+    until: int | None = None
+    nullable: int | tuple[int, int] | None = None
+    tag: int | None = None
+    ignorable: bool = False
+    secret: bool = False
 
     def within(self, version: int) -> bool:
         """Whether `version` has this field."""
@@ -75,35 +73,16 @@ def field(
     nullable: int | tuple[int, int] | None = None,
     tag: int | None = None,
     ignorable: bool = False,
+    secret: bool = False,
 ) -> Any:
     """A field that versions `since` to `until` have, and that may be null from version `nullable`
     on (or in a range).
 
-    With a `tag` it is a tagged field: on the wire only where it differs from its default. One that
-    is `ignorable` is dropped where a version lacks it; any other refuses to be encoded then, unless
-    it has its default.
+    With a `tag` it is a tagged field: on the wire only if it differs from its default. One that
+    is `ignorable` is dropped if a version lacks it; any other refuses to be encoded then, unless
+    it has its default. A `secret` is never shown by `repr`.
     """
-    return Field(default, default_factory, since, until, nullable, tag, ignorable)
-
-
-class _DataclassFields:
-    """`__dataclass_fields__`, made when the dataclasses module first asks."""
-
-    def __get__(self, instance: object, owner: type["Struct"]) -> dict[str, Any]:
-        specs = [
-            (
-                name,
-                owner.ANNOTATIONS[name],
-                dataclasses.field(default_factory=f.default_factory)
-                if f.default_factory is not MISSING
-                else dataclasses.field(default=f.default),
-            )
-            for name, f in owner.FIELDS.items()
-        ]
-        made: Any = dataclasses.make_dataclass(owner.__name__, specs, kw_only=True)
-        fields: dict[str, Any] = made.__dataclass_fields__
-        type.__setattr__(owner, "__dataclass_fields__", fields)
-        return fields
+    return Field(default, default_factory, since, until, nullable, tag, ignorable, secret)
 
 
 class Struct:
@@ -111,33 +90,18 @@ class Struct:
 
     __slots__ = ()
     FIELDS: ClassVar[dict[str, Field]] = {}
-    ANNOTATIONS: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, **values: Any) -> None:
-        cls = type(self)
-        cls.__init__ = compile_init(
-            cls,
-            {
-                name: Parameter(f.default, f.default_factory, True, True)
-                for name, f in cls.FIELDS.items()
-            },
-        )
-        self.__init__(**values)
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.FIELDS)
+    """Name → field, in wire order."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self._shown())})"
 
     def _shown(self) -> Iterator[str]:
+        """The fields that differ from their defaults, with `…` for secrets."""
         for name, f in self.FIELDS.items():
             value = getattr(self, name)
             default = f.default if f.default_factory is MISSING else f.default_factory()
             if value != default:
-                yield f"{name}={value!r}"
+                yield f"{name}={'…' if f.secret else repr(value)}"
 
 
 class Message(Struct):
@@ -212,28 +176,27 @@ def message(
     return make
 
 
-def _build(cls: type[T], constants: dict[str, Any]) -> type[T]:
-    annotations = dict(cls.__annotations__)  # its own, never a base's
+def _build(cls: type[T], constants: dict[str, Any]) -> Any:
+    """The struct of msgspec that `cls` declares. Made by a decorator, since instances of a class
+    whose metaclass is written in Python take Python 3.11 four times as long to make."""
     fields: dict[str, Field] = {}
+    defaults: dict[str, Any] = {}
+    annotations = cls.__annotations__
     for name in annotations:
         value = cls.__dict__[name]
-        if not isinstance(value, Field):
-            value = Field(value, MISSING, 0, None, None, None, False)
-        fields[name] = value
+        fields[name] = f = value if isinstance(value, Field) else Field(value)
+        defaults[name] = f.default
+        if f.default_factory is not MISSING:
+            defaults[name] = msgspec.field(default_factory=f.default_factory)
     namespace = {
         name: value
         for name, value in cls.__dict__.items()
-        if name not in fields and name not in ("__dict__", "__weakref__")
+        if name not in ("__dict__", "__weakref__")
     }
-    namespace |= constants
-    namespace |= {
-        "__slots__": tuple(fields),
-        "__match_args__": (),
-        "FIELDS": fields,
-        "ANNOTATIONS": annotations,
-        "__dataclass_fields__": _DataclassFields(),
-    }
-    return type(cls)(cls.__name__, cls.__bases__, namespace)
+    namespace |= constants | defaults | {"FIELDS": fields}
+    namespace |= {"__annotations__": annotations, "__qualname__": cls.__qualname__}
+    bases = (*cls.__bases__, msgspec.Struct)
+    return msgspec.StructMeta(cls.__name__, bases, namespace, kw_only=True, gc=False)
 
 
 class Array(NamedTuple):

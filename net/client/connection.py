@@ -656,12 +656,12 @@ def _error_of(response: Any) -> str | None:
         part = parts.popleft()
         if code := getattr(part, "error_code", 0):
             found[code] += 1
-        for name in getattr(part, "__slots__", ()):
+        for name in getattr(part, "FIELDS", ()):
             inner = getattr(part, name, None)
             if not isinstance(inner, list):
                 continue
             elements = cast(list[Any], inner)
-            if elements and hasattr(elements[0], "__slots__"):
+            if elements and hasattr(elements[0], "FIELDS"):
                 parts.extend(elements[:_LOOKED_AT])
     said = [error_name(c) + (f" ×{n}" if n > 1 else "") for c, n in found.most_common(3)]
     return ", ".join(said) or None

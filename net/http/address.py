@@ -7,6 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
+from pk.core.structs import repr_without
+
 
 class Address(Struct, frozen=True):
     """The address of a server, and the credentials for it."""
@@ -17,6 +19,9 @@ class Address(Struct, frozen=True):
     prefix: str = ""
     user: str | None = None
     password: str | None = None
+
+    def __repr__(self) -> str:
+        return repr_without(self, "password")
 
     @property
     def url(self) -> str:

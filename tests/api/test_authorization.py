@@ -4,7 +4,6 @@ says."""
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -93,8 +92,8 @@ def errors_in(answer: Any) -> set[int]:
         return {answer.error_code}
     return {
         entry.error_code
-        for field in fields(answer)
-        if isinstance(entries := getattr(answer, field.name), list)
+        for name in answer.FIELDS
+        if isinstance(entries := getattr(answer, name), list)
         for entry in cast(list[Any], entries)
     }
 

@@ -30,7 +30,7 @@ def tame(request: object, key: int) -> None:
 
 def fill(value: object, topic: str) -> None:
     """Name a topic that exists, wherever a name is asked for."""
-    for name in getattr(type(value), "__slots__", ()):
+    for name in getattr(value, "FIELDS", ()):
         inner = getattr(value, name)
         if name in ("name", "topic") and isinstance(inner, str):
             setattr(value, name, topic)

@@ -3,8 +3,8 @@ refusals."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -530,7 +530,9 @@ class TestTime:
             topics = [f"topic-{i}" for i in range(20)]
             await test.create_topics(*topics)
             request = commit(1)
-            request.topics = [replace(request.topics[0], name=name) for name in topics]
+            request.topics = [copy.copy(request.topics[0]) for _ in topics]
+            for topic, name in zip(request.topics, topics, strict=True):
+                topic.name = name
             assert errors(await test.ask(request, 9)) == [NONE] * 20
             await test.configure(OFFSETS_TOPIC, "max.message.bytes", "200")
             answer = await test.ask(DeleteGroupsRequest(groups_names=["g"]))

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import trio
 from sim.processes import OWNER
+
+from pk.core.wire.schema import Struct
 
 TEXT_MAX = 400
 
@@ -83,12 +84,12 @@ class Chronicle:
 def summary(value: Any, names: dict[bytes, str], about: set[str]) -> str:
     """A message in one line: fields that differ from their defaults, topics by name, records by
     their size."""
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         parts = []
-        for one in fields(value):
-            given = getattr(value, one.name)
-            if given != one.default and given not in ([], "", None):
-                parts.append(f"{one.name}={summary(given, names, about)}")
+        for name, field in value.FIELDS.items():
+            given = getattr(value, name)
+            if given != field.default and given not in ([], "", None):
+                parts.append(f"{name}={summary(given, names, about)}")
         return f"{{{' '.join(parts)}}}"
     if isinstance(value, list):
         return f"[{', '.join(summary(v, names, about) for v in value)}]"

@@ -12,7 +12,7 @@ class AlterableConfig(Struct):
     """One of `AlterConfigsResource.configs`."""
 
     name: str = ""
-    value: str | None = field(default="", nullable=0)
+    value: str | None = field(default="", nullable=0, secret=True)
 
 
 @struct

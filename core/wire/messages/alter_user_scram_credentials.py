@@ -22,8 +22,8 @@ class ScramCredentialUpsertion(Struct):
     name: str = ""
     mechanism: Int8 = 0
     iterations: Int32 = 0
-    salt: bytes = b""
-    salted_password: bytes = b""
+    salt: bytes = field(default=b"", secret=True)
+    salted_password: bytes = field(default=b"", secret=True)
 
 
 @message(versions=(0, 0), flexible=0, key=51)

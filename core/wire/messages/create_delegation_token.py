@@ -38,5 +38,5 @@ class CreateDelegationTokenResponse(Response):
     expiry_timestamp_ms: Int64 = 0
     max_timestamp_ms: Int64 = 0
     token_id: str = ""
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", secret=True)
     throttle_time_ms: Int32 = 0

@@ -42,7 +42,7 @@ class DescribedDelegationToken(Struct):
     expiry_timestamp: Int64 = 0
     max_timestamp: Int64 = 0
     token_id: str = ""
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", secret=True)
     renewers: list[DescribedDelegationTokenRenewer] = field(default_factory=list)
 
 

@@ -11,7 +11,7 @@ from pk.core.wire.types import Int16
 class EnvelopeRequest(Request["EnvelopeResponse"]):
     """The request of Envelope."""
 
-    request_data: bytes = b""
+    request_data: bytes = field(default=b"", secret=True)
     request_principal: bytes | None = field(default=b"", nullable=0)
     client_host_address: bytes = b""
 
@@ -20,5 +20,5 @@ class EnvelopeRequest(Request["EnvelopeResponse"]):
 class EnvelopeResponse(Response):
     """The response of Envelope."""
 
-    response_data: bytes | None = field(default=None, nullable=0)
+    response_data: bytes | None = field(default=None, nullable=0, secret=True)
     error_code: Int16 = 0

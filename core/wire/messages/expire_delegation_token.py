@@ -3,7 +3,7 @@
 Api key 40; Apache Kafka 4.3.1 serves versions 1 to 2.
 """
 
-from pk.core.wire.schema import Request, Response, message
+from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
@@ -11,7 +11,7 @@ from pk.core.wire.types import Int16, Int32, Int64
 class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
     """The request of ExpireDelegationToken."""
 
-    hmac: bytes = b""
+    hmac: bytes = field(default=b"", secret=True)
     expiry_time_period_ms: Int64 = 0
 
 

@@ -13,7 +13,7 @@ class AlterableConfig(Struct):
 
     name: str = ""
     config_operation: Int8 = 0
-    value: str | None = field(default="", nullable=0)
+    value: str | None = field(default="", nullable=0, secret=True)
 
 
 @struct

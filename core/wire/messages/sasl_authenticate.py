@@ -11,7 +11,7 @@ from pk.core.wire.types import Int16, Int64
 class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
     """The request of SaslAuthenticate."""
 
-    auth_bytes: bytes = b""
+    auth_bytes: bytes = field(default=b"", secret=True)
 
 
 @message(versions=(0, 2), flexible=2, key=36)
@@ -20,5 +20,5 @@ class SaslAuthenticateResponse(Response):
 
     error_code: Int16 = 0
     error_message: str | None = field(default="", nullable=0)
-    auth_bytes: bytes = b""
+    auth_bytes: bytes = field(default=b"", secret=True)
     session_lifetime_ms: Int64 = field(default=0, since=1, ignorable=True)
