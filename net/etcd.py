@@ -382,7 +382,7 @@ class EtcdStore:
 
     @staticmethod
     def _is_over(leadership: _Leadership, key: LeaderKey) -> bool:
-        """Whether the key as it was read is that of a later leader, or of none."""
+        """Whether the key was read as that of a later leader, or without a leader."""
         return key.seen_at >= leadership.revision and key.modified_at != leadership.revision
 
     def _lease_lost(self) -> None:

@@ -1,1 +1,1 @@
-"""Storage: the log of a partition, in Kafka's formats, as plain blocking code over a disk."""
+"""Storage: the log of a partition, in Kafka's formats, as plain blocking code on a disk."""

@@ -1,9 +1,9 @@
-"""The aborted transactions of a log, from the indexes of its segments; what is lost of those is
-read from the log again.
+"""The aborted transactions of a log, from its segments' indexes. Lost indexes are rebuilt from the
+log.
 
-Rebuilding an index reads the headers of its whole segment, and of those before it back to a
-producer snapshot: never on the event loop, but for what may wait (`keep`, when a log is synced or
-closed).
+Rebuilding an index reads all headers of its segment and of the segments before it, back to a
+producer snapshot. So it never runs on the event loop, but in code that may wait (`keep`, when a log
+is synced or closed).
 """
 
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger("pk.log")
 
 def between(log: LogState, offset: int, end: int) -> list[AbortedTxn]:
     """The aborted transactions with records in [offset, end), in the order of their markers. Raises
-    OSError, and CorruptBatch if an index is lost and what it was made from cannot be read."""
+    OSError, and CorruptBatch if an index is lost and its source cannot be read."""
     while True:
         try:
             return lookup.aborted_transactions(log.segments, offset, end)
@@ -30,7 +30,7 @@ def between(log: LogState, offset: int, end: int) -> list[AbortedTxn]:
 
 
 def restore(log: LogState, segment: Segment) -> None:
-    """Rebuild the index of `segment`, if it is lost. Raises OSError, CorruptBatch."""
+    """Rebuild the index of `segment` if it is lost. Raises OSError, CorruptBatch."""
     index = segment.txn_index
     with index.lock:
         if index.intact:
@@ -55,8 +55,8 @@ def restore(log: LogState, segment: Segment) -> None:
 
 
 def keep(log: LogState, *segments: Segment) -> None:
-    """See to it that the indexes of `segments` are there, before that counts as durable. Where a
-    segment cannot be read its index stays lost. Raises OSError."""
+    """Ensure that the indexes of `segments` exist before the segments count as durable. If a
+    segment cannot be read, its index stays lost. Raises OSError."""
     for segment in segments:
         try:
             restore(log, segment)

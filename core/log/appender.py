@@ -1,9 +1,9 @@
-"""Writing batches at the end of a log: a leader's, which get their offsets here, and a follower's,
-which have them.
+"""Appends batches to a log: a leader's, which get their offsets here, and a follower's, which
+already have them.
 
-A batch is judged (size, CRC, counts, timestamps, its producer's sequence), gets its place, and is
-written; only then does the log's end move and is its producer's state brought up to date. A write
-that fails is taken back.
+A batch is validated (size, CRC, counts, timestamps, its producer's sequence), gets its position,
+and is written. Only then does the log end move and the producer's state change. A failed write is
+undone.
 """
 
 import contextlib
@@ -45,20 +45,19 @@ _NEVER_MS: Final = 1 << 63
 _new = new_tuple
 
 RECALLED_SEGMENTS: Final = 2
-"""How many of the segments before it are looked through for what a snapshot leaves out of a
-producer."""
+"""How many of the preceding segments to search for producer data that a snapshot leaves out."""
 
 
 class Origin(IntEnum):
-    """Who wrote a batch: coordinators may write control batches, and their data is not judged by
-    sequence."""
+    """The writer of a batch: coordinators may write control batches, and their data is not checked
+    by sequence."""
 
     CLIENT = 0
     COORDINATOR = 1
 
 
 class Appended(NamedTuple):
-    """Where a batch went. `log_append_time_ms` is -1 under CreateTime."""
+    """The position of an appended batch. `log_append_time_ms` is -1 under CreateTime."""
 
     base_offset: int
     last_offset: int
@@ -66,11 +65,11 @@ class Appended(NamedTuple):
     log_start_offset: int
     duplicate: bool
     rolled: bool = False
-    """Whether a new segment was begun: time to flush the old one, off the loop."""
+    """Whether a new segment was started, so that the old one should be flushed off the loop."""
 
 
 class Replicated(NamedTuple):
-    """What `append_as_follower` took."""
+    """The result of `append_as_follower`."""
 
     first_offset: int
     last_offset: int
@@ -79,20 +78,20 @@ class Replicated(NamedTuple):
 
 
 class _Stretch:
-    """Batches of a leader's that go into one segment by one write."""
+    """Batches of a leader that go into one segment in one write."""
 
     __slots__ = ("bytes", "bytes_max", "headers", "position", "segment")
 
     segment: Segment
     position: int
-    """Where in the data they begin."""
+    """Their start in the data."""
 
     def __init__(self) -> None:
         self.headers: list[BatchHeader] = []
         self.bytes = self.bytes_max = 0
 
     def begin(self, segment: Segment, position: int, bytes_max: int) -> None:
-        """The next stretch; one more batch after `bytes_max` is not part of it."""
+        """Start the next run, which ends with the first batch that goes beyond `bytes_max`."""
         self.segment, self.position, self.bytes, self.bytes_max = segment, position, 0, bytes_max
 
 
@@ -113,7 +112,7 @@ class Appender:
         self.configure(log.config)
 
     def configure(self, config: LogConfig) -> None:
-        """Go by other settings from the next append on."""
+        """Use other settings from the next append on."""
         self._interval = config.index_interval_bytes
         self._message_bytes_max = config.max_message_bytes
         self._append_time = config.message_timestamp_type == LOG_APPEND_TIME
@@ -128,12 +127,12 @@ class Appender:
         origin: Origin = Origin.CLIENT,
         timestamps: Timestamps | None = None,
     ) -> Appended:
-        """Give the one batch in `batch` its offsets, in place, and write it.
+        """Assign offsets to the single batch in `batch`, in place, and write it.
 
         The batch is a client's `ValidatedBatch`, with the timestamps found in it, or one that a
-        coordinator built. Its CRC is compared once more, immediately before the write. Raises
-        KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, what
-        `Producers.check` raises, and StorageError.
+        coordinator built. Its CRC is checked again immediately before the write. Raises KafkaError:
+        MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, and the errors of
+        `Producers.check`; and StorageError.
         """
         log = self._log
         if log.dead is not None:
@@ -182,15 +181,15 @@ class Appender:
         leader_epoch: int,
         now_ms: int,
     ) -> list[int]:
-        """Append the first batches of `run`, as many as need nothing special, by one write, and
+        """Append the first batches of `run` that need no special treatment, in one write, and
         return their base offsets.
 
-        The log is the same afterwards as if `append_as_leader` had appended each of them. The run
-        ends before the first batch that would be refused, is a duplicate, belongs to a transaction,
-        or begins a segment: pass that one to `append_as_leader`. Nothing is appended to a log that
-        sets the timestamps itself, or whose active segment is empty or was not written to since the
-        log was opened. Raises StorageError, with no batch appended, and the base offsets in `run` 0
-        again.
+        The result is the same as if `append_as_leader` had appended each of them. The run ends
+        before the first batch that would be refused, is a duplicate, belongs to a transaction, or
+        begins a segment: pass that one to `append_as_leader`. Nothing is appended to a log that
+        sets the timestamps itself, or whose active segment is empty or has not been written to
+        since the log was opened. If it raises StorageError, no batch was appended, and the base
+        offsets in `run` are 0 again.
         """
         log, shape = self._log, self._shape
         if log.dead is not None:
@@ -208,7 +207,7 @@ class Appender:
             return []
         if segment.index_bytes >= shape.index_bytes_max:
             return []
-        # An index entry stands for more than `_interval` bytes; but one may be due already.
+        # An index entry covers more than `_interval` bytes, but one may already be due.
         entries = (shape.index_bytes_max - segment.index_bytes) // TIME_ENTRY.size - 2
         position_max = position + max(entries, 0) * max(self._interval, 1)
         base_offset, offset_max = log.log_end_offset, segment.base_offset + INT32_MAX
@@ -278,7 +277,7 @@ class Appender:
         return offsets
 
     def _is_next(self, batch: bytearray | memoryview, header: BatchHeader) -> bool:
-        """Whether a client's batch is simply its producer's next one."""
+        """Whether a client's batch is simply the next one of its producer."""
         try:
             return header.base_sequence >= 0 and self._judge(batch, header) is None
         except KafkaError:
@@ -287,13 +286,11 @@ class Appender:
     def append_as_follower(
         self, data: Data, now_ms: int, *, epoch_max: int = INT32_MAX
     ) -> Replicated:
-        """Write the whole batches in `data` as the leader gave them, offsets and epochs included;
-        one that is cut off at the end is left out, and so is all from the first batch on that a
-        later leader than that of `epoch_max` wrote. Batches that go into one segment are one write.
-        Raises CorruptBatch, StorageError, KafkaError: INVALID_RECORD for a marker that is none,
-        OFFSET_OUT_OF_RANGE below the end of the log. Batches before the one that is refused are
-        written.
-        """
+        """Write the whole batches in `data` unchanged, including the offsets and epochs from the
+        leader. Leaves out an incomplete batch at the end, and everything from the first batch of an
+        epoch above `epoch_max` on. Batches in one segment are one write. Raises CorruptBatch,
+        StorageError, and KafkaError: INVALID_RECORD for an invalid marker, OFFSET_OUT_OF_RANGE for
+        offsets below the log end. Batches before a refused one are written."""
         log = self._log
         if log.dead is not None:
             raise without_frames(log.dead)
@@ -327,7 +324,7 @@ class Appender:
     def _begin_stretch(
         self, stretch: _Stretch, position: int, header: BatchHeader, now_ms: int
     ) -> bool:
-        """Where the next batches go; whether that is a new segment."""
+        """Set the segment for the next batches; returns whether it is new."""
         log = self._log
         segment, rolled = log.segments[-1], False
         if not segment.active:
@@ -345,7 +342,8 @@ class Appender:
 
     def _ends_stretch(self, stretch: _Stretch, header: BatchHeader, now_ms: int) -> bool:
         """Whether the batch does not belong to the same write: the segment is full, its indexes may
-        be, or the times with which it rolls are not known before its first batch is written."""
+        be, or the timestamps that decide about rolling are not known before its first batch is
+        written."""
         return stretch.bytes > stretch.bytes_max or self._shape.must_roll(
             stretch.segment,
             stretch.bytes + header.size,
@@ -355,7 +353,7 @@ class Appender:
         )
 
     def _write_stretch(self, view: memoryview, stretch: _Stretch, now_ms: int) -> None:
-        """Write batches that lie one after another in `view`, and take them in."""
+        """Write consecutive batches in `view`, and update the log's state."""
         log = self._log
         segment, position = stretch.segment, stretch.segment.size
         headers, stretch.headers = stretch.headers, []
@@ -394,9 +392,9 @@ class Appender:
         header: BatchHeader,
         origin: Origin = Origin.CLIENT,
     ) -> Appended | Record | None:
-        """A batch with a producer id: the answer to a duplicate, the record of a marker, or None.
-        What a coordinator writes in somebody's transaction has no sequence that tells anything.
-        Raises KafkaError."""
+        """Check a batch with a producer id. Returns the result for a duplicate, the record of a
+        marker, or None. A coordinator's records within a producer's transaction have no meaningful
+        sequence. Raises KafkaError."""
         log = self._log
         if header.attributes & CONTROL_BIT:
             marker = next(records(batch, header))
@@ -418,9 +416,9 @@ class Appender:
         return Appended(first, last, time_ms, log.log_start_offset, True)
 
     def _recall(self, header: BatchHeader) -> bool:
-        """Whether more is known of a producer now. What a snapshot leaves out of its last five
-        batches is read from the log when one of them seems to be sent again: a log that was closed
-        well is opened without being read."""
+        """Whether more is known of a producer now. If one of the last five batches that a snapshot
+        leaves out seems to be repeated, they are read from the log. So a log that was closed
+        cleanly can be opened without reading it."""
         log = self._log
         state = log.producers.get(header.producer_id)
         if state is None or not state.abridged or state.epoch != header.producer_epoch:
@@ -458,7 +456,7 @@ class Appender:
         log = self._log
         aborted = log.producers.update_marker(header, marker, offset, now_ms)
         if aborted is not None:
-            # The first entry makes the file, whose name must be as durable as the marker.
+            # The first entry creates the file, whose name must be as durable as the marker.
             log.names_changed |= segment.txn_index.empty
             try:
                 segment.txn_index.append(aborted)
@@ -467,7 +465,7 @@ class Appender:
                     raise refused from e  # else it is rebuilt when there is room
 
     def _undo(self, segment: Segment, position: int, cause: OSError) -> None:
-        """Take back a write that failed; raises, always."""
+        """Undo a failed write; always raises."""
         log = self._log
         with contextlib.suppress(OSError):
             segment.truncate_bytes(position)
@@ -495,9 +493,8 @@ class Appender:
 
 
 def _check_replicated(batches: memoryview, position: int, header: BatchHeader) -> None:
-    """Check a batch that a leader sent, at `position`, before it is written: its CRC, and a
-    marker's record, since what that says is taken in afterwards. Raises CorruptBatch,
-    KafkaError(INVALID_RECORD)."""
+    """Check a batch from a leader, at `position`, before it is written: its CRC, and the record of
+    a marker, which is applied afterwards. Raises CorruptBatch, KafkaError(INVALID_RECORD)."""
     check_crc(batches, position, header)
     if header.attributes & CONTROL_BIT and header.producer_id >= 0:
         with batches[position : position + header.size] as batch:

@@ -1,13 +1,13 @@
-"""Which bytes of a segment are known to be sound batches, and which are known not to be.
+"""Tracks which bytes of a segment are known to be valid batches, and which are known to be damaged.
 
-A fetch goes from the file to the socket without a look at it, so somebody else must have looked.
-The code that appends checks each batch's CRC, and recovery does; what lay in a segment when it was
-opened, and what comes from the disk again because the page cache had let it go, is checked when it
-is read for the first time (`Segment.checked_length`), in the thread that waits for the disk anyway.
-Kafka's brokers look at none of it and leave a flipped bit to each consumer.
+A fetch goes from the file to the socket without being inspected, so the bytes must be checked
+earlier. Appending and recovery check each batch's CRC. Batches that were in a segment when it was
+opened, or that come from the disk again because the page cache had dropped them, are checked when
+they are first read (`Segment.checked_length`), in the thread that waits for the disk anyway.
+Kafka's brokers do not check them and leave a flipped bit to each consumer.
 
-Runs begin and end where batches do. A run is never wrong for being too short: what is not in one is
-looked at again.
+Runs begin and end at batch boundaries. A run may be too short without harm: bytes outside of runs
+are checked again.
 """
 
 from bisect import bisect_right
@@ -27,10 +27,11 @@ from pk.core.record.batch import (
 )
 
 READ_BYTES: Final = 1 << 20
-"""Read at a time; of a batch that is larger, in pieces."""
+"""Bytes read at a time; a larger batch is read in pieces."""
 
 RUNS_MAX: Final = 1000
-"""More than that are forgotten: somebody reads here and there, and may wait again."""
+"""If there are more runs, they are all forgotten: reads are scattered, and may wait for a check
+again."""
 
 _make_header = BatchHeader._make
 
@@ -38,16 +39,16 @@ _make_header = BatchHeader._make
 def checked_batches(
     file: File, position: int, end: int, chunk: bytes = b""
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from `position` on that ends by `end`; `chunk` is what has
-    been read from there already. Raises CorruptBatch at one that is damaged: a header that cannot
-    be, a CRC that is wrong; OSError."""
+    """Position and header of each batch from `position` on that ends at or before `end`; `chunk` is
+    the data already read from there. Raises CorruptBatch at a damaged batch (an impossible header
+    or a wrong CRC), and OSError."""
     chunk_at = position
     while end - position >= HEADER_BYTES:
         at = position - chunk_at
         if at + HEADER_BYTES > len(chunk):
             chunk, chunk_at, at = file.pread(min(READ_BYTES, end - position), position), position, 0
             if len(chunk) < HEADER_BYTES:
-                return  # the file was cut meanwhile
+                return  # the file was truncated in the meantime
         base, length, epoch, magic, crc, attributes, delta, *rest = HEADER.unpack_from(chunk, at)
         size = length + LENGTH_END
         if size < HEADER_BYTES or magic != MAGIC or delta < 0:
@@ -68,19 +69,19 @@ def checked_batches(
 
 
 def header_of(chunk: bytes, at: int) -> BatchHeader:
-    """What would be a batch's header at `at`, whatever it says."""
+    """The bytes at `at` as a batch header, whatever they contain."""
     base, length, *rest = HEADER.unpack_from(chunk, at)
     return _make_header((base, length + LENGTH_END, *rest))
 
 
 def has_its_crc(file: File, position: int, header: BatchHeader, chunk: bytes, at: int) -> bool:
-    """Whether the bytes of a batch at `position` of the file, and at `at` in `chunk`, have the CRC
-    that its header says. Raises OSError."""
+    """Whether a batch, which is at `position` in the file and at `at` in `chunk`, has the CRC in
+    its header. Raises OSError."""
     return _crc(file, position, header.size, chunk, at) == header.crc
 
 
 def _crc(file: File, position: int, size: int, chunk: bytes, at: int) -> int:
-    """Of the batch whose begin lies at `at` in `chunk`; the rest is read in pieces."""
+    """The CRC of the batch that begins at `at` in `chunk`; the rest of it is read in pieces."""
     with memoryview(chunk) as view:
         crc = crc_of(view[at + ATTRIBUTES_AT : at + size])
         done = min(len(chunk) - at, size)
@@ -94,22 +95,22 @@ def _crc(file: File, position: int, size: int, chunk: bytes, at: int) -> int:
 
 
 class CheckedBytes:
-    """What is known of one segment. The loop and threads call it without a lock: tuples are
-    replaced whole, and a change that gets lost between two of them costs another look."""
+    """The checked bytes of one segment. The loop and threads call it without a lock: tuples are
+    replaced as a whole, and a change lost to a race only costs another check."""
 
     __slots__ = ("_from", "_runs", "damaged")
 
     def __init__(self, size: int) -> None:
-        """`size` bytes were there before; what is appended behind them is checked by who does
-        it."""
+        """`size` bytes existed before; bytes appended after them are checked by the appending
+        code."""
         self._from = size
         self._runs: tuple[tuple[int, int], ...] = ()
         self.damaged: dict[int, str] = {}
-        """Position of a batch → what is wrong with it."""
+        """Position of a batch → its damage."""
 
     def end(self, position: int, size: int) -> int:
-        """Up to where all is sound from `position` on; `position` itself where nothing is known of
-        it. `size` is the segment's."""
+        """The end of the valid bytes from `position` on; `position` itself if nothing is known
+        there. `size` is the segment's."""
         if position >= self._from:
             return size
         runs = self._runs
@@ -120,7 +121,7 @@ class CheckedBytes:
         return size if end >= self._from else end
 
     def add(self, start: int, end: int) -> None:
-        """All of it was checked."""
+        """Record that all bytes in between were checked."""
         runs: list[tuple[int, int]] = []
         for run in self._runs:
             if run[1] < start or run[0] > end:
@@ -134,7 +135,7 @@ class CheckedBytes:
         self._runs = tuple(sorted(run for run in runs if run[0] < self._from))
 
     def forget(self, start: int, end: int) -> None:
-        """It comes from the disk again: what was known is not any more."""
+        """Forget bytes that come from the disk again."""
         known = [*self._runs]
         if self._from < end:
             known.append((self._from, end))
@@ -145,7 +146,7 @@ class CheckedBytes:
         self._runs = tuple(sorted(run for run in runs if run[0] < run[1]))
 
     def cut(self, size: int) -> None:
-        """The segment ends at `size` now, and will be written on from there."""
+        """The segment now ends at `size`, and will be written on from there."""
         self._from = min(self._from, size)
         self._runs = tuple((a, min(b, size)) for a, b in self._runs if a < self._from)
         self.damaged = {at: why for at, why in self.damaged.items() if at < size}

@@ -1,5 +1,4 @@
-"""The small text files of a log directory, in Kafka's formats: what they say, and how that is read
-and written.
+"""Reads and writes the small text files of a log directory, in Kafka's formats.
 
     meta.properties                     Java properties: version=1, cluster.id, node.id and
                                         directory.id
@@ -12,7 +11,7 @@ and written.
     pk-scrub-time-checkpoint            the same with the time in ms when a log was last read for
                                         damage (pk only)
 
-All of them are replaced whole and atomically (`Disk.write`).
+Each file is replaced as a whole, atomically (`Disk.write`).
 """
 
 import json
@@ -35,7 +34,7 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class MetaProperties(NamedTuple):
-    """Whose a log directory is."""
+    """The owner of a log directory."""
 
     cluster_id: str
     node_id: int
@@ -53,7 +52,7 @@ class MetaProperties(NamedTuple):
 
     @classmethod
     def parse(cls, content: bytes) -> "MetaProperties":
-        """From the content of `meta.properties`. Raises ValueError."""
+        """Parse the content of `meta.properties`. Raises ValueError."""
         values = parse_properties(content.decode("latin-1"))
         version = values.get("version")
         if version != "1":
@@ -70,7 +69,7 @@ def _escape(value: str) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys of a file in Java's properties format, as far as such files use it."""
+    """The keys of a file in Java's properties format, as far as these files use it."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         line = line.strip()
@@ -101,7 +100,7 @@ def format_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def parse_clean_shutdown(content: bytes) -> int:
-    """The broker epoch in `.kafka_cleanshutdown`, or -1: older brokers wrote nothing into it
+    """The broker epoch in `.kafka_cleanshutdown`; -1 for a file of an older broker, which is empty
     (KIP-966)."""
     try:
         said = json.loads(content)
@@ -119,8 +118,8 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint; none in an empty file, as Kafka makes one before it has anything
-    to say. Raises ValueError."""
+    """The offsets in a checkpoint; none for an empty file, which Kafka creates before it has any.
+    Raises ValueError."""
     if not content:
         return {}
     version, count, *lines = content.decode().split("\n")

@@ -1,6 +1,6 @@
-"""A segment that will take the place of others: its files, under names that end in `.cleaned`.
+"""A segment that will replace others: its files, with names that end in `.cleaned`.
 
-swap.py puts it in their place.
+swap.py replaces them with it.
 """
 
 import contextlib
@@ -34,11 +34,11 @@ class CleanedSegment:
         self._buffer_bytes = buffer_bytes
         self.segment = Segment(disk, directory, base, {}, now_ms, CLEANED)
         self.segment.activate()
-        self.segment.txn_index.file.pwrite(b"", 0)  # one without entries: see swap.py
+        self.segment.txn_index.file.pwrite(b"", 0)  # an index without entries: see swap.py
         self._buffer = bytearray()
 
     def add(self, batch: bytes | bytearray | memoryview) -> None:
-        """Write a whole batch. Raises CorruptBatch if its header is none."""
+        """Write a whole batch. Raises CorruptBatch if its header is invalid."""
         segment = self.segment
         header = read_header(batch)
         place = BatchPlace(header.last_offset, header.base_offset, segment.size + len(self._buffer))
@@ -48,11 +48,11 @@ class CleanedSegment:
             self.flush()
 
     def index_aborted(self, aborted: AbortedTxn) -> None:
-        """Enter an aborted transaction into its index."""
+        """Add an aborted transaction to its index."""
         self.segment.txn_index.append(aborted)
 
     def finish(self) -> dict[str, int]:
-        """Make it durable; the sizes in bytes of its files, by suffix."""
+        """Make it durable; returns the sizes in bytes of its files, by suffix."""
         segment = self.segment
         self.flush()
         segment.seal()
@@ -64,18 +64,18 @@ class CleanedSegment:
         return {suffix: file.size() for suffix, file in files.items()}
 
     def close(self) -> None:
-        """Let its files go."""
+        """Close its files."""
         self.segment.close()
 
     def flush(self) -> None:
-        """Write what was added, without syncing it."""
+        """Write the added batches without syncing."""
         self.segment.file.pwrite(self._buffer, self.segment.size)
         self.segment.size += len(self._buffer)
         self._buffer = bytearray()
 
 
 def remove_cleaned(disk: Disk, directory: str, base: int) -> None:
-    """Remove the files of a segment that will not be put in place. Raises OSError."""
+    """Remove the files of a segment that will not replace others. Raises OSError."""
     for suffix in _FILES:
         with contextlib.suppress(FileNotFoundError):
             disk.remove(f"{directory}/{file_name(base, suffix)}{CLEANED}")

@@ -1,16 +1,16 @@
-"""What an orderly stop notes of the logs it closed: `.pk_closed`, CBOR, beside the checkpoints.
+"""Notes that a clean shutdown writes about the logs it closed: `.pk_closed`, CBOR, next to the
+checkpoints.
 
-Of a clean start's work most would be to list each log's directory and to read its two small text
-files; with 50,000 logs that takes seconds. The note has a document of each log that says what they
-said, so that the start asks the file system only whether the log is as it was: the time at which
-names in the directory last changed, and the size and time of each `.log`. A log that has changed
-(an operator was there, or another program) is listed and read. What its indexes hold is checked at
-first use, as always.
+Without them, most of a clean start would be listing each log's directory and reading its two small
+text files, which takes seconds with 50,000 logs. The note has a document for each log with these
+contents. The start then only asks the file system whether the log is unchanged: the time at which
+names in the directory last changed, and the size and time of each `.log`. A log changed by an
+operator or another program is listed and read. Its indexes are checked at first use, as always.
 
-The note is no part of an orderly stop: it is written after the mark of the clean stop, and where it
-is missing the start takes longer. A log with an index of aborted transactions is not in it: whether
-that index is still whole is looked at (txnindex_sizes.py). Nor is one without a file of its leader
-epochs, which are then read from its batches, nor one that is marked as damaged (damaged.py).
+The note is optional: it is written after the marker of the clean shutdown, and without it the start
+takes longer. It leaves out logs with an index of aborted transactions, because that index is
+checked for completeness (txnindex_sizes.py), logs without a file of leader epochs, which are then
+read from the batches, and logs marked as damaged (damaged.py).
 
 body        [CRC-32C of the documents, the documents: CBOR of {"<topic>-<partition>": document}]
 document    CBOR of [topic id, time of the directory, end offset, segments, snapshots,
@@ -20,7 +20,7 @@ segment     [base offset, time of its log, modified (ms), sizes of its .log, .in
 snapshot    [offset, bytes]
 epoch       [leader epoch, start offset]
 
-Times are `Stamp.time`: their meaning is the disk's own.
+Times are `Stamp.time`, whose meaning depends on the disk.
 """
 
 from collections.abc import Mapping
@@ -49,18 +49,18 @@ class ClosedLog(NamedTuple):
     document: bytes
     topic_id: Uuid
     stamp: Stamp
-    """Of its directory."""
+    """The stamp of its directory."""
     log_stamps: list[tuple[int, Stamp]]
-    """Of each segment's `.log`, after its base offset."""
+    """Base offset and stamp of each segment's `.log`."""
     contents: recovery.Contents
 
 
 def document_of(
     disk: Disk, directory: str, topic_id: Uuid, end_offset: int, opened_by: bytes | None
 ) -> bytes | None:
-    """The document of a log that was just closed and ends at `end_offset`; None if its files do
-    not tell all that the next start needs. `opened_by` is the one that it was opened by, if any.
-    Raises OSError, ValueError."""
+    """The document of a log that was just closed and ends at `end_offset`; None if its files lack
+    something that the next start needs. `opened_by` is the document with which it was opened, if
+    any. Raises OSError, ValueError."""
     if opened_by is not None:
         closed = closed_log(disk, directory, topic_id, opened_by)
         if closed is not None and closed.contents.end_offset == end_offset:
@@ -100,8 +100,8 @@ def document_of(
 def closed_before(
     disk: Disk, directory: str, topic_id: Uuid, document: bytes
 ) -> recovery.Contents | None:
-    """What `document` says of a log whose records have changed since; None if it is another
-    topic's, or they have not. Raises OSError, CborError."""
+    """The contents in `document` of a log whose records have changed since; None if it belongs to
+    another topic, or they have not changed. Raises OSError, CborError."""
     closed = _parse(document)
     if closed.topic_id != topic_id or _has_records(disk, directory, closed):
         return None
@@ -109,8 +109,8 @@ def closed_before(
 
 
 def closed_log(disk: Disk, directory: str, topic_id: Uuid, document: bytes) -> ClosedLog | None:
-    """What `document` says of the log in `directory`; None if it is another topic's, or is not as
-    it was. Raises OSError, CborError."""
+    """The log in `directory` as in `document`; None if it belongs to another topic, or has changed.
+    Raises OSError, CborError."""
     closed = _parse(document)
     if closed.topic_id != topic_id or not _is_unchanged(disk, directory, closed):
         return None
@@ -160,7 +160,7 @@ def _parse(document: bytes) -> ClosedLog:
 
 
 def format_note(documents: Mapping[str, bytes]) -> bytes:
-    """The content of the file, of documents by the name of a log's directory."""
+    """The content of the file, from documents by the name of a log's directory."""
     content = cbor.dumps_plain(documents)
     return cbor.dumps(KIND, VERSION, [crc_of(content), content])
 

@@ -1,4 +1,4 @@
-"""The settings of one log: those of a topic's keys (same names, `.` for `_`) that the log itself
+"""The settings of one log: the topic keys (same names, `.` for `_`) that the log itself
 enforces."""
 
 from typing import Any, Self
@@ -24,11 +24,11 @@ class LogConfig(Struct, frozen=True):
     preallocate: bool = False
     compact: bool = False
     producer_id_expiration_ms: int = 86_400_000
-    """A broker key: how long an idle producer is remembered."""
+    """A broker key: how long an idle producer is kept."""
 
     @classmethod
     def of(cls, topic: Any, *, producer_id_expiration_ms: int = 86_400_000) -> Self:
-        """From anything that has the topic's keys as attributes."""
+        """Copy the settings from any object with the topic's keys as attributes."""
         values: dict[str, Any] = {
             name: getattr(topic, name) for name in cls.__struct_fields__ if hasattr(topic, name)
         }

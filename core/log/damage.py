@@ -1,9 +1,9 @@
-"""Telling a torn tail from damage, for logs whose every batch is synced before the next one is
+"""Distinguishes a torn tail from damage, in logs that sync every batch before the next one is
 written.
 
-A crash can tear the last batch of such a log, and no other. So where a batch is not whole and a
-sound one lies behind it, what was once durable has been changed since, and cutting the log there
-would throw away what is still good.
+A crash can tear only the last batch of such a log. So if a batch is incomplete and a valid one
+comes after it, durable data has been changed since, and truncating the log there would discard
+valid records.
 """
 
 from pk.core.log.checked_bytes import checked_batches
@@ -15,8 +15,8 @@ from pk.core.record.batch import CorruptBatch
 
 
 def damage_before_end(disk: Disk, directory: str) -> str | None:
-    """Where the log in `directory` has a batch that is not whole though others follow, in a few
-    words; None if it has none, or is not there. Reads all of it. Raises OSError."""
+    """The position of an incomplete batch followed by others in the log in `directory`, in a few
+    words; None if there is none, or no log. Reads the whole log. Raises OSError."""
     if not disk.exists(directory):
         return None
     sizes = find(disk, directory).segments
@@ -28,7 +28,7 @@ def damage_before_end(disk: Disk, directory: str) -> str | None:
             position, offset, why = 0, base, ""
             try:
                 for at, header in checked_batches(file, 0, size):
-                    if header.base_offset != offset:  # which no CRC covers
+                    if header.base_offset != offset:  # not covered by the CRC
                         break
                     position, offset = at + header.size, header.next_offset
             except CorruptBatch as e:

@@ -1,20 +1,21 @@
-"""Marks logs that lost more than the torn end that a crash may leave, and keeps what was cut off.
+"""Marks logs that lost more than the torn tail that a crash may leave, and keeps the data that was
+cut off.
 
-A crash takes what was not synced, so the last batches may be missing or torn: that is no damage. A
-log is damaged if whole batches lie behind one that is not whole, if a file is missing, if the log
-ends below what was once committed on this disk, or if there is no log though the broker had one.
-Such a replica must not be preferred to a whole one (core/meta/unclean_recovery.py), not even after
-the next restart, when the log is sound again because it was cut. So the log is marked before
-anything is cut, and the mark stays until the replica is in sync again.
+A crash loses data that was not synced, so the last batches may be missing or torn: that is not
+damage. A log is damaged if whole batches follow an incomplete one, if a file is missing, if the log
+ends below an offset once committed on this disk, or if the log is missing although the broker had
+one. Such a replica must not be preferred to an intact one (core/meta/unclean_recovery.py), not even
+after the next restart, when the log is valid again because it was truncated. So the log is marked
+before anything is cut off, and the mark stays until the replica is in sync again.
 
-What is cut off is kept beside the log as long as the mark: the end of a segment is copied, whole
-segments are renamed. These files are in the partition's directory and their names end in
-`.damaged`; no tool of pk or Kafka reads them. Committed records that a follower cuts off because
-its leader lacks them (core/meta/stopped_followers.py) are kept in the same way, and pk never
-removes them: `<offset>.log.cut.damaged` holds the batches as a segment does.
+The data cut off is kept as long as the mark: the end of a segment is copied, whole segments are
+renamed. These files are in the partition's directory, with names that end in `.damaged`; no tool of
+pk or Kafka reads them. Committed records that a follower cuts off because its leader lacks them
+(core/meta/stopped_followers.py) are kept in the same way, but pk never removes them:
+`<offset>.log.cut.damaged` has the batches in the format of a segment.
 
-.pk_damaged    CBOR of [damage, log end after the cut, log end before it as far as it is known, high
-               watermark as it was checkpointed, leader epoch of the last batch that is left]
+.pk_damaged    CBOR of [damage, log end after the cut, log end before it if known, high watermark as
+               checkpointed, leader epoch of the last remaining batch]
 """
 
 import contextlib
@@ -34,34 +35,34 @@ MARK: Final = ".pk_damaged"
 KIND: Final = "pk.damaged"
 VERSION: Final = 0
 KEPT: Final = ".damaged"
-"""Ends the names of files with what was cut off."""
+"""The suffix of files with data that was cut off."""
 CUT: Final = f".cut{KEPT}"
-"""Ends those with committed records that no other replica has."""
+"""The suffix of those with committed records that no other replica has."""
 _OFFSETS_MAX: Final = 1 << 32
-"""No log is believed to go on with an offset that is so much higher."""
+"""A larger jump of offsets is not believed to belong to the same log."""
 
 
 class Damage(IntEnum):
-    """What is wrong with a log; in reports, so numbers are for ever."""
+    """The damage of a log; used in reports, so the numbers never change."""
 
     NONE = 0
     CORRUPT = 1
-    """A batch is not whole, and whole ones lie behind it."""
+    """A batch is incomplete, and whole ones follow."""
     MISSING_FILE = 2
     SHORT = 3
-    """It ends below its own high watermark, or below where it ended when it was closed."""
+    """The log ends below its own high watermark, or below its end when it was closed."""
     MISSING = 4
-    """It was made anew, though the broker had one."""
+    """The log was created again, although the broker had one."""
     FOREIGN = 5
-    """What was there was another topic's."""
+    """The log there belonged to another topic."""
     UNREADABLE = 6
     CUT = 7
-    """Committed records were cut off it that its leader's log does not have, by the controller's
-    word (core/meta/stopped_followers.py)."""
+    """Committed records that the leader's log does not have were cut off, as the controller ordered
+    (core/meta/stopped_followers.py)."""
 
     @property
     def words(self) -> str:
-        """The same for people."""
+        """A description for people."""
         return _WORDS[self]
 
 
@@ -78,39 +79,39 @@ _WORDS: Final = {
 
 
 class Known(NamedTuple):
-    """What is known of a log besides its files."""
+    """What is known about a log from outside its files."""
 
     high_watermark: int = NO_OFFSET
-    """As it was checkpointed."""
+    """As checkpointed."""
     end_offset: int = NO_OFFSET
-    """Where it ended when it was closed, if its files have changed since."""
+    """The log end when it was closed, if its files have changed since."""
     first_offset: int = NO_OFFSET
-    """Where its first segment began then."""
+    """The start of its first segment at that time."""
     damage: Damage = Damage.NONE
-    """What is wrong if it is made anew."""
+    """The damage to record if the log is created again."""
     compacted: bool = False
-    """Whether offsets were removed from it."""
+    """Whether compaction has removed offsets."""
     must_look: bool = False
-    """Whether it was closed, and its files are to say that it ends where it was."""
+    """Whether it was closed, so that its files must show that it still ends there."""
 
 
 class Mark(NamedTuple):
-    """That a log was found damaged, and how."""
+    """The record that a log was found damaged."""
 
     damage: Damage
     end_offset: int
-    """Where the log ended after the cut."""
+    """The log end after the cut."""
     lost_offset: int
-    """Where it had ended, as far as that is known."""
+    """The log end before it, if known."""
     high_watermark: int = NO_OFFSET
-    """As it was checkpointed."""
+    """As checkpointed."""
     last_epoch: int = NO_EPOCH
-    """The leader epoch of the last batch that was left."""
+    """The leader epoch of the last remaining batch."""
 
 
 def read_mark(disk: Disk, directory: str) -> Mark | None:
-    """The mark of a log; None if it has none. One that cannot be read says that something is
-    wrong. Raises OSError."""
+    """The mark of a log; None if it has none. An unreadable mark counts as damage. Raises
+    OSError."""
     try:
         content = disk.read(f"{directory}/{MARK}")
     except FileNotFoundError:
@@ -130,14 +131,14 @@ def write_mark(disk: Disk, directory: str, mark: Mark) -> None:
 
 
 def kept_files(disk: Disk, directory: str) -> dict[str, int]:
-    """The files with what was cut off, and their sizes. Raises OSError."""
+    """The files with data that was cut off, and their sizes. Raises OSError."""
     found = disk.list(directory).items()
     return {f"{directory}/{name}": e.size for name, e in found if name.endswith(KEPT)}
 
 
 def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
-    """The replica is in sync again: what was kept goes, unless it is to stay or no other replica
-    has it, and then the mark. Raises OSError."""
+    """Remove the mark once the replica is in sync again, after the kept data. That stays with
+    `keep`, or if no other replica has it. Raises OSError."""
     kept = [] if keep else [p for p in kept_files(disk, directory) if not p.endswith(CUT)]
     for path in [*kept, f"{directory}/{MARK}"]:
         with contextlib.suppress(FileNotFoundError):
@@ -145,8 +146,8 @@ def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
 
 
 def take_over(disk: Disk, directory: str, old_disk: Disk, old_directory: str) -> None:
-    """Mark the log in `directory`, a copy of the one in `old_directory`, as that one is, and keep
-    copies of what was cut off that one. Raises OSError."""
+    """Mark the log in `directory`, a copy of the one in `old_directory`, like that one, and copy
+    its data that was cut off. Raises OSError."""
     wanted = {path.rpartition("/")[2]: path for path in kept_files(old_disk, old_directory)}
     for path in kept_files(disk, directory):
         if path.rpartition("/")[2] not in wanted:
@@ -174,25 +175,25 @@ def _copy_file(disk: Disk, path: str, old_disk: Disk, old_path: str) -> None:
 
 
 class Keeper:
-    """Sees to what recovery cuts off of one log."""
+    """Handles the data that recovery cuts off from one log."""
 
     def __init__(self, disk: Disk, directory: str, high_watermark: int) -> None:
         self.disk = disk
         self._directory = directory
         self._high_watermark = high_watermark
         self.mark: Mark | None = None
-        """What was found wrong; None for nothing."""
+        """The damage found; None for none."""
         self.kept_bytes = 0
 
     def found(
         self, damage: Damage, end_offset: int, lost_offset: int, last_epoch: int = NO_EPOCH
     ) -> None:
-        """The log is damaged, and ends at `end_offset`: mark it now, before anything is cut. Raises
+        """Mark the damaged log, which ends at `end_offset`, before anything is cut off. Raises
         OSError."""
         before = read_mark(self.disk, self._directory)
         if before is not None:
             if damage is Damage.SHORT:
-                damage = before.damage  # which cut it so short
+                damage = before.damage  # which caused the cut
             lost_offset = max(lost_offset, before.lost_offset)
             self._high_watermark = max(self._high_watermark, before.high_watermark)
         lost_offset = max(lost_offset, self._high_watermark)
@@ -200,8 +201,8 @@ class Keeper:
         write_mark(self.disk, self._directory, self.mark)
 
     def cut(self, segment: Segment, position: int, offset: int, following: list[Segment]) -> None:
-        """The segment is going to be cut at `position`, which is at `offset`, and those that follow
-        dropped. Raises OSError."""
+        """Prepare for truncating a segment at `position`, which is at `offset`, and dropping the
+        segments after it. Raises OSError."""
         rest = [one for one in following if one.size]
         if rest or has_batch_behind(segment.file, position, segment.size, offset):
             lost = rest[-1].base_offset if rest else offset
@@ -209,7 +210,8 @@ class Keeper:
             self._copy(segment, position)
 
     def drop(self, segment: Segment) -> list[str]:
-        """Take a segment away that follows a cut; the paths of files to remove. Raises OSError."""
+        """Remove a segment that follows a cut; returns the paths of files to delete. Raises
+        OSError."""
         if self.mark is not None and segment.size:
             self.kept_bytes += segment.size
             return segment.rename(self._directory, KEPT)[1:]
@@ -219,15 +221,15 @@ class Keeper:
         """Copy the end of a segment from `position` on, as far as there is room."""
         copy = self.disk.open(f"{self._directory}/{file_name(segment.base_offset, LOG)}{KEPT}")
         try:
-            with contextlib.suppress(OSError):  # no room: to go on counts for more
+            with contextlib.suppress(OSError):  # no room: continuing is more important
                 self.kept_bytes += _append(copy, 0, segment, position)
                 copy.sync()
         finally:
             copy.close()
 
     def keep(self, segments: Sequence[Segment], offset: int) -> None:
-        """Copy the batches from the one that holds `offset` on to a file of their own, which stays
-        until somebody removes it: no other replica has them. Raises OSError."""
+        """Copy the batches from the one with `offset` on to a file of their own. It stays until an
+        operator removes it, since no other replica has them. Raises OSError."""
         places = [(s, place) for s in segments if s.size and (place := s.locate(offset))]
         copy = self.disk.open(f"{self._directory}/{file_name(offset, LOG)}{CUT}")
         try:
@@ -235,7 +237,7 @@ class Keeper:
             for segment, place in places:
                 at = _append(copy, at, segment, place.position)
             if at:
-                copy.truncate(at)  # of an earlier cut at the same offset
+                copy.truncate(at)  # from an earlier cut at the same offset
                 copy.sync()
         finally:
             copy.close()
@@ -243,7 +245,7 @@ class Keeper:
 
 
 def _append(copy: File, at: int, segment: Segment, position: int) -> int:
-    """Write a segment from `position` on to `copy`, at `at`; where that ends. Raises OSError."""
+    """Write a segment from `position` on to `copy`, at `at`; returns the end. Raises OSError."""
     while piece := segment.file.pread(min(READ_BYTES, segment.size - position), position):
         copy.pwrite(piece, at)
         position, at = position + len(piece), at + len(piece)
@@ -251,7 +253,8 @@ def _append(copy: File, at: int, segment: Segment, position: int) -> int:
 
 
 def has_batch_behind(file: File, position: int, size: int, offset: int) -> bool:
-    """Whether a whole batch of a later offset lies anywhere from `position` on. Raises OSError."""
+    """Whether there is a whole batch with a later offset anywhere after `position`. Raises
+    OSError."""
     magic, at = bytes((MAGIC,)), position
     while size - at >= HEADER_BYTES:
         chunk = file.pread(min(READ_BYTES, size - at), at)

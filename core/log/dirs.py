@@ -1,19 +1,18 @@
-"""The log directories of a broker (`log.dirs`): whose they are, which logs they hold, and how they
-were left.
+"""The log directories of a broker (`log.dirs`): their owner, their logs, and how they were closed.
 
-A directory is held by a lock while its broker runs. It says whose it is (`meta.properties`), where
-recovery begins (`recovery-point-offset-checkpoint`), where logs start, how far they were
-replicated, and whether the last broker closed its logs (`.kafka_cleanshutdown`, removed at once
-when the directory is opened). Logs are opened when the cluster's image names them: at start only
-names are read.
+A running broker holds a lock on each directory. A directory has files with its owner
+(`meta.properties`), where recovery begins (`recovery-point-offset-checkpoint`), where logs start,
+how far they were replicated, and whether the last broker closed its logs (`.kafka_cleanshutdown`,
+removed as soon as the directory is opened). At start only the names of logs are read; a log is
+opened once the cluster's image has its partition.
 
     <topic>-<partition>                     a log
     <topic>-<partition>.<hex>-delete        deleted `file.delete.delay.ms` after its topic was
     <topic>-<partition>.<hex>-stray         one whose topic the cluster does not know
     <topic>-<partition>.<hex>-future        one that is on its way here from another directory
 
-One of several directories may fail, at start or later (`LogDir.failed`): the others go on without
-its logs.
+If one of several directories fails, at start or later (`LogDir.failed`), the others continue
+without its logs.
 """
 
 import contextlib
@@ -51,32 +50,32 @@ logger = logging.getLogger("pk.log")
 
 NAME_MAX: Final = 255
 WISHES_MAX: Final = 10_000
-"""The oldest are forgotten."""
+"""Beyond this, the oldest are forgotten."""
 SYNC_ALL_FROM: Final = 500
-"""A log takes about five syncs, of 0.1 to 2 ms each; a sync of the whole file system waits for what
-other programs wrote too."""
+"""At least this many logs are synced together: a log takes about five syncs, of 0.1 to 2 ms each,
+while a sync of the whole file system also waits for other programs' writes."""
 
 
 class _Place(NamedTuple):
-    """Where a log lies."""
+    """The location of a log."""
 
     directory: LogDir
     path: str
     closed: ClosedLog | Contents | None = None
-    """What it was closed as; only what it held then, if it is not that any more."""
+    """Its state when it was closed; only its contents then, if it has changed since."""
     created: bool = False
-    """Whether it was made just now."""
+    """Whether it was just created."""
     foreign: bool = False
-    """Whether another topic's lay there."""
+    """Whether a log of another topic was there."""
 
 
 class LogDirs:
     """All log directories of one broker. Its methods block; any thread may call them."""
 
     def __init__(self, directories: list[LogDir], new_id: Callable[[], Uuid]) -> None:
-        """For `open` only."""
+        """Only for `open`."""
         self.directories = directories
-        """In the order of `log.dirs`, those that failed included."""
+        """In the order of `log.dirs`, including failed ones."""
         self._new_id = new_id
         self._logs: dict[TopicPartition, Log] = {}
         self._wishes: dict[TopicPartition, LogDir] = {}
@@ -93,12 +92,12 @@ class LogDirs:
         holder: str,
         new_id: Callable[[], Uuid],
     ) -> "LogDirs":
-        """Hold every directory and read what it says; those that do not exist are made.
+        """Lock and read every directory; missing ones are created.
 
-        `holder` goes into the lock files: who this is, for the next who comes
-        (`disk.this_process()`). `new_id` draws ids. `cluster_id` is "" if the controller will
-        say it: `identify` is called then. One whose disk fails is `failed`, unless all are. Raises
-        LogDirError.
+        `holder` is written to the lock files, to name this process to others
+        (`disk.this_process()`). `new_id` generates ids. `cluster_id` is "" if the controller will
+        provide it; then `identify` is called. A directory whose disk fails is `failed`; if all
+        fail, an error is raised. Raises LogDirError.
         """
         directories = [LogDir(disk, path.rstrip("/") or "/") for path in paths]
         broken: OSError | None = None
@@ -123,7 +122,8 @@ class LogDirs:
         return self
 
     def identify(self, cluster_id: str, node_id: int) -> None:
-        """Say whose directories are that were opened without a cluster id. Raises LogDirError."""
+        """Set the owner of directories that were opened without a cluster id. Raises
+        LogDirError."""
         for directory in self.usable:
             try:
                 directory.identify(cluster_id, node_id, self._new_id)
@@ -134,9 +134,9 @@ class LogDirs:
             raise LogDirBroken(self.directories[0].path, "No log directory can be used.")
 
     def _settle_moves(self) -> None:
-        """Where a crash left a partition in two directories, while it moved from one to the other,
-        the log that goes further is the newer: nothing was appended to the old one since. The other
-        is renamed away."""
+        """Settle partitions that a crash left in two directories while they moved from one to the
+        other. The log that ends later is the newer one, since nothing was appended to the old one
+        after the switch. The other is renamed."""
         places: dict[TopicPartition, list[LogDir]] = {}
         for directory in self.usable:
             for tp in directory.found:
@@ -155,18 +155,18 @@ class LogDirs:
 
     @property
     def logs_held(self) -> int:
-        """How many logs the working directories hold, open or not."""
+        """How many logs the working directories have, open or not."""
         return sum(len(directory.found) + len(directory.logs) for directory in self.usable)
 
     @property
     def clean_broker_epoch(self) -> int:
-        """The broker epoch of the last clean shutdown, -1 if not every directory tells of the same
-        (KIP-966)."""
+        """The broker epoch of the last clean shutdown; -1 if the directories do not all have the
+        same one (KIP-966)."""
         epochs = {directory.clean_broker_epoch for directory in self.directories}
         return epochs.pop() if len(epochs) == 1 else UNKNOWN_BROKER_EPOCH
 
     def found(self) -> dict[TopicPartition, LogDir]:
-        """The logs that lay there at start and are not open yet."""
+        """The logs found at start that are not open yet."""
         return {tp: directory for directory in self.usable for tp in directory.found}
 
     def find(self, tp: TopicPartition) -> Log | None:
@@ -174,20 +174,20 @@ class LogDirs:
         return self._logs.get(tp)
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
-        """How far a partition was replicated when that was last noted."""
+        """How far a partition was replicated according to the last checkpoint."""
         for directory in self.directories:
             if tp in directory.high_watermarks:
                 return directory.high_watermarks[tp]
         return None
 
     def cordon(self, paths: Collection[str]) -> None:
-        """Make no more logs in the directories at `paths`, and in the others again."""
+        """Create no more logs in the directories at `paths`, and allow it again in the others."""
         wanted = {path.rstrip("/") or "/" for path in paths}
         for directory in self.directories:
             directory.cordoned = directory.path in wanted
 
     def wish(self, tp: TopicPartition, directory: LogDir) -> None:
-        """The directory for the new log of a partition; forgotten at a stop, as Kafka does."""
+        """Set the directory for the new log of a partition; forgotten at shutdown, as in Kafka."""
         self._wishes.pop(tp, None)
         if len(self._wishes) >= WISHES_MAX:
             del self._wishes[next(iter(self._wishes))]
@@ -203,12 +203,13 @@ class LogDirs:
         *,
         expected: bool = False,
     ) -> Log:
-        """Open the log of a partition, or make it: where it was wished for, or in the directory
-        that has fewest. `expected`: there must be one, and one that is made is marked as damaged.
+        """Open the log of a partition, or create it: in the requested directory, or in the one with
+        the fewest logs. With `expected` a log should exist, so a newly created one is marked as
+        damaged.
 
-        A log of that name with another topic id is not this partition's (its topic was deleted and
-        made again while we were away): it is renamed away. Several threads may open logs at once:
-        recovery takes long, and tells `progress` how far it is. Raises StorageError.
+        A log of that name with another topic id does not belong to this partition (its topic was
+        deleted and created again while we were down), and is renamed. Several threads may open logs
+        at once. Recovery takes long, and reports to `progress`. Raises StorageError.
         """
         place = self._place(tp, topic_id)
         log = self._read(place, tp, topic_id, config, now_ms, progress, expected=expected)
@@ -220,8 +221,8 @@ class LogDirs:
 
     @property
     def to_recover(self) -> int:
-        """How many logs wait that were not closed: opening each reads its end, from the recovery
-        point on."""
+        """The number of unopened logs that were not closed cleanly: opening each reads its end,
+        from the recovery point on."""
         return sum(len(directory.found) for directory in self.usable if not directory.clean)
 
     def _place(self, tp: TopicPartition, topic_id: Uuid) -> _Place:
@@ -261,9 +262,10 @@ class LogDirs:
             return _Place(directory, path, created=True, foreign=foreign)
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
-        """The log, empty or as far as an earlier life of this broker came, that is to replace `log`
-        in another directory (`<topic>-<partition>.<hex>-future`). Others move there meanwhile: what
-        was copied earlier is checked, which takes long. Raises StorageError."""
+        """The log that is to replace `log` in another directory
+        (`<topic>-<partition>.<hex>-future`), empty or as far as an earlier run of this broker
+        copied it. Copied data is checked, which takes long; other moves can proceed. Raises
+        StorageError."""
         future = Log.open(
             directory.disk,
             self._future_place(log, directory),
@@ -278,7 +280,7 @@ class LogDirs:
         return future
 
     def _future_place(self, log: Log, directory: LogDir) -> str:
-        """Where the future log lies, or will be made."""
+        """The path of the future log, which may not exist yet."""
         with self._mutex:
             path = directory.futures.get(log.tp)
             try:
@@ -290,7 +292,7 @@ class LogDirs:
                     not directory.disk.exists(file) or directory.disk.read(file) != metadata
                 ):
                     for name in directory.disk.list(path):
-                        directory.disk.remove(f"{path}/{name}")  # another topic's, of that name
+                        directory.disk.remove(f"{path}/{name}")  # from another topic of that name
                     directory.disk.write(file, metadata)
             except OSError as e:
                 raise StorageError(path or directory.path, "create", e) from e
@@ -298,14 +300,14 @@ class LogDirs:
             return path
 
     def promote(self, future: Log, log: Log) -> None:
-        """Let `future`, which holds all that `log` does, take its place. `settle` and `take_away`
-        follow: until then both are there, and after a crash the next start takes the one that goes
-        further (`open`). Raises StorageError."""
+        """Let `future`, which has all records of `log`, take its place. `settle` and `take_away`
+        follow. Until then both exist, and after a crash the next start takes the one that ends
+        later (`open`). Raises StorageError."""
         with self._mutex:
             old, new = log.log_dir, future.log_dir
             future.move_directory(f"{new.path}/{log.tp}")
             new.futures.pop(log.tp, None)
-            future.created = True  # what is synced from now on is so under this name
+            future.created = True  # it will be synced under this name from now on
             future.take_epochs(log)
             future.first_dirty_offset = log.first_dirty_offset
             old.leaving.add(log.tp)
@@ -316,9 +318,9 @@ class LogDirs:
             new.logs[log.tp] = self._logs[log.tp] = future
 
     def settle(self, future: Log, log: Log) -> None:
-        """Make the name durable under which `future` took the place of `log`, and note where it
-        begins; the old name goes only then, or a power cut could leave neither. Raises
-        StorageError."""
+        """Make the name durable under which `future` has replaced `log`, and checkpoint its
+        offsets. Only then may the old name be removed, or a power failure could leave neither.
+        Raises StorageError."""
         log.abandon()
         directory = future.log_dir
         directory.sync_names()
@@ -332,8 +334,8 @@ class LogDirs:
             logger.warning("%s; the next checkpoint will include it", e)
 
     def take_away(self, log: Log) -> str:
-        """Rename away a log whose place another one took; the new path, to `remove_deleted`. Raises
-        StorageError."""
+        """Rename a log that another one has replaced; returns the new path, for `remove_deleted`.
+        Raises StorageError."""
         with self._mutex:
             directory = log.log_dir
             path = self._away(directory, log.tp, "delete")
@@ -343,7 +345,7 @@ class LogDirs:
             return path
 
     def give_up(self, future: Log) -> None:
-        """Remove a future log that is not wanted any more. Raises StorageError."""
+        """Remove a future log that is no longer wanted. Raises StorageError."""
         directory = future.log_dir
         future.abandon()
         directory.futures.pop(future.tp, None)
@@ -355,9 +357,9 @@ class LogDirs:
             raise StorageError(future.directory, "remove", e) from e
 
     def delete_log(self, log: Log) -> str:
-        """Rename the log's directory away and forget it; the new path, to `remove_deleted` it after
-        `file.delete.delay.ms`. Readers in flight go on. Raises StorageError."""
-        log.abandon()  # may wait for a sync: not with the lock, which the loop takes
+        """Rename the log's directory and forget it; returns the new path, to `remove_deleted` it
+        after `file.delete.delay.ms`. Reads in flight continue. Raises StorageError."""
+        log.abandon()  # may wait for a sync: not while holding the lock, which the loop takes
         with self._mutex:
             directory = log.log_dir
             self._logs.pop(log.tp, None)
@@ -369,7 +371,7 @@ class LogDirs:
             return path
 
     def remove_deleted(self, path: str) -> None:
-        """Remove a directory of `LogDir.deleted`, for good. Raises StorageError."""
+        """Remove a directory of `LogDir.deleted` permanently. Raises StorageError."""
         for directory in self.usable:
             if path in directory.deleted:
                 directory.deleted.remove(path)
@@ -379,8 +381,8 @@ class LogDirs:
                     raise StorageError(directory.path, f"remove {path}", e) from e
 
     def rename_strays(self, known: Container[TopicPartition]) -> list[str]:
-        """Rename the logs away that lay there at start and are not `known`; their new paths. To be
-        called once the cluster's image is loaded. Raises StorageError."""
+        """Rename the logs found at start that are not `known`; returns their new paths. Call it
+        once the cluster's image is loaded. Raises StorageError."""
         renamed: list[str] = []
         with self._mutex:
             for directory in self.usable:
@@ -389,17 +391,17 @@ class LogDirs:
         return renamed
 
     def write_recovery_points(self) -> None:
-        """Note how far every log is durable. Raises StorageError, after the other directories were
-        written."""
+        """Checkpoint how far every log is durable. Raises StorageError, after writing the other
+        directories."""
         self._each(LogDir.write_recovery_points)
 
     def write_log_start_offsets(self) -> None:
-        """Note where logs start. Raises StorageError, after the other directories were written."""
+        """Checkpoint where logs start. Raises StorageError, after writing the other directories."""
         self._each(LogDir.write_log_start_offsets)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Note how far logs are replicated. Raises StorageError, after the other directories were
-        written."""
+        """Checkpoint how far logs are replicated. Raises StorageError, after writing the other
+        directories."""
         self._each(lambda directory: directory.write_high_watermarks(high_watermarks))
 
     def close(
@@ -410,10 +412,10 @@ class LogDirs:
         threads: int = 1,
         sync_all_from: int = SYNC_ALL_FROM,
     ) -> None:
-        """Close every log, write what the next start needs, mark each directory whose logs all
-        closed as clean, and give the locks back. `threads` close logs at once: what takes time is
-        waiting for the disk. So many logs as `sync_all_from` are synced together, with all
-        else on their file system."""
+        """Close all logs, write the files for the next start, mark each directory as clean if all
+        its logs were closed, and release the locks. `threads` logs are closed at once, since most
+        of the time is spent waiting for the disk. If there are at least `sync_all_from` logs, they
+        are synced together, with everything else on their file system."""
         for directory in self.directories:
             try:
                 if not directory.failed:
@@ -425,7 +427,7 @@ class LogDirs:
                 directory.release()
 
     def release(self) -> None:
-        """Give the locks back and do nothing else: after a fault of ours the next start recovers
+        """Release the locks and do nothing else: after an internal error the next start recovers
         every log."""
         for directory in self.directories:
             directory.release()
@@ -440,7 +442,8 @@ class LogDirs:
     ) -> None:
         logs = [log for log in self._logs.values() if log.log_dir is directory]
         if len(logs) >= sync_all_from:
-            # In this thread alone: several would wait for the interpreter more than for the disk.
+            # Only in this thread: several threads would wait for the interpreter more than for the
+            # disk.
             unsynced = [log for log in logs if _prepare_close(log)]
             if len(unsynced) >= sync_all_from and _sync_all(directory, unsynced):
                 for log in unsynced:
@@ -459,7 +462,7 @@ class LogDirs:
         directory.write_log_start_offsets()
         directory.write_high_watermarks(high_watermarks)
         if any(log.dead for log in logs) or (directory.found and not directory.clean):
-            return  # a log that was never opened is as unclean as we found it
+            return  # a log that was never opened is as unclean as before
         aborted = {log.tp: sizes_of(log.segments) for log in logs}
         aborted = {tp: sizes for tp, sizes in aborted.items() if sizes}
         try:
@@ -532,15 +535,15 @@ class LogDirs:
             )
         log.log_dir = directory
         mark_lost(log.segments, directory.aborted.get(str(tp), {}))
-        # A process that was killed may have left names that only the machine's memory has.
+        # A killed process may have left names that are only in memory.
         log.created = created or not directory.clean
         if not created and (noted := directory.cleaner_offsets.get(tp)) is not None:
             log.first_dirty_offset = min(noted, log.recovery_point)
         return log
 
     def _is_of(self, directory: LogDir, path: str, topic_id: Uuid) -> bool:
-        """Whether the log at `path` is of this topic; renames it away if not. A log that does not
-        say (its metadata was lost in a crash) is taken for what its name says."""
+        """Whether the log at `path` belongs to this topic; renames it if not. A log without a topic
+        id (lost in a crash) is taken for that of its name."""
         metadata = f"{path}/{PARTITION_METADATA}"
         ours = checkpoints.format_partition_metadata(topic_id)
         try:
@@ -572,7 +575,7 @@ class LogDirs:
         return new
 
     def _away(self, directory: LogDir, tp: TopicPartition, why: str) -> str:
-        """Kafka's name for a log that is no more: at most 255 characters."""
+        """Kafka's name for a log that was renamed: at most 255 characters."""
         suffix = f"-{tp.partition}.{self._new_id().hex()}-{why}"
         return f"{directory.path}/{tp.topic[: NAME_MAX - len(suffix)]}{suffix}"
 
@@ -588,9 +591,10 @@ class LogDirs:
 
 
 def _note_closed(directory: LogDir, logs: list[Log]) -> None:
-    """Note what the next start would otherwise look for; where that fails, it does."""
+    """Write the note that spares the next start most of its reads; if that fails, it reads
+    everything."""
     disk = directory.disk
-    # Those that were not opened are as they were.
+    # Logs that were not opened are unchanged.
     documents = {
         str(tp): directory.closed[str(tp)] for tp in directory.found if str(tp) in directory.closed
     }
@@ -608,18 +612,18 @@ def _note_closed(directory: LogDir, logs: list[Log]) -> None:
 
 
 def _prepare_close(log: Log) -> bool:
-    """Whether the log was prepared, and its `close` would sync something."""
+    """Whether the log was prepared, and `close` would sync something."""
     try:
         return log.prepare_close()
     except StorageError as e:
         logger.error("%s", e)
-        return False  # its `close` fails too, does all of it, or finds the log dead
+        return False  # its `close` fails too, does everything, or finds the log dead
 
 
 def _sync_all(directory: LogDir, logs: list[Log]) -> bool:
-    """Sync the file systems that hold the directory and these of its logs, which may be links to
-    others; whether they could be. If not, each log must sync its own: an error may be another
-    program's."""
+    """Sync the file systems that hold the directory and these of its logs (which may be links to
+    other file systems); returns whether that succeeded. If not, each log must sync itself, since
+    the error may concern another program."""
     try:
         return directory.disk.sync_all([directory.path, *(log.directory for log in logs)])
     except OSError as e:
@@ -628,8 +632,8 @@ def _sync_all(directory: LogDir, logs: list[Log]) -> bool:
 
 
 def _reach(directory: LogDir, tp: TopicPartition) -> tuple[int, int]:
-    """How far the log in a directory goes: its end, as far as its last segment is sound, and where
-    it begins, if that was noted. (Two logs with the same records may have other segments.)"""
+    """How far the log in a directory goes: its end, as far as its last segment is valid, and its
+    checkpointed start. (Two logs with the same records may have different segments.)"""
     path = directory.found[tp]
     sizes = {
         int(name[:20]): entry.size

@@ -1,16 +1,16 @@
-"""The real disk: with page_cache.py the only file of the log that knows `os`.
+"""The real disk; besides page_cache.py the only file of the log that uses `os`.
 
-Open files. 10,000 partitions have 30,000 files and more, a process often has 1,024 descriptors.
-So a `RealFile` opens at first use, and the disk closes those that were not used lately, when more
-than 60 % of RLIMIT_NOFILE (its soft limit raised to the hard one) are open. Which ones is decided
-by *second chance*: every use sets a flag; who looks for a victim clears flags until it meets one
-that is clear. A use then costs the hot path one store, not a lock and a list.
+Open files. 10,000 partitions have at least 30,000 files, and a process often has 1,024 descriptors.
+So a `RealFile` is opened at first use, and the disk closes files not used recently when more than
+60 % of RLIMIT_NOFILE (its soft limit raised to the hard one) are open. It selects them by *second
+chance*: every use sets a flag; the search for a victim clears flags until it finds one that is
+clear. So a use costs the hot path one store, not a lock and a list.
 
 Closing a descriptor that another thread is about to use would be fatal: the number is reused at
-once, and the write goes into somebody else's file. So a descriptor is held by a `_Descriptor`,
-which closes it when the last reference to it goes; an operation holds a reference in a local
-variable, and evicting a file only drops the file's own. Nothing needs a lock between finding the
-descriptor and using it.
+once, and the write goes into another file. So a descriptor is held by a `_Descriptor`, which closes
+it when its last reference is dropped. An operation holds a reference in a local variable, and
+evicting a file only drops the file's own. So no lock is needed between getting the descriptor and
+using it.
 """
 
 import contextlib
@@ -56,28 +56,28 @@ __all__ = [
 ]
 
 SHARE_OF_DESCRIPTORS = 0.6
-"""Of RLIMIT_NOFILE; the rest is for connections."""
+"""The share of RLIMIT_NOFILE for log files; the rest is for connections."""
 
 READ_BYTES = 1 << 16
-"""Of a small file by one call: most are read whole by the first."""
+"""Bytes per read of a small file: most files need only one."""
 
 _SYNCED_WHOLE = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
-"""File systems whose `syncfs` writes all and reports what it could not: FUSE's and overlayfs's do
+"""File systems whose `syncfs` writes everything and reports errors; those of FUSE and overlayfs do
 not."""
 
 _DESCRIPTORS_MAX = 1 << 20
 _FULLFSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-"""macOS: there fsync leaves the bytes in the drive's cache."""
+"""macOS: fsync there leaves the bytes in the drive's cache."""
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one; the limit after it."""
+    """Raise the soft limit of open files to the hard one; returns the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else hard
     for limit in (
         wanted,
         min(wanted, 10_240),
-    ):  # macOS refuses more than OPEN_MAX though it says infinity
+    ):  # macOS refuses more than OPEN_MAX although it reports infinity
         if soft != resource.RLIM_INFINITY and soft >= limit:
             break
         try:
@@ -89,7 +89,7 @@ def raise_descriptor_limit() -> int:
 
 
 def _file_system_of(device: int) -> str:
-    """The type of the file system with this device number, as Linux names it; "" if unknown."""
+    """The type of the file system with this device number, by Linux's name; "" if unknown."""
     number = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
         for line in mounts:
@@ -101,8 +101,8 @@ def _file_system_of(device: int) -> str:
 
 @functools.cache
 def _sync_of_file_systems() -> Callable[[int], None] | None:
-    """`syncfs` by a descriptor, which raises OSError. None if it is missing, or does not report
-    write errors: Linux does since 5.8."""
+    """`syncfs` for a descriptor, which raises OSError. None if it is missing, or does not report
+    write errors (Linux does since 5.8)."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if sys.platform != "linux" or release is None or tuple(map(int, release.groups())) < (5, 8):
         return None
@@ -123,7 +123,7 @@ def _sync_of_file_systems() -> Callable[[int], None] | None:
 
 
 def this_process() -> str:
-    """What a lock file says of its holder."""
+    """The content of a lock file: its holder."""
     return f"process {os.getpid()}"
 
 
@@ -148,15 +148,15 @@ class RealFile:
         self.path = path
         self._disk = disk
         self.descriptor: _Descriptor | None = None
-        """None while the file is closed. This and what follows is the disk's to change as well,
+        """None while the file is closed. The disk also changes this and the following attributes,
         under its mutex."""
         self.used = False
-        """Whether it was read or written since the disk last looked for files to close."""
+        """Whether it was used since the disk last searched for files to close."""
         self.pins = 0
-        """How many hold its descriptor: it stays open."""
+        """How many callers hold its descriptor; it stays open."""
         self._closing = False
         self.listed = False
-        """Whether the disk's list of open files has this one."""
+        """Whether it is in the disk's list of open files."""
 
     def pread(self, length: int, position: int) -> bytes:
         descriptor = self._descriptor()
@@ -184,7 +184,7 @@ class RealFile:
             self._write_rest(descriptor, data, position, written)
 
     def _write_rest(self, descriptor: _Descriptor, data: Data, position: int, written: int) -> None:
-        """Write what a call left over of `data`, which begins at `position`."""
+        """Write the rest of `data`, which begins at `position`, after a partial write."""
         with memoryview(data) as view:
             while written < len(view):
                 with view[written:] as rest:
@@ -216,7 +216,7 @@ class RealFile:
         fd = self._descriptor().fd
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, 0, length)
-        else:  # macOS: the size, but no promise of room
+        else:  # macOS: sets the size without reserving space
             os.ftruncate(fd, length)
 
     def extend(self, length: int) -> None:
@@ -237,7 +237,7 @@ class RealFile:
                 self.descriptor = None
 
     def rename(self, path: str) -> None:
-        with self._disk.mutex:  # who opens it meanwhile looks for the one name or the other
+        with self._disk.mutex:  # a concurrent open uses one name or the other
             os.rename(self.path, path)
             self.path = path
 
@@ -290,7 +290,7 @@ class _RealLock:
 
 
 def _lock_as_java(fd: int, path: str) -> None:
-    """Take the other kind of lock as well, by which an Apache Kafka holds its directories. Raises
+    """Also take the other kind of lock, which an Apache Kafka uses for its directories. Raises
     LockHeld."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -299,9 +299,9 @@ def _lock_as_java(fd: int, path: str) -> None:
 
 
 class RealDisk:
-    """The file system of this machine. `open_files_max` bounds the descriptors that logs keep open;
-    `read_only` opens files so that nothing can be written into them, and files that may only be
-    read can be."""
+    """The file system of this machine. `open_files_max` limits the descriptors that logs keep open.
+    `read_only` opens files for reading, so that nothing can be written, and files without write
+    permission can be opened."""
 
     def __init__(self, open_files_max: int | None = None, *, read_only: bool = False) -> None:
         self._access = os.O_RDONLY if read_only else os.O_RDWR
@@ -311,13 +311,13 @@ class RealDisk:
         self.read_failed = ignore_failed_read
 
     def note(self, path: str, error: OSError) -> None:
-        """What lies at `path` could not be read: say so, if the disk is at fault."""
+        """Report that reading `path` failed, if the disk is at fault."""
         if is_fault(error):
             self.read_failed(path, error)
 
     @contextlib.contextmanager
     def reading(self, path: str) -> Generator[None]:
-        """Within it what lies at `path` is read."""
+        """Inside this context, `path` is read."""
         try:
             yield
         except OSError as e:
@@ -328,8 +328,8 @@ class RealDisk:
         return RealFile(self, path)
 
     def reopen(self, file: RealFile, create: bool = False) -> _Descriptor:
-        """Open `file`, closing another that was not used lately when there are too many. Only a
-        write creates a file: a late reader of a removed one must not bring its name back."""
+        """Open `file`, closing another one not used recently if too many are open. Only a write
+        creates a file: a late reader of a removed one must not create its name again."""
         with self.mutex:
             if file.descriptor is None:
                 creates = create and self._access == os.O_RDWR
@@ -359,7 +359,7 @@ class RealDisk:
             self._ring.append(file)
 
     def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
-        # Written for speed: a start lists every log, and nothing else of one takes as long.
+        # Optimized for speed: a start lists every log, and nothing else takes as long.
         found: dict[str, Entry] = {}
         with self.reading(path), os.scandir(path) as entries:
             for entry in entries:
@@ -369,7 +369,7 @@ class RealDisk:
                 try:
                     status = entry.stat()
                 except FileNotFoundError:
-                    continue  # gone since it was listed
+                    continue  # removed since it was listed
                 directory = entry.is_dir()
                 size = 0 if directory else status.st_size
                 found[entry.name] = Entry(size, status.st_mtime_ns // 1_000_000, directory)

@@ -1,12 +1,11 @@
-"""What of a log is on the disk for good: flushing, snapshots of its producers, and the recovery
-point.
+"""Makes a log durable: flushes, snapshots of its producers, and the recovery point.
 
-A flush notes the end of the log first, syncs what lies below, and only then moves the recovery
+A flush first reads the log end, then syncs everything below it, and only then moves the recovery
 point. It may run in a thread while the loop appends.
 
-A snapshot of many producers is written by the next flush: the roll only freezes them. Until then
-recovery would begin before that snapshot anyway, since no recovery point moves beyond what is not
-written.
+A snapshot of many producers is written by the next flush; the roll only freezes them. Until then
+recovery would begin before that snapshot anyway, since the recovery point does not move past
+unwritten data.
 """
 
 import contextlib
@@ -24,11 +23,11 @@ from pk.core.log.state import LogState
 logger = logging.getLogger("pk.log")
 
 SNAPSHOT_AT_ONCE = 1000
-"""The snapshot of more producers is left to the next flush: so many take two milliseconds."""
+"""Snapshots of more producers are left to the next flush, since this many take two milliseconds."""
 
 
 ASIDE = ".tmp"
-"""Ends the name of a file that will take another's place; an open log removes it."""
+"""The suffix of a file that will replace another; removed when a log is opened."""
 
 
 class Durability:
@@ -48,24 +47,24 @@ class Durability:
         self._log = log
         self._unsynced_snapshots: list[int] = []
         self._frozen: dict[int, FrozenProducers] = {}
-        """The snapshots at these offsets are not written yet."""
+        """The snapshots not written yet, by offset."""
         self.lock = threading.RLock()
-        """Held while files are synced: nothing may be cut or removed meanwhile."""
+        """Held while files are synced, so that nothing is truncated or removed in the meantime."""
         self.recovery_point = 0
-        """Where recovery begins: below it the log, and all that is derived from it, is on the
+        """Where recovery begins: below it, the log and everything derived from it are on the
         disk."""
         self.durable_offset = 0
-        """Below it the records are on the disk; at or after the recovery point."""
+        """Records below it are on the disk; it is at or after the recovery point."""
         self.created = False
-        """Whether its names, and its own, may not be durable yet: it is new, or was not
-        closed."""
+        """Whether the name of its directory, and the names in it, may not be durable yet, because
+        it is new or was not closed."""
 
     def start(self, recovery_point: int) -> None:
-        """Take what an opened log knows: all below `recovery_point` is on the disk."""
+        """Initialize for an opened log: everything below `recovery_point` is on the disk."""
         self.recovery_point = self.durable_offset = recovery_point
 
     def cut(self, offset: int) -> None:
-        """The log ends at `offset` now. Raises OSError."""
+        """The log now ends at `offset`. Raises OSError."""
         self.recovery_point = min(self.recovery_point, offset)
         self.durable_offset = min(self.durable_offset, offset)
         self.remove_snapshots([snapshot for snapshot in self._log.snapshots if snapshot > offset])
@@ -74,9 +73,9 @@ class Durability:
     def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
         """Make the log durable up to `up_to` (its end, if None) and move the recovery point there.
 
-        May run in a thread while the loop appends; several at once wait for each other, and those
-        that come late find their work done. With `force` also when the recovery point is there
-        already. Where a full disk has no room for what is written beside the records, these are
+        May run in a thread while the loop appends; concurrent flushes wait for each other, and
+        later ones find their work done. With `force` it flushes even if the recovery point is
+        already there. If a full disk has no room for data other than records, the records are
         durable all the same, and the recovery point waits for the next flush.
         """
         log = self._log
@@ -103,10 +102,10 @@ class Durability:
                 self.recovery_point = max(self.recovery_point, target)
 
     def prepare(self) -> bool:
-        """Write all that a flush of the whole log writes, and sync nothing: `put_in_place` and
-        `synced` may follow, each when the file system was synced; a flush does it all again.
-        Nothing is appended from now on. May run in a thread. False if the disk has no room for
-        all of it."""
+        """Write everything that a flush of the whole log writes, without syncing. `put_in_place`
+        and `synced` may follow, each after a sync of the file system; alternatively, a flush does
+        everything again. Nothing may be appended from now on. May run in a thread. False if the
+        disk does not have room for all of it."""
         log = self._log
         with self.lock:
             log.check_alive()
@@ -115,8 +114,8 @@ class Durability:
             )
 
     def put_in_place(self) -> None:
-        """What `prepare` wrote is on the disk. The leader epochs take their file's name only now:
-        a crash finds the old ones or the new ones."""
+        """Call when the data of `prepare` is on the disk. The leader epochs get their file's name
+        only now, so that a crash leaves either the old ones or the new ones."""
         log = self._log
         epochs = log.known_epochs
         if epochs is not None and epochs.dirty:
@@ -127,7 +126,7 @@ class Durability:
                 raise log.die("rename", e) from e
 
     def synced(self) -> None:
-        """All that was written, and put in place, is on the disk."""
+        """Call when everything written, and put in place, is on the disk."""
         log = self._log
         with self.lock:
             for segment in log.segments:
@@ -139,8 +138,8 @@ class Durability:
             self.recovery_point = self.durable_offset = log.log_end_offset
 
     def _unsynced(self, target: int, *, force: bool) -> list[Segment]:
-        """The segments with records between the recovery point and `target`; with `force` the last
-        one in any case."""
+        """The segments with records between the recovery point and `target`; with `force` always
+        includes the last one."""
         segments = self._log.segments
         return [
             segment
@@ -156,9 +155,9 @@ class Durability:
         ]
 
     def _write_behind(self, segments: list[Segment], *, epochs_aside: bool = False) -> bool:
-        """Write what was not written when it happened: index entries, leader epochs and large
-        snapshots. `epochs_aside`: the epochs into a file beside theirs, unsynced, for
-        `put_in_place`. May run in a thread. False if the disk has no room for all of it."""
+        """Write data whose writing was postponed: index entries, leader epochs and large snapshots.
+        `epochs_aside` writes the epochs to a temporary file, unsynced, for `put_in_place`. May run
+        in a thread. False if the disk does not have room for all of it."""
         log = self._log
         epochs = log.known_epochs
         try:
@@ -197,12 +196,12 @@ class Durability:
                 raise
 
     def _sync_state(self) -> None:
-        """Snapshots and names. May run in a thread. Raises OSError."""
+        """Sync snapshots and names. May run in a thread. Raises OSError."""
         log = self._log
         due, self._unsynced_snapshots = self._unsynced_snapshots, []
         for offset in due:
             if offset in log.snapshots:
-                with contextlib.suppress(FileNotFoundError):  # then it is read from the log
+                with contextlib.suppress(FileNotFoundError):  # then it is rebuilt from the log
                     log.disk.open(self._snapshot_path(offset)).sync()
         if self.created:
             self.created, log.names_changed = False, True
@@ -224,8 +223,9 @@ class Durability:
                 raise log.die("sync a directory", e) from e
 
     def write_snapshot(self, offset: int) -> None:
-        """The state of producers at the end of the log, unsynced, under the name of `offset`, that
-        of many by the next flush; and out with snapshots that are not needed. Raises OSError."""
+        """Write a snapshot of the producers at the log end, unsynced, under the name of `offset`
+        (one of many producers is written by the next flush), and remove unneeded snapshots. Raises
+        OSError."""
         log = self._log
         if len(log.producers) > SNAPSHOT_AT_ONCE:
             self._frozen[offset] = log.producers.freeze()
@@ -241,7 +241,7 @@ class Durability:
         )
 
     def _write_frozen(self) -> None:
-        """Write the snapshots that were left to do, with the lock held. May run in a thread. Raises
+        """Write the postponed snapshots, with the lock held. May run in a thread. Raises
         OSError."""
         log = self._log
         for offset, frozen in list(self._frozen.items()):
@@ -252,7 +252,7 @@ class Durability:
             if self._frozen.get(offset) is frozen:
                 del self._frozen[offset]
             frozen.release()
-            if offset not in log.snapshots:  # its segment was dropped meanwhile
+            if offset not in log.snapshots:  # its segment was dropped in the meantime
                 with contextlib.suppress(FileNotFoundError):
                     log.disk.remove(path)
 

@@ -1,2 +1,1 @@
-"""Compaction: the choice of a log, the job, and the passes that keep the last record of each
-key."""
+"""Compaction: selecting a log, the job, and the passes that keep the last record of each key."""

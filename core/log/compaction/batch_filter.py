@@ -1,11 +1,10 @@
-"""What compaction does to one batch: which of its records stay, and the batch without the others.
+"""Compacts a single batch: selects the records to keep, and builds the batch without the others.
 
-A batch keeps its base offset, its last offset, its sequences and its leader epoch, whatever goes
-out of it: offsets never change, and a producer's state can still be read from the headers. The
-records that stay are copied as bytes, since their deltas count from a base that stays too. Only
-where a batch gets its *delete horizon* is each record rewritten: the horizon, the time from which
-its tombstones may go, takes the place of the base timestamp (KIP-534), and the timestamp deltas
-count from that.
+A batch keeps its base offset, its last offset, its sequences and its leader epoch, whichever
+records are removed: offsets never change, and a producer's state can still be read from the
+headers. Kept records are copied as bytes, since the base of their deltas stays the same. They are
+only rewritten when the batch gets its *delete horizon*, the time from which its tombstones may be
+removed: it replaces the base timestamp (KIP-534), and the timestamp deltas are relative to it.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +33,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class Entry(NamedTuple):
-    """Where a record is in its batch's body, and what compaction asks of it."""
+    """A record's position in its batch's body, and the data that compaction needs."""
 
     start: int
     stop: int
@@ -75,7 +74,8 @@ def entries(data: bytes, count: int) -> list[Entry]:
             if size >= 0:
                 key = data[position : position + size]
                 position += size
-            # Every length but -1 is an even first byte, or one of several: only null is 1.
+            # Every length but -1 begins with an even byte, or has several bytes: only null is a
+            # single 1.
             found.append(new(Entry, (start, stop, delta, key, data[position] != 1)))
             if position >= stop:
                 raise _malformed()
@@ -94,12 +94,11 @@ def filtered(
     horizon_ms: int,
     marks_horizon: bool,
 ) -> tuple[bytes | bytearray | None, int]:
-    """The batch with the records that `choose` picks, and how many those are; None if there are
-    none.
+    """The batch with the records that `choose` selects, and their number; None if there are none.
 
-    `horizon_ms` becomes its delete horizon if it has none yet and a tombstone stays, or with
-    `marks_horizon` (a transaction's marker that may go some day). Raises what `body` raises, and
-    KafkaError(INVALID_RECORD).
+    `horizon_ms` becomes its delete horizon if it has none yet and a tombstone is kept, or with
+    `marks_horizon` (for a transaction marker that may be removed later). Raises the errors of
+    `body`, and KafkaError(INVALID_RECORD).
     """
     data = bytes(body(batch, header, LOGGED_BYTES_MAX))
     there = entries(data, header.count)
@@ -116,7 +115,7 @@ def filtered(
 
 
 def emptied(header: BatchHeader) -> bytearray:
-    """The batch without records: what is left where its header still says something of its
+    """The batch without records, kept because its header still has information about its
     producer."""
     batch = bytearray(HEADER_BYTES)
     attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON_BIT)
@@ -131,7 +130,7 @@ def _latest(data: bytes, header: BatchHeader, kept: Iterable[Entry]) -> int:
 
 
 def _timestamp(data: bytes, start: int) -> tuple[int, int, int]:
-    """A record's timestamp delta, and where that begins and ends."""
+    """A record's timestamp delta, with its start and end."""
     _, position = read_varint(data, start, INT_BYTES_MAX)
     delta, end = read_varint(data, position + 1, LONG_BYTES_MAX)
     return delta, position + 1, end

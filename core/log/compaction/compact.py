@@ -1,12 +1,11 @@
-"""Compaction: the last record of every key stays, in its place, under its offset (Apache's log
-cleaner).
+"""Compaction (Apache's log cleaner): keeps the last record of every key, with its offset.
 
-Two passes. The first reads the dirty part and notes the last offset of each key, in a map of
-bounded memory. The second reads the log from its beginning, leaves out what the map knows a later
-record of, and writes neighbouring small segments into one. So a key that has not changed is copied,
-never looked up in what came before it.
+There are two passes. The first reads the dirty part and puts the last offset of each key into a map
+of bounded memory. The second reads the log from its beginning, leaves out records that are older
+than the map's offset for their key, and merges adjacent small segments. So an unchanged key is
+copied without a search in earlier records.
 
-What stays besides the last records:
+Other data that is kept:
 
     tombstones (null values)   for `delete.retention.ms` from the round that first met them: that
                                time is written into their batch as its delete horizon, and a later
@@ -16,13 +15,13 @@ What stays besides the last records:
     batches without records    if they carry the last sequence of an active producer, or the
                                round's last offset
 
-Records without a key and records of aborted transactions go. A full map ends the round where it has
-come to.
+Records without a key and records of aborted transactions are removed. A full map ends the round at
+the offset reached.
 
-`clean` is a generator over blocking file work: its caller (a process of its own, or a thread) takes
-its steps one by one, paces it by the bytes they tell of, and stops it by taking no more. A group of
-segments that is done lies beside the old ones as `.cleaned`, synced; swap.py puts it in their
-place. Nothing here touches the log itself.
+`clean` is a generator over blocking file work: its caller (a separate process, or a thread) takes
+the steps one by one, paces them by the bytes they report, and stops by taking no more. A finished
+group of segments is stored next to the old ones as `.cleaned`, synced; swap.py replaces them with
+it. Nothing here changes the log itself.
 """
 
 import contextlib
@@ -52,7 +51,8 @@ from pk.core.record.batch import (
 from pk.core.record.build import ControlType, control_type
 
 GROUP_SEGMENTS_MAX: Final = 64
-"""Segments written into one: their files are renamed between two turns of the loop."""
+"""The maximum number of segments merged into one: their files are renamed between two turns of the
+loop."""
 
 _INT32_MAX: Final = (1 << 31) - 1
 
@@ -64,29 +64,29 @@ class Worked(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """A group is done: its `.cleaned` files are durable, and may take the place of `replaced`."""
+    """A group is finished: its `.cleaned` files are durable, and may replace `replaced`."""
 
     base_offset: int
     replaced: tuple[Part, ...]
     sizes: dict[str, int]
-    """Of its files, by suffix."""
+    """The sizes of its files, by suffix."""
 
 
 class Done(NamedTuple):
-    """The round is over: what lies below `first_dirty_offset` is compacted."""
+    """The round is over: everything below `first_dirty_offset` is compacted."""
 
     first_dirty_offset: int
     keys: int
     full: bool
-    """The map was full: there is more to do."""
+    """Whether the map was full, so there is more to do."""
 
 
 Step: TypeAlias = Worked | Cleaned | Done
 
 
 def clean(disk: Disk, job: Job) -> Generator[Step, None, None]:
-    """Do the job, step by step; the last is Done. Raises OSError, and CorruptBatch or KafkaError
-    where a batch is none."""
+    """Do the job, step by step; the last step is Done. Raises OSError, and CorruptBatch or
+    KafkaError if a batch is invalid."""
     keys = KeyMap(job.keys_max)
     full = yield from _map(disk, job, keys)
     end = keys.latest + 1 if full else job.end_offset
@@ -97,17 +97,17 @@ def clean(disk: Disk, job: Job) -> Generator[Step, None, None]:
 
 
 class Transactions:
-    """Which batches belong to aborted transactions, and which markers end a transaction with
-    nothing left of it."""
+    """Tracks which batches belong to aborted transactions, and which markers end a transaction that
+    has no records left."""
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._due = sorted(aborted, key=lambda a: -a.first_offset)
         self._aborting: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
-        """Producers with batches of the transaction that is open at this place."""
+        """Producers with batches in the transaction that is open at this position."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Take in a batch of data; whether its transaction was aborted."""
+        """Process a batch of data; returns whether its transaction was aborted."""
         self._go_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -117,8 +117,8 @@ class Transactions:
     def ended(
         self, header: BatchHeader, kind: ControlType | None
     ) -> tuple[bool, AbortedTxn | None]:
-        """Take in a control batch: whether no batch of its transaction is left, and the transaction
-        to index."""
+        """Process a control batch; returns whether its transaction has no batch left, and the
+        transaction to index."""
         self._go_to(header.last_offset)
         if kind is ControlType.ABORT:
             aborted = self._aborting.pop(header.producer_id, None)
@@ -139,7 +139,7 @@ class Transactions:
 
 
 def groups(job: Job, end: int) -> Iterator[tuple[Part, ...]]:
-    """The segments below `end`, neighbours together as far as one segment can hold them."""
+    """The segments below `end`, in groups of adjacent ones that fit into one segment."""
     group: list[Part] = []
     size = index_bytes = time_index_bytes = 0
     for i, part in enumerate(job.parts):
@@ -167,7 +167,7 @@ def groups(job: Job, end: int) -> Iterator[tuple[Part, ...]]:
 def _map(disk: Disk, job: Job, keys: KeyMap) -> Generator[Worked, None, bool]:
     """Fill the map; returns whether it became full."""
     first = job.first_dirty_offset
-    # The markers of those before are not read here: they would seem to go on.
+    # The markers of earlier transactions are not read here, so those would seem to continue.
     transactions = Transactions(a for a in job.aborted if a.last_offset >= first)
     ends = _ends(job)
     for part in job.parts:
@@ -194,7 +194,7 @@ def _map(disk: Disk, job: Job, keys: KeyMap) -> Generator[Worked, None, bool]:
 
 
 def _note(header: BatchHeader, batch: bytes, keys: KeyMap, first: int) -> bool:
-    """Put a batch's keys into the map; False if it became full."""
+    """Put the keys of a batch into the map; False if it became full."""
     base, put = header.base_offset, keys.put
     for _, _, delta, key, _ in entries(bytes(body(batch, header, LOGGED_BYTES_MAX)), header.count):
         if key is not None and base + delta >= first and not put(key, base + delta):
@@ -243,7 +243,8 @@ def _clean_batch(
     keys: KeyMap,
     transactions: Transactions,
 ) -> tuple[bytes | bytearray | None, AbortedTxn | None]:
-    """What stays of a batch, and the transaction that its marker ends, if that must be indexed."""
+    """The remainder of a batch, and the transaction that its marker ends, if that must be
+    indexed."""
     horizon, now_ms = header.delete_horizon_ms, job.now_ms
     aborted = None
     over = horizon is not None and horizon <= now_ms
@@ -268,7 +269,7 @@ def _clean_batch(
 
 
 def _last(there: list[Entry], base: int, keys: KeyMap, *, drop_tombstones: bool) -> list[Entry]:
-    """The records that nothing known comes after. (Hot: one turn a record of the log.)"""
+    """The records without a known later one. (Hot: one iteration per record of the log.)"""
     latest, last = keys.latest, keys.last
     kept: list[Entry] = []
     for entry in there:
@@ -282,7 +283,7 @@ def _last(there: list[Entry], base: int, keys: KeyMap, *, drop_tombstones: bool)
 
 
 def _is_last_of_producer(job: Job, header: BatchHeader) -> bool:
-    """Whether the header tells the last sequence of an active producer, or at least its epoch."""
+    """Whether the header has the last sequence of an active producer, or at least its epoch."""
     if header.producer_id < 0:
         return False
     for producer_id, last_offset, epoch in job.producers:
@@ -308,7 +309,7 @@ def _reading(disk: Disk, job: Job, part: Part) -> Generator[File]:
 
 
 def _ends(job: Job) -> dict[Part, int]:
-    """Where the next begins, of each part."""
+    """For each part, the offset at which the next one begins."""
     return {
         part: following.base_offset if following is not None else job.end_offset
         for part, following in zip_longest(job.parts, job.parts[1:])
@@ -318,8 +319,8 @@ def _ends(job: Job) -> dict[Part, int]:
 def _batches(
     file: File, part: Part, end_offset: int, buffer_bytes: int
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Header and bytes of each batch, checked: its CRC, and its offsets, which that does not cover
-    and which grow from the part's first up to `end_offset`. Raises OSError, CorruptBatch."""
+    """Header and bytes of each batch. Checks the CRC, and the offsets, which it does not cover:
+    they must increase from the part's first up to `end_offset`. Raises OSError, CorruptBatch."""
     position, chunk, chunk_at = 0, b"", 0
     size, offset = part.size, part.base_offset
     while position < size:

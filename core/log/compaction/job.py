@@ -1,13 +1,14 @@
-"""Whether a log is worth compacting, and the job that does it.
+"""Decides whether to compact a log, and creates the job.
 
     0 ....... first dirty ............ end ..... active segment ....
       clean: compacted already   dirty          not to be touched
 
-The end is a segment's begin: not above the last stable offset (transactions behind it are
-undecided), below the active segment, and below the first segment with a record that is younger than
-`min.compaction.lag.ms`. A log is due when the dirty bytes are more than `min.cleanable.dirty.ratio`
-of all below the end, or when the oldest of them has waited for `max.compaction.lag.ms`. The one
-with the largest share comes first (Apache's LogCleanerManager).
+The end is the start of a segment: at or below the last stable offset (transactions after it are
+undecided), not above the active segment, nor above the first segment with a record that is younger
+than `min.compaction.lag.ms`. A log is due when the dirty bytes exceed the share
+`min.cleanable.dirty.ratio` of all bytes below the end, or when the oldest dirty record is older
+than `max.compaction.lag.ms`. The log with the largest share comes first (Apache's
+LogCleanerManager).
 """
 
 from bisect import bisect_right
@@ -26,7 +27,7 @@ BUFFER_BYTES = 1 << 18
 
 
 class CompactionConfig(Struct, frozen=True):
-    """A topic's keys that steer compaction."""
+    """A topic's keys that control compaction."""
 
     min_dirty_ratio: float = 0.5
     min_lag_ms: int = 0
@@ -35,39 +36,39 @@ class CompactionConfig(Struct, frozen=True):
 
 
 class Cleanable(NamedTuple):
-    """What there is to compact in a log."""
+    """The part of a log that can be compacted."""
 
     first_dirty_offset: int
     end_offset: int
     dirty_ratio: float
     overdue: bool
-    """`max.compaction.lag.ms` has passed for a record."""
+    """Whether `max.compaction.lag.ms` has passed for a record."""
 
 
 class Job(Struct, frozen=True):
-    """One round of compaction: everything that `compact.clean` needs to know."""
+    """One round of compaction: all inputs of `compact.clean`."""
 
     directory: str
     parts: tuple[Part, ...]
-    """The log's segments from its first up to the end, all of them at rest."""
+    """The log's segments from the first up to the end, none of them active."""
     first_dirty_offset: int
     end_offset: int
     now_ms: int
     delete_retention_ms: int
     keys_max: int
     buffer_bytes: int
-    """Read and written at a time, where a batch is not larger."""
+    """Bytes read and written at a time, except for larger batches."""
     segment_bytes: int
     index_bytes_max: int
     index_interval_bytes: int
     producers: tuple[tuple[int, int, int], ...]
-    """Those that are active: (producer id, last data offset or -1, epoch)."""
+    """The active ones: (producer id, last data offset or -1, epoch)."""
     aborted: tuple[AbortedTxn, ...]
 
 
 def cleanable(log: Log, config: CompactionConfig, limit: int, now_ms: int) -> Cleanable | None:
-    """What of the log below `limit` can be compacted, None if nothing. May read time indexes: not
-    on the loop. Raises OSError."""
+    """The part of the log below `limit` that can be compacted; None if there is none. May read time
+    indexes, so not on the loop. Raises OSError."""
     segments = log.segments
     first_dirty = first_dirty_offset(log)
     if limit <= first_dirty:
@@ -95,13 +96,13 @@ def cleanable(log: Log, config: CompactionConfig, limit: int, now_ms: int) -> Cl
 
 
 def is_due(found: Cleanable, config: CompactionConfig) -> bool:
-    """Whether it is time to compact."""
+    """Whether compaction is due."""
     return found.overdue or found.dirty_ratio > config.min_dirty_ratio
 
 
 def first_dirty_offset(log: Log) -> int:
-    """Up to where the log was compacted; its start, if it never was or the note of it cannot be
-    true any more."""
+    """The offset up to which the log was compacted; its start, if it never was or the recorded
+    offset is impossible."""
     noted = log.first_dirty_offset
     if noted is None or not log.log_start_offset <= noted <= log.segments[-1].base_offset:
         return log.log_start_offset
@@ -109,8 +110,8 @@ def first_dirty_offset(log: Log) -> int:
 
 
 def prepare(log: Log, found: Cleanable) -> None:
-    """Look at the files of a round that is due, so that `make_job` has nothing to rebuild. Not on
-    the loop. Raises OSError, CorruptBatch."""
+    """Check the files of a round that is due, so that `make_job` has nothing to rebuild. Not on the
+    loop. Raises OSError, CorruptBatch."""
     for segment in log.segments:
         if segment.base_offset < found.end_offset:
             segment.check_indexes()
@@ -125,7 +126,7 @@ def make_job(
     keys_max: int,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> Job:
-    """The job for what `cleanable` found; reads the producers' state and transaction indexes.
+    """The job for a result of `cleanable`; reads the producers' state and transaction indexes.
     Raises OSError, StorageError."""
     segments = log.segments
     parts = segments[: bisect_right(segments, found.end_offset - 1, key=lambda s: s.base_offset)]
@@ -147,7 +148,7 @@ def make_job(
 
 
 def part_of(segment: Segment) -> Part:
-    """What a job says of a segment."""
+    """The job's description of a segment."""
     return Part(
         segment.base_offset,
         segment.size,
@@ -157,15 +158,15 @@ def part_of(segment: Segment) -> Part:
 
 
 def latest_ms(segment: Segment) -> int:
-    """The latest timestamp in a segment; the time of its last write where no record has one. Raises
+    """The latest timestamp in a segment, or the time of its last write if no record has one. Raises
     OSError."""
     latest = segment.max_timestamp.timestamp
     return latest if latest >= 0 else segment.modified_ms
 
 
 def first_ms(segment: Segment) -> int:
-    """The time of a segment's first batch; of its last write where that has none. Raises
-    OSError."""
+    """The timestamp of a segment's first batch, or the time of the segment's last write if it has
+    none. Raises OSError."""
     first = segment.first_timestamp
     if first is None:
         segment.check_indexes()

@@ -1,4 +1,4 @@
-"""Compaction jobs and their steps as CBOR, between a broker and the process that compacts for it.
+"""Compaction jobs and their steps as CBOR, exchanged between a broker and its compaction process.
 
 document    uint32 length (big endian), and that many bytes of CBOR, marked with kind and version
 """
@@ -51,7 +51,7 @@ def job_body(job: Job, bytes_per_s: float) -> list[Any]:
 
 
 def job_of(body: Any) -> tuple[Job, float]:
-    """The job in a body, and how many bytes a second it may work."""
+    """The job in a body, and its limit in bytes per second."""
     directory, parts, numbers, producers, aborted, bytes_per_s = body
     job = Job(
         directory,

@@ -1,21 +1,22 @@
-"""Key → the last offset it was seen at, in bounded memory: what one round of compaction knows.
+"""Maps each key to its last offset, in bounded memory, for one round of compaction.
 
-A key stands for itself where it is short; else its hash of 16 bytes does (BLAKE2b), which is as
-good: two of a billion keys have the same with a chance of 1 in 10²⁰. So memory goes by the number
-of keys, not by their size. No key stands for another's hash, because one of exactly 16 bytes is
-hashed too.
+Short keys are stored as they are, longer ones as a hash of 16 bytes (BLAKE2b). That is as good:
+with a billion keys, the probability that two have the same hash is 1 in 10²⁰. So the memory depends
+on the number of keys, not on their size. A key cannot be mistaken for another's hash, because keys
+of exactly 16 bytes are hashed too.
 
-Memory. Apache keeps 24 bytes a key in a table of its own; a Python dict with its objects needs
-about eight times that, which is counted here, so that `log.cleaner.dedupe.buffer.size` is the
-memory that is used. A map that is full ends the round at the offset it has come to, and the next
-round goes on from there.
+Memory. Apache uses 24 bytes per key in its own table. A Python dict with its objects needs about
+eight times that, which is accounted for here, so that `log.cleaner.dedupe.buffer.size` is the
+memory really used. A full map ends the round at the offset reached, and the next round continues
+from there.
 """
 
 from hashlib import blake2b
 from typing import Final
 
 BYTES_A_KEY: Final = 200
-"""Of memory, with the dict at its emptiest after growing: measured, keys of 32 bytes."""
+"""Memory per key, measured with keys of 32 bytes right after the dict has grown, when it is
+emptiest."""
 
 KEYS_MIN: Final = 1000
 
@@ -24,7 +25,7 @@ _PLAIN_BYTES_MAX: Final = 32
 
 
 def keys_max(buffer_bytes: int, load_factor: float, threads: int) -> int:
-    """How many keys the map of one of `threads` cleaners takes."""
+    """The maximum number of keys in the map of one of `threads` cleaners."""
     return max(int(buffer_bytes * load_factor / BYTES_A_KEY / max(threads, 1)), KEYS_MIN)
 
 
@@ -36,14 +37,14 @@ class KeyMap:
     def __init__(self, keys_max: int) -> None:
         self.keys_max = keys_max
         self.latest = -1
-        """The offset up to which everything has been put in."""
+        """The offset up to which all keys have been added."""
         self._offsets: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         return len(self._offsets)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that `key` was seen at `offset`; False, and nothing noted, where there is no room
+        """Record that `key` was seen at `offset`; False, without recording it, if there is no room
         for another key."""
         if len(key) > _PLAIN_BYTES_MAX or len(key) == _HASH_BYTES:
             key = blake2b(key, digest_size=_HASH_BYTES).digest()
