@@ -78,7 +78,7 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "core/log/disk.py": frozenset({"os"}),
     "core/log/page_cache.py": frozenset({"os"}),
     "core/broker/clock.py": frozenset({"time"}),
-    "core/group/consumer/metadata_hash.py": frozenset({"xxhash"}),
+    "core/group/metadata_hash.py": frozenset({"xxhash"}),
     "core/group/consumer/regex.py": frozenset({"re2"}),
     "net/metrics/exposition.py": frozenset({"prometheus_client"}),
     "cli/cluster/metrics.py": frozenset({"prometheus_client"}),
@@ -166,7 +166,7 @@ def test_imports_point_down() -> None:
         ("core/values.py", "from pk.core.wire import codec"),
         ("core/wire/codec.py", "import trio"),
         ("core/record/batch.py", "import numpy"),
-        ("core/group/classic.py", "from pk.core.broker.broker import Broker"),
+        ("core/group/classic/groups.py", "from pk.core.broker.broker import Broker"),
         ("core/log/log.py", "import os"),
         ("core/api/records/fetch.py", "import socket"),
         ("core/api/records/fetch.py", "from pk.net.server import Server"),
@@ -180,6 +180,24 @@ def test_imports_point_down() -> None:
 )
 def test_the_rules_bite(name: str, text: str) -> None:
     assert violations(name, text)
+
+
+GROUP_TYPES = ("classic", "consumer", "share", "streams")
+
+
+def test_types_of_groups_do_not_import_each_other() -> None:
+    """What several have in common is in core/group itself."""
+    found = [
+        f"{name_of(path)} imports {module}"
+        for own in GROUP_TYPES
+        for path in (ROOT / "core/group" / own).glob("*.py")
+        # Groups that change from the one protocol to the other.
+        if name_of(path) != "core/group/consumer/conversion.py"
+        for _, module in imports(ast.parse(path.read_text()))
+        for other in GROUP_TYPES
+        if other != own and module.startswith(f"pk.core.group.{other}.")
+    ]
+    assert found == []
 
 
 def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:

@@ -1,14 +1,16 @@
-"""Operations common to groups of all types: listing, deleting, and committing, fetching, deleting
-or expiring offsets. Operations of a single type are in that type's own files.
+"""The operations that groups of every type have in common: of one group (`AnyGroup`), and of all
+groups of a type (`GroupsOfType`). Requests that only one type knows are in the type's own package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from pk.core.group.records import Record
+from pk.core.group.settings import Step
+from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import Uuid
 
 
@@ -40,7 +42,7 @@ partition is refused as a whole."""
 
 
 class AnyGroup(Protocol):
-    """The operations common to groups of all types."""
+    """One group."""
 
     group_id: str
     type: ClassVar[GroupType]
@@ -83,4 +85,29 @@ class AnyGroup(Protocol):
 
     def tombstones(self) -> list[Record]:
         """The records that end an empty group."""
+        ...
+
+
+class GroupsOfType(Protocol):
+    """The groups of one type in one partition of `__consumer_offsets`."""
+
+    def describe(self, group_id: str) -> Any:
+        """The group, in the answer of the request that describes its type. Raises
+        GROUP_ID_NOT_FOUND, also for a group of another type."""
+        ...
+
+    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+        """The timer `key` of one of the groups has run out."""
+        ...
+
+    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+        """The cluster is now as `image` says, which differs by `found`."""
+        ...
+
+    def loaded(self, step: Step) -> None:
+        """The partition is loaded: every member gets a whole session to show that it is alive."""
+        ...
+
+    def replay(self, record: Record) -> None:
+        """Apply a record of one of the groups."""
         ...

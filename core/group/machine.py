@@ -12,34 +12,31 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group import transactional_offsets
-from pk.core.group.any_group import AnyGroup
-from pk.core.group.classic import ClassicGroups
-from pk.core.group.classic_group import State
+from pk.core.group import timer_keys, transactional_offsets
+from pk.core.group.any_group import AnyGroup, GroupsOfType, GroupType
+from pk.core.group.classic.group import ClassicGroup
+from pk.core.group.classic.groups import ClassicGroups
 from pk.core.group.consumer.classic_members import ClassicMembers
-from pk.core.group.consumer.describe import describe
+from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.consumer.groups import ConsumerGroups
-from pk.core.group.consumer.replay import replay as replay_consumer
+from pk.core.group.consumer.replay import KEYS as CONSUMER_KEYS
 from pk.core.group.offsets import Offsets
 from pk.core.group.records import Record, decode_record, encode_record
-from pk.core.group.registry import Groups, is_classic, is_consumer, is_share
+from pk.core.group.registry import Groups
 from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
-from pk.core.group.share.describe import describe as describe_share_group
-from pk.core.group.share.groups import ASSIGNOR, ShareGroups
+from pk.core.group.share.group import ShareGroup
+from pk.core.group.share.groups import ShareGroups
 from pk.core.group.share.replay import KEYS as SHARE_KEYS
-from pk.core.group.share.replay import replay as replay_share
-from pk.core.group.streams.describe import describe as describe_streams_group
 from pk.core.group.streams.groups import StreamsGroups
 from pk.core.group.streams.internal_topics import CreateInternalTopics
 from pk.core.group.streams.replay import KEYS as STREAMS_KEYS
-from pk.core.group.streams.replay import replay as replay_streams
-from pk.core.group.timer_keys import DOWNGRADED, EXPIRATION, INITIAL_DELAY, REPLACED
+from pk.core.group.timer_keys import EXPIRATION
+from pk.core.group.topics import Topics
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import INTERNAL_TOPICS, NO_PRODUCER_ID, Uuid
 from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pk.core.wire.messages.delete_groups import DeletableGroupResult
-from pk.core.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import JoinGroupRequest
 from pk.core.wire.messages.leave_group import LeaveGroupRequest
@@ -47,21 +44,24 @@ from pk.core.wire.messages.list_groups import ListedGroup
 from pk.core.wire.messages.offset_commit import OffsetCommitRequest
 from pk.core.wire.messages.offset_delete import OffsetDeleteRequest
 from pk.core.wire.messages.offset_fetch import OffsetFetchRequestGroup
-from pk.core.wire.messages.offsets_topic import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-)
+from pk.core.wire.messages.offsets_topic import GroupMetadataKey
 from pk.core.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from pk.core.wire.messages.streams_group_describe import (
-    DescribedGroup as DescribedStreamsGroup,
-)
 from pk.core.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from pk.core.wire.messages.sync_group import SyncGroupRequest
 from pk.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from pk.core.wire.schema import Message
 
-DESCRIBE_NOT_FOUND_SINCE: Final = 6
-"""The DescribeGroups that hears GROUP_ID_NOT_FOUND; older ones a group that is Dead."""
+RECORD_TYPES: Final[Mapping[type[Message], GroupType]] = {
+    key: group_type
+    for group_type, keys in (
+        (GroupType.CLASSIC, (GroupMetadataKey,)),
+        (GroupType.CONSUMER, CONSUMER_KEYS),
+        (GroupType.SHARE, SHARE_KEYS),
+        (GroupType.STREAMS, STREAMS_KEYS),
+    )
+    for key in keys
+}
+"""The key of a record → the type of its group. The others are offsets."""
 
 
 def normalized(filters: list[str]) -> set[str]:
@@ -82,10 +82,17 @@ class GroupMachine:
     def __init__(self, settings: GroupSettings, new_id: NewId) -> None:
         self.settings = settings
         self.groups = Groups()
+        self.topics = Topics()
         self.classic = ClassicGroups(settings, new_id, self.groups)
-        self.consumer = ConsumerGroups(settings, new_id, self.groups)
-        self.share = ShareGroups(settings, self.groups, self.consumer.topics)
-        self.streams = StreamsGroups(settings, self.groups, self.consumer.topics)
+        self.consumer = ConsumerGroups(settings, new_id, self.groups, self.topics)
+        self.share = ShareGroups(settings, self.groups, self.topics)
+        self.streams = StreamsGroups(settings, self.groups, self.topics)
+        self._of_type: dict[GroupType, GroupsOfType] = {
+            GroupType.CLASSIC: self.classic,
+            GroupType.CONSUMER: self.consumer,
+            GroupType.SHARE: self.share,
+            GroupType.STREAMS: self.streams,
+        }
         self.classic_members = ClassicMembers(self.consumer)
         self.offsets = Offsets(settings, self.classic)
 
@@ -102,11 +109,11 @@ class GroupMachine:
         """JoinGroup 0–9: answered through `token`."""
         step = Step(now_ms=now_ms)
         group = self.groups.get(request.group_id)
-        if group is None or is_classic(group):
+        if group is None or isinstance(group, ClassicGroup):
             self.classic.join(request, version, client, token, step)
-        elif group.is_empty and not is_share(group):
+        elif group.is_empty and group.type is not GroupType.SHARE:
             self._join_instead(group, request, version, client, token, step)
-        elif is_consumer(group):
+        elif isinstance(group, ConsumerGroup):
             self.classic_members.join(group, request, version, client, token, step)
         else:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -136,7 +143,7 @@ class GroupMachine:
     ) -> Decision[Record]:
         """SyncGroup 0–5: answered through `token`."""
         step = Step(now_ms=now_ms)
-        group = self.groups.consumer(request.group_id)
+        group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
             self.classic.sync(request, version, token, step)
         else:
@@ -146,7 +153,7 @@ class GroupMachine:
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[Record]:
         """Heartbeat 0–4."""
         step = Step(now_ms=now_ms)
-        group = self.groups.consumer(request.group_id)
+        group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
             self.classic.heartbeat(request, step)
         else:
@@ -190,13 +197,6 @@ class GroupMachine:
         self.streams.topics_created(effect, refused, step)
         return step
 
-    def describe_streams_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
-        """StreamsGroupDescribe 0; replies with a list of descriptions."""
-        described: list[DescribedStreamsGroup] = []
-        for group_id in group_ids:
-            described.append(describe_streams_group(group_id, self.groups.get(group_id)))
-        return Step(reply=described, now_ms=now_ms)
-
     def share_initialized(
         self,
         group_id: str,
@@ -212,7 +212,7 @@ class GroupMachine:
     def share_partitions(self, group_id: str, now_ms: int) -> Decision[Record]:
         """Replies with the share partitions of a group that have a beginning: topic id →
         partitions. There are none if the share group does not exist."""
-        group = self.groups.share(group_id)
+        group = self.groups.get_of(ShareGroup, group_id)
         if group is None:
             return Step(reply={}, now_ms=now_ms)
         found = group.state_partitions.initialized
@@ -242,7 +242,7 @@ class GroupMachine:
         """The first half of DeleteGroups for a share group: see `ShareGroups.begin_delete_group`.
         Replies with nothing to be done for a group of another type."""
         step = Step(reply={}, now_ms=now_ms)
-        if self.groups.share(group_id) is not None:
+        if self.groups.get_of(ShareGroup, group_id) is not None:
             self.share.begin_delete_group(group_id, step)
         return step
 
@@ -254,18 +254,10 @@ class GroupMachine:
         self.share.deleted(group_id, topic_ids, step)
         return step
 
-    def describe_share_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
-        """ShareGroupDescribe 1; replies with a list of descriptions."""
-        described = [
-            describe_share_group(g, self.groups.get(g), self.consumer.topics, ASSIGNOR.name)
-            for g in group_ids
-        ]
-        return Step(reply=described, now_ms=now_ms)
-
     def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> Decision[Record]:
         """LeaveGroup 0–5."""
         step = Step(now_ms=now_ms)
-        group = self.groups.consumer(request.group_id)
+        group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
             self.classic.leave(request, version, step)
         else:
@@ -330,51 +322,11 @@ class GroupMachine:
                 )
         return Step(reply=listed, now_ms=now_ms)
 
-    def describe_consumer_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
-        """ConsumerGroupDescribe 0–1; replies with a list of descriptions."""
-        default = self.settings.consumer.assignors[0]
-        described = [
-            describe(group_id, self.groups.get(group_id), self.consumer.topics, default)
-            for group_id in group_ids
-        ]
-        return Step(reply=described, now_ms=now_ms)
-
-    def describe_groups(self, group_ids: list[str], version: int, now_ms: int) -> Decision[Record]:
-        """DescribeGroups 0–6; replies with a list of descriptions."""
-        return Step(
-            reply=[self._describe(group_id, version) for group_id in group_ids], now_ms=now_ms
-        )
-
-    def _describe(self, group_id: str, version: int) -> DescribedGroup:
-        group = self.groups.classic(group_id)
-        if group is None:
-            described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-            if version >= DESCRIBE_NOT_FOUND_SINCE:
-                described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-                described.error_message = (
-                    f"Group {group_id} is not a classic group."
-                    if group_id in self.groups
-                    else f"Group {group_id} not found."
-                )
-            return described
-        stable = group.state is State.STABLE
-        return DescribedGroup(
-            group_id=group_id,
-            group_state=group.state.value,
-            protocol_type=group.protocol_type or "",
-            protocol_data=(group.protocol or "") if stable else "",
-            members=[
-                DescribedGroupMember(
-                    member_id=m.member_id,
-                    group_instance_id=m.instance_id,
-                    client_id=m.client_id,
-                    client_host=m.client_host,
-                    member_metadata=m.metadata(group.protocol) if stable else b"",
-                    member_assignment=m.assignment,
-                )
-                for m in group.members.values()
-            ],
-        )
+    def describe(self, group_type: GroupType, group_id: str, now_ms: int) -> Decision[Record]:
+        """Replies with the description of a group of this type: of DescribeGroups,
+        ConsumerGroupDescribe, ShareGroupDescribe or StreamsGroupDescribe. Raises
+        GROUP_ID_NOT_FOUND."""
+        return Step(reply=self._of_type[group_type].describe(group_id), now_ms=now_ms)
 
     def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
         """The cluster has changed: forget the offsets of topics that were deleted; groups look at
@@ -383,9 +335,9 @@ class GroupMachine:
         step = Step(now_ms=now_ms)
         if gone:
             self.offsets.topics_deleted(gone, step)
-        self.consumer.follow(image, found)
-        self.share.follow(image, found, step)
-        self.streams.follow(image, found)
+        self.topics.use(image, brought_topics=bool(found.topics_created))
+        for groups in self._of_type.values():
+            groups.follow(image, found, step)
         return step
 
     def rebalance(self, group_id: str, now_ms: int) -> Decision[Record]:
@@ -397,9 +349,9 @@ class GroupMachine:
         """
         step = Step(reply=True, now_ms=now_ms)
         group = self.groups.find(group_id)
-        if is_classic(group):
+        if isinstance(group, ClassicGroup):
             self.classic.rebalance(group_id, step)
-        elif is_consumer(group):
+        elif isinstance(group, ConsumerGroup):
             self.consumer.fence(group, list(group.members.values()), step)
         else:
             raise KafkaError(
@@ -412,10 +364,8 @@ class GroupMachine:
     def loaded(self, now_ms: int) -> Decision[Record]:
         """The log has been replayed to its end: begin to serve."""
         step = Step(now_ms=now_ms)
-        self.classic.loaded(step)
-        self.consumer.loaded(step)
-        self.share.loaded(step)
-        self.streams.loaded(step)
+        for groups in self._of_type.values():
+            groups.loaded(step)
         step.schedule((EXPIRATION,), self.settings.offsets_retention_check_interval_ms)
         return step
 
@@ -424,22 +374,11 @@ class GroupMachine:
         step = Step(now_ms=now_ms)
         if key == (EXPIRATION,):
             return self._expire(step)
-        if key[0] == REPLACED:
-            self.consumer.downgrade_where_due(key[1], step)
-        elif key[0] == DOWNGRADED:
-            self.classic.rebalance(key[1], step)
-        elif key[0] == INITIAL_DELAY:
-            self.streams.delay_over(key[1], step)
-        elif (streams := self.groups.streams(key[1])) is not None:
-            self.streams.fire(streams, key, step)
-        elif (shared := self.groups.share(key[1])) is not None:
-            self.share.fire(shared, key, step)
-        else:
-            group = self.groups.consumer(key[1])
-            if group is None:
-                self.classic.fire(key, step)
-            else:
-                self.consumer.fire(group, key, step)
+        group_type = timer_keys.OF_TYPE.get(key[0])
+        if group_type is None:
+            group = self.groups.get(key[1])
+            group_type = GroupType.CLASSIC if group is None else group.type
+        self._of_type[group_type].fire(key, step)
         return step
 
     def _expire(self, step: Step) -> Decision[Record]:
@@ -455,18 +394,11 @@ class GroupMachine:
 
     def replay(self, record: Record, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply `record`, logged at `record_offset`: only this changes durable state."""
-        key, value = record
-        if isinstance(key, OffsetCommitKey):
+        group_type = RECORD_TYPES.get(type(record.key))
+        if group_type is None:
             self.offsets.replay(record, record_offset, producer_id)
-        elif isinstance(key, GroupMetadataKey):
-            assert value is None or isinstance(value, GroupMetadataValue)
-            self.classic.replay(key, value)
-        elif isinstance(key, SHARE_KEYS):
-            replay_share(self.groups, record)
-        elif isinstance(key, STREAMS_KEYS):
-            replay_streams(self.groups, record)
         else:
-            replay_consumer(self.groups, record)
+            self._of_type[group_type].replay(record)
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
         """Apply the end of a transaction, which is in the log."""

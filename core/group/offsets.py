@@ -23,10 +23,10 @@ from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import AnyGroup, CheckPartition, Committer, GroupType
-from pk.core.group.classic import ClassicGroups
-from pk.core.group.classic_group import Group
+from pk.core.group.classic.group import ClassicGroup
+from pk.core.group.classic.groups import ClassicGroups
 from pk.core.group.records import Record, offset_commit, offset_tombstone
-from pk.core.group.registry import is_classic, not_found
+from pk.core.group.registry import not_found
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
 from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID, Uuid
 from pk.core.wire.messages.offset_commit import (
@@ -154,7 +154,7 @@ class Offsets:
         check = group.check_commit(
             Committer(request.member_id, request.group_instance_id, generation, version)
         )
-        if is_classic(group) and request.member_id in group.members:
+        if isinstance(group, ClassicGroup) and request.member_id in group.members:
             self._classic.restart_session(group, request.member_id, step)
         return check
 
@@ -328,7 +328,7 @@ class Offsets:
             return
         assert isinstance(value, OffsetCommitValue)
         if key.group not in self._groups:
-            self._groups.put(Group(key.group))
+            self._groups.put(ClassicGroup(key.group))
         found = Committed(
             value.offset,
             value.leader_epoch,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from typing import TypeVar
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import AnyGroup, GroupType
-from pk.core.group.classic_group import Group
-from pk.core.group.consumer.group import ConsumerGroup
-from pk.core.group.share.group import ShareGroup
-from pk.core.group.streams.group import StreamsGroup
+
+G = TypeVar("G", bound=AnyGroup)
 
 
 class Groups(dict[str, AnyGroup]):
@@ -22,41 +20,21 @@ class Groups(dict[str, AnyGroup]):
             raise not_found(group_id)
         return group
 
-    def classic(self, group_id: str) -> Group | None:
-        """The group, if it is a classic one."""
+    def find_of(self, group_type: type[G], group_id: str) -> G:
+        """The group of this type. Raises GROUP_ID_NOT_FOUND, also for one of another type."""
+        group = self.find(group_id)
+        if not isinstance(group, group_type):
+            raise not_of_type(group_id, group_type.type)
+        return group
+
+    def get_of(self, group_type: type[G], group_id: str) -> G | None:
+        """The group, if it is of this type."""
         group = self.get(group_id)
-        return group if is_classic(group) else None
+        return group if isinstance(group, group_type) else None
 
-    def all_classic(self) -> list[Group]:
-        """Every classic group."""
-        return [group for group in self.values() if is_classic(group)]
-
-    def consumer(self, group_id: str) -> ConsumerGroup | None:
-        """The group, if it is a consumer group."""
-        group = self.get(group_id)
-        return group if is_consumer(group) else None
-
-    def all_consumer(self) -> list[ConsumerGroup]:
-        """Every consumer group."""
-        return [group for group in self.values() if is_consumer(group)]
-
-    def share(self, group_id: str) -> ShareGroup | None:
-        """The group, if it is a share group."""
-        group = self.get(group_id)
-        return group if is_share(group) else None
-
-    def all_share(self) -> list[ShareGroup]:
-        """Every share group."""
-        return [group for group in self.values() if is_share(group)]
-
-    def streams(self, group_id: str) -> StreamsGroup | None:
-        """The group, if it is a streams group."""
-        group = self.get(group_id)
-        return group if is_streams(group) else None
-
-    def all_streams(self) -> list[StreamsGroup]:
-        """Every streams group."""
-        return [group for group in self.values() if is_streams(group)]
+    def all_of(self, group_type: type[G]) -> list[G]:
+        """Every group of this type."""
+        return [group for group in self.values() if isinstance(group, group_type)]
 
     def put(self, group: AnyGroup) -> None:
         """Keep `group`, in place of one of the same name."""
@@ -68,21 +46,8 @@ def not_found(group_id: str) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
 
-def is_classic(group: AnyGroup | None) -> TypeGuard[Group]:
-    """Whether it is a group of the classic protocol."""
-    return group is not None and group.type is GroupType.CLASSIC
-
-
-def is_consumer(group: AnyGroup | None) -> TypeGuard[ConsumerGroup]:
-    """Whether it is a group of the consumer protocol (KIP-848)."""
-    return group is not None and group.type is GroupType.CONSUMER
-
-
-def is_share(group: AnyGroup | None) -> TypeGuard[ShareGroup]:
-    """Whether it is a share group (KIP-932)."""
-    return group is not None and group.type is GroupType.SHARE
-
-
-def is_streams(group: AnyGroup | None) -> TypeGuard[StreamsGroup]:
-    """Whether it is a streams group (KIP-1071)."""
-    return group is not None and group.type is GroupType.STREAMS
+def not_of_type(group_id: str, group_type: GroupType) -> KafkaError:
+    """The group exists, but is of another type."""
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {group_type.value} group."
+    )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from pk.core.group.any_group import GroupType
+
 SESSION: Final = "session"
 """A member's session."""
 JOIN: Final = "join"
@@ -25,3 +27,10 @@ INITIAL_DELAY: Final = "initial streams delay"
 """The time in which a new streams group waits for more members."""
 EXPIRATION: Final = "expiration"
 """The search for expired offsets; it is the whole key."""
+
+OF_TYPE: Final = {
+    REPLACED: GroupType.CONSUMER,
+    DOWNGRADED: GroupType.CLASSIC,
+    INITIAL_DELAY: GroupType.STREAMS,
+}
+"""The timers that only groups of one type have."""

@@ -187,6 +187,19 @@ async def test_what_asks_several_coordinators_waits_for_all(key: int) -> None:
             assert partition_.high_watermark == partition_.log.log_end_offset
 
 
+@simulated
+async def test_an_unknown_group_is_dead_and_an_error_since_version_6() -> None:
+    async with running() as test:
+        await test.ask(FindCoordinatorRequest(coordinator_keys=["g"]))
+        await test.create_topics("t")
+        request = DescribeGroupsRequest(groups=["g"])
+        (new,) = (await test.ask(request, 6)).groups
+        (old,) = (await test.ask(request, 5)).groups
+        assert (new.error_code, new.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+        assert new.error_message == "Group g not found."
+        assert (old.error_code, old.group_state) == (ErrorCode.NONE, "Dead")
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_their_side_of_the_conversation(script: Script, apache: Kafka) -> None:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group.classic_group import Group
+from pk.core.group.classic.group import ClassicGroup
 from pk.core.group.machine import GroupMachine
 from pk.core.group.records import Record
 from pk.core.group.settings import Client, GroupSettings
@@ -41,9 +41,9 @@ def subscription(*topics: str) -> bytes:
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
-def classic_of(machine: GroupMachine, group_id: str = "g") -> Group:
+def classic_of(machine: GroupMachine, group_id: str = "g") -> ClassicGroup:
     """A classic group that is there."""
-    group = machine.groups.classic(group_id)
+    group = machine.groups.get_of(ClassicGroup, group_id)
     assert group is not None
     return group
 

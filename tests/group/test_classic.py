@@ -8,7 +8,8 @@ import pytest
 from group.scenario import START_MS, Scenario, classic_of, subscription
 
 from pk.core.errors import ErrorCode
-from pk.core.group.classic_group import TRANSITIONS, State
+from pk.core.group.any_group import GroupType
+from pk.core.group.classic.group import TRANSITIONS, State
 from pk.core.group.records import decode_record
 from pk.core.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from pk.core.wire.messages.describe_groups import DescribedGroup
@@ -28,8 +29,8 @@ def last_value(s: Scenario) -> GroupMetadataValue:
     return record.value
 
 
-def describe(s: Scenario, version: int = 6) -> DescribedGroup:
-    return s.take(s.machine.describe_groups(["g"], version, s.now_ms))[0]
+def describe(s: Scenario) -> DescribedGroup:
+    return s.take(s.machine.describe(GroupType.CLASSIC, "g", s.now_ms))
 
 
 def test_the_table_of_states_is_kafkas() -> None:
@@ -594,9 +595,3 @@ class TestRecords:
         preparing = describe(s)
         assert (preparing.group_state, preparing.protocol_data) == ("PreparingRebalance", "")
         assert preparing.members[1].member_metadata == b""
-
-    def test_describe_of_an_unknown_group(self, s: Scenario) -> None:
-        new, old = describe(s, 6), describe(s, 5)
-        assert (new.error_code, new.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
-        assert new.error_message == "Group g not found."
-        assert (old.error_code, old.group_state) == (NONE, "Dead")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from pk.core.errors import ErrorCode
-from pk.core.group.classic_group import Group, State
+from pk.core.group.classic.group import ClassicGroup, State
 from pk.core.group.machine import GroupMachine
 from pk.core.group.settings import GroupSettings
 
@@ -20,7 +20,7 @@ TOPICS = st.sampled_from(["t", "u"])
 
 def durable(machine: GroupMachine) -> Any:
     """What outlives a coordinator: offsets, and each group's last record."""
-    groups = {group.group_id: group.committed for group in machine.groups.all_classic()}
+    groups = {group.group_id: group.committed for group in machine.groups.all_of(ClassicGroup)}
     return machine.offsets.committed, {i: value for i, value in groups.items() if value is not None}
 
 
@@ -41,7 +41,7 @@ class Anything(RuleBasedStateMachine):
         )
 
     def _generation(self, group: str) -> int:
-        found = self.s.machine.groups.classic(group)
+        found = self.s.machine.groups.get_of(ClassicGroup, group)
         return found.generation if found is not None else 0
 
     @rule(target=members, group=GROUPS, version=st.sampled_from([0, 3, 9]), topic=TOPICS)
@@ -75,7 +75,7 @@ class Anything(RuleBasedStateMachine):
     @rule(member=members)
     def sync(self, member: tuple[str, str, str | None]) -> None:
         group, member_id, instance = member
-        found = self.s.machine.groups.classic(group)
+        found = self.s.machine.groups.get_of(ClassicGroup, group)
         assignments = {m: m.encode() for m in found.members} if found is not None else {}
         self.s.sync(
             member_id, self._generation(group), assignments, group=group, instance_id=instance
@@ -135,14 +135,14 @@ class Anything(RuleBasedStateMachine):
             assert record is not None
             fresh.replay(record, offset)
         assert durable(fresh) == durable(self.s.machine)
-        for group in fresh.groups.all_classic():
+        for group in fresh.groups.all_of(ClassicGroup):
             live = classic_of(self.s.machine, group.group_id)
             if live.state is State.STABLE:
                 assert described(group) == described(live)
 
     @invariant()
     def groups_make_sense(self) -> None:
-        for group in self.s.machine.groups.all_classic():
+        for group in self.s.machine.groups.all_of(ClassicGroup):
             joining = [m for m in group.members.values() if m.awaits_join]
             assert group.joining == len(joining)
             assert (group.state is State.EMPTY) <= (not group.members)
@@ -161,7 +161,7 @@ class Anything(RuleBasedStateMachine):
         """Every request that waits belongs to a member that somebody will answer."""
         waiting = {
             token
-            for group in self.s.machine.groups.all_classic()
+            for group in self.s.machine.groups.all_of(ClassicGroup)
             for m in group.members.values()
             for token in (m.join_token, m.sync_token)
             if token is not None
@@ -169,7 +169,7 @@ class Anything(RuleBasedStateMachine):
         assert not waiting & self.s.answers.keys()
 
 
-def described(group: Group) -> Any:
+def described(group: ClassicGroup) -> Any:
     """A stable group, from any source."""
     members = {
         m.member_id: (m.instance_id, m.assignment, m.session_timeout_ms, m.rebalance_timeout_ms)

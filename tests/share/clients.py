@@ -11,6 +11,7 @@ import trio
 from broker.cluster import Cluster
 
 from pk.core.errors import ErrorCode
+from pk.core.group.share.group import ShareGroup
 from pk.core.meta.events import GROUP, ConfigChanged, FeatureChanged
 from pk.core.meta.features import SHARE_VERSION
 from pk.core.record.batch import iter_headers, records
@@ -49,7 +50,7 @@ async def prepare(cluster: Cluster, nodes: Sequence[int] = (1, 2, 3)) -> Uuid:
 
     def initialized() -> bool:
         machine = cluster.broker(first).coordinators.at(0).machine
-        group = machine.groups.share(GROUP_ID)
+        group = machine.groups.get_of(ShareGroup, GROUP_ID)
         return group is not None and topic_id in group.state_partitions.initialized
 
     while (await cluster.ask(first, request, 1)).error_code:  # noqa: ASYNC110 (it loads)

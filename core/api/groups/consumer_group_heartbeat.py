@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 
 from pk.core.api.authorization import check_subscription, describing
 from pk.core.broker.requests.context import Context
+from pk.core.group.any_group import GroupType
 from pk.core.group.settings import Client
 from pk.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -24,7 +25,7 @@ def handle(
     """Let the group's coordinator decide."""
     client = Client(context.client_id or "", context.client_host, describing(context))
     coordinators = context.broker.coordinators
-    coordinators.check_consumer_protocol()
+    coordinators.check_protocol(GroupType.CONSUMER)
     check_subscription(context, request.subscribed_topic_names)
     return coordinators.submit(
         request.group_id,

@@ -7,12 +7,14 @@ before it, a group that does not exist is one that is Dead).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pk.core.api.groups.group_descriptions import describe_each
 from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
-from pk.core.errors import KafkaError
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import GroupType
+from pk.core.group.classic.group import State
 from pk.core.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -20,23 +22,17 @@ from pk.core.wire.messages.describe_groups import (
 )
 
 OPERATIONS_SINCE: Final = 3
-MESSAGE_SINCE: Final = 6
+NOT_FOUND_SINCE: Final = 6
+"""The first version that has GROUP_ID_NOT_FOUND, and a field for its message."""
 
 
 def handle(context: Context, request: DescribeGroupsRequest) -> Answer[DescribeGroupsResponse]:
     """Ask the coordinator of every group."""
     version = context.api_version
-
-    def describe(group_id: str) -> Any:
-        return context.broker.coordinators.submit(
-            group_id,
-            lambda machine, _, now_ms: machine.describe_groups([group_id], version, now_ms),
-        )
-
     return describe_each(
         context,
         request.groups,
-        describe,
+        GroupType.CLASSIC,
         lambda group_id, error: _failed(group_id, error, version),
         lambda groups: DescribeGroupsResponse(groups=groups),
         with_operations=request.include_authorized_operations and version >= OPERATIONS_SINCE,
@@ -44,8 +40,14 @@ def handle(context: Context, request: DescribeGroupsRequest) -> Answer[DescribeG
 
 
 def _failed(group_id: str, error: KafkaError, version: int) -> DescribedGroup:
-    message = error.message if version >= MESSAGE_SINCE else None
-    return DescribedGroup(group_id=group_id, error_code=error.code, error_message=message)
+    described = DescribedGroup(group_id=group_id)
+    if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+        described.group_state = State.DEAD.value
+    if version >= NOT_FOUND_SINCE:
+        described.error_code, described.error_message = error.code, error.message
+    elif error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+        described.error_code = error.code
+    return described
 
 
 def error_response(

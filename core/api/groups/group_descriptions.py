@@ -1,13 +1,13 @@
-"""Describes the groups that a request names, each by its own coordinator: what DescribeGroups,
-ConsumerGroupDescribe and ShareGroupDescribe have in common.
+"""Describes the groups that a request names, each by its own coordinator: the part that
+DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from inspect import isawaitable
-from itertools import chain
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from pk.core.api.authorization import allows, is_on
 from pk.core.api.authorized import GROUP_OPERATIONS
@@ -16,6 +16,7 @@ from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import GroupType
 from pk.core.wire.schema import Message
 
 
@@ -34,79 +35,104 @@ R = TypeVar("R", bound=Message)
 async def describe_each(
     context: Context,
     group_ids: Sequence[str],
-    describe: Callable[[str], Any],
+    group_type: GroupType,
     failed: Callable[[str, KafkaError], D],
     respond: Callable[[list[D]], R],
     *,
     with_operations: bool,
     topics_of: Callable[[D], Iterable[str]] | None = None,
 ) -> R | Awaitable[R]:
-    """Answer a request that describes groups: its response, or what the connection must wait for. A
-    group that the asker may not describe is refused, whether it exists or not; one that is named
-    again is answered once.
+    """Answer a request that describes groups of one type: its response, or what the connection must
+    wait for. A group that the asker may not describe is refused, whether it exists or not. A group
+    that is named again is answered once.
 
-    `describe` asks the coordinator of one group, and returns a list of its description or an
-    awaitable of that; an error that it raises is the group's own, and `failed` describes it.
-    `respond` makes the response. `with_operations` adds what the client may do with each group
-    (KIP-430). `topics_of` names the topics that a description tells of: a group has an error if the
-    asker may not describe one of them.
+    `failed` makes the description of a group that has an error. `respond` makes the response.
+    `with_operations` adds what the client may do with each group (KIP-430). `topics_of` names the
+    topics in a description: a group has an error if the asker may not describe one of them.
     """
 
-    async def response(answers: list[list[D]]) -> R:
-        groups = list(chain.from_iterable(answers))
+    async def response(groups: list[D]) -> R:
         if with_operations:
             await _add_operations(context, groups)
         if topics_of is not None and is_on(context):
             await _hide_topics(context, groups, topics_of, failed)
         return respond(groups)
 
-    return await _describe_each(context, group_ids, describe, failed, response)
+    async def wait(answers: list[D | Awaitable[D]]) -> R:
+        return await response(await all_of(answers))
 
-
-async def _describe_each(
-    context: Context,
-    group_ids: Sequence[str],
-    describe: Callable[[str], Any],
-    failed: Callable[[str, KafkaError], D],
-    response: Callable[[list[list[D]]], Awaitable[R]],
-) -> R | Awaitable[R]:
-    answers: list[Any] = []
-    at_hand = True
+    answers: list[D | Awaitable[D]] = []
     for group_id in dict.fromkeys(group_ids):
-        answer: Any
-        if allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            answer = _describe(group_id, describe, failed)
-        else:
-            answer = [failed(group_id, KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED))]
-        answers.append(answer)
-        at_hand = at_hand and isinstance(answer, list)
+        answers.append(_describe(context, group_type, group_id, failed))
         await let_others_run()
-    if at_hand:
-        return await response(answers)
-    return _wait(answers, response)
+    at_hand = [answer for answer in answers if not isinstance(answer, Awaitable)]
+    return await response(at_hand) if len(at_hand) == len(answers) else wait(answers)
 
 
 def _describe(
-    group_id: str, describe: Callable[[str], Any], failed: Callable[[str, KafkaError], D]
-) -> Any:
+    context: Context,
+    group_type: GroupType,
+    group_id: str,
+    failed: Callable[[str, KafkaError], D],
+) -> D | Awaitable[D]:
     try:
-        answer = describe(group_id)
+        if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not group_id and group_type is not GroupType.CLASSIC:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        answer: D | Awaitable[D] = context.broker.coordinators.submit(
+            group_id, lambda machine, _, now_ms: machine.describe(group_type, group_id, now_ms)
+        )
     except KafkaError as e:
-        return [failed(group_id, e)]
-    return _describe_later(group_id, answer, failed) if isawaitable(answer) else answer
+        return failed(group_id, e)
+    return _described(group_id, answer, failed) if isinstance(answer, Awaitable) else answer
 
 
-async def _describe_later(
-    group_id: str, answer: Awaitable[list[D]], failed: Callable[[str, KafkaError], D]
-) -> list[D]:
+async def _described(
+    group_id: str, answer: Awaitable[D], failed: Callable[[str, KafkaError], D]
+) -> D:
     try:
         return await answer
     except KafkaError as e:
-        return [failed(group_id, e)]
+        return failed(group_id, e)
 
 
-async def _wait(answers: list[Any], response: Callable[[list[list[D]]], Awaitable[R]]) -> R:
-    return await response(await all_of(answers))
+class DescribeRequest(Protocol):
+    """A request that describes groups of the consumer, share or streams protocol."""
+
+    group_ids: list[str]
+    include_authorized_operations: bool
+
+
+class GroupDescribe(Struct, Generic[D, R], frozen=True):
+    """One of these requests, with the classes of its response."""
+
+    group_type: GroupType
+    described: Callable[..., D]
+    response: Callable[..., R]
+    topics_of: Callable[[D], Iterable[str]]
+
+    async def answer(self, context: Context, request: DescribeRequest) -> R | Awaitable[R]:
+        """Ask the coordinator of every group. Raises UNSUPPORTED_VERSION."""
+        context.broker.coordinators.check_protocol(self.group_type)
+        return await describe_each(
+            context,
+            request.group_ids,
+            self.group_type,
+            self._failed,
+            lambda groups: self.response(groups=groups),
+            with_operations=request.include_authorized_operations,
+            topics_of=self.topics_of,
+        )
+
+    def error_response(self, request: DescribeRequest, error: KafkaError, version: int) -> R:
+        """The response that says the same error of every group."""
+        return self.response(groups=[self._failed(g, error) for g in request.group_ids])
+
+    def _failed(self, group_id: str, error: KafkaError) -> D:
+        return self.described(
+            group_id=group_id, error_code=error.code, error_message=error.message or None
+        )
 
 
 async def _add_operations(context: Context, groups: list[D]) -> None:

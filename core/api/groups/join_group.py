@@ -2,7 +2,7 @@
 
 KIP-62 (v1: rebalance timeout), KIP-394 (v4: MEMBER_ID_REQUIRED), KIP-345 (v5: static members),
 KIP-559 (v7: protocol type), KIP-800 (v8: reasons), KIP-814 (v9: SkipAssignment). The answer waits
-until everybody has joined (core/group/classic.py).
+until everybody has joined (core/group/classic/groups.py).
 """
 
 from collections.abc import Awaitable

@@ -14,6 +14,7 @@ from pk.core.api.authorization import allows_cluster, check, check_subscription,
 from pk.core.api.registry import Outcome
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.requests.context import Context
+from pk.core.group.any_group import GroupType
 from pk.core.group.settings import Client
 from pk.core.wire.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
@@ -29,7 +30,7 @@ def handle(
     """Let the group's coordinator decide."""
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.coordinators
-    coordinators.check_streams_protocol()
+    coordinators.check_protocol(GroupType.STREAMS)
     if request.topology is not None and is_on(context):
         _check_topology(context, request.topology)
     answer = coordinators.submit(

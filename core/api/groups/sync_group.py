@@ -2,7 +2,7 @@
 gets its own.
 
 KIP-345 (v3: static members), KIP-559 (v5: protocol type and name). The answer waits for the
-leader's assignments, and for their record to be safe (core/group/classic.py).
+leader's assignments, and for their record to be safe (core/group/classic/groups.py).
 """
 
 from pk.core.api.registry import Answer

@@ -5,6 +5,7 @@ from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
+from pk.core.group.any_group import GroupType
 from pk.core.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
@@ -17,7 +18,7 @@ async def handle(
     context: Context, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     """Have the group's coordinator and the share coordinators do it."""
-    context.broker.coordinators.check_share_protocol()
+    context.broker.coordinators.check_protocol(GroupType.SHARE)
     if not is_on(context):
         return await context.broker.share_offsets.delete(request)
     denied, kept = (

@@ -9,6 +9,7 @@ from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import GroupType
 from pk.core.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -24,7 +25,7 @@ async def handle(
     context: Context, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     """Ask the coordinators of every group; an error is the group's own."""
-    context.broker.coordinators.check_share_protocol()
+    context.broker.coordinators.check_protocol(GroupType.SHARE)
     response = DescribeShareGroupOffsetsResponse()
     for asked in merged(request.groups):
         await let_others_run()

@@ -17,6 +17,7 @@ from pk.core.api.share.share_acknowledgements import (
     session_key,
 )
 from pk.core.broker.requests.context import Context
+from pk.core.group.any_group import GroupType
 from pk.core.share.sessions import FINAL_EPOCH
 from pk.core.values import Uuid
 from pk.core.wire.messages.share_acknowledge import (
@@ -34,7 +35,7 @@ RENEWS_SINCE: Final = 2
 async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
     """Store what is said, and end the session where it is the last word. Raises KafkaError."""
     broker = context.broker
-    broker.coordinators.check_share_protocol()
+    broker.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)
     said = await acknowledgements_of(request.topics)
     broker.share_partitions.sessions.acknowledge(key, request.share_session_epoch)

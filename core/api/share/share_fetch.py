@@ -34,6 +34,7 @@ from pk.core.broker.reader import Reader, UpTo
 from pk.core.broker.requests.context import Context
 from pk.core.broker.share.share_leader import ShareLeader
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import GroupType
 from pk.core.log.file_slices import EMPTY, BytesSlice, FileSlice
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import BatchHeader, iter_headers
@@ -62,7 +63,7 @@ through memory."""
 async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
     """Store what is said, acquire, answer. Raises KafkaError."""
     broker = context.broker
-    broker.coordinators.check_share_protocol()
+    broker.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)
     if request.is_renew_ack and (
         request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records

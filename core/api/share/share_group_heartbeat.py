@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 
 from pk.core.api.authorization import check_subscription
 from pk.core.broker.requests.context import Context
+from pk.core.group.any_group import GroupType
 from pk.core.group.settings import Client
 from pk.core.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
@@ -20,7 +21,7 @@ def handle(
     """Let the group's coordinator decide."""
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.coordinators
-    coordinators.check_share_protocol()
+    coordinators.check_protocol(GroupType.SHARE)
     check_subscription(context, request.subscribed_topic_names)
     return coordinators.submit(
         request.group_id,

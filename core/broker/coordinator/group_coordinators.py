@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from pk.core.broker.coordinator.coordinator import Coordinator, State
@@ -24,9 +24,17 @@ from pk.core.values import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from pk.core.config import BrokerConfig
+    from pk.core.group.any_group import GroupType
     from pk.core.group.machine import GroupMachine
 
 logger = logging.getLogger("pk.coordinator")
+
+FEATURES: Final = {
+    "consumer": GROUP_VERSION,
+    "share": SHARE_VERSION,
+    "streams": STREAMS_VERSION,
+}
+"""Type of group → the feature that turns it on."""
 
 
 class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
@@ -62,12 +70,14 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
             Codec(config.offsets_topic_compression_codec),
         )
 
-    def check_consumer_protocol(self) -> None:
-        """Raise UNSUPPORTED_VERSION where the cluster does not offer the consumer protocol: its
-        `group.version` is 0, or `group.coordinator.rebalance.protocols` leaves it out."""
+    def check_protocol(self, group_type: GroupType) -> None:
+        """Raise UNSUPPORTED_VERSION if the cluster does not offer groups of this type: its feature
+        has level 0, or `group.coordinator.rebalance.protocols` omits the protocol. (Kafka has no
+        such protocol for share groups.)"""
         state = self._state
         protocols = state.config.group_coordinator_rebalance_protocols
-        if not state.image.features.get(GROUP_VERSION, 0) or "consumer" not in protocols:
+        is_offered = group_type in protocols or group_type == "share"
+        if not is_offered or not state.image.features.get(FEATURES[group_type], 0):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
     def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
@@ -102,27 +112,14 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
             lambda machine, now_ms: machine.share_initialized(effect.group_id, done, failed, now_ms)
         )
 
-    def check_streams_protocol(self) -> None:
-        """Raise UNSUPPORTED_VERSION where the cluster does not offer streams groups: its
-        `streams.version` is 0, or `group.coordinator.rebalance.protocols` leaves them out."""
-        state = self._state
-        protocols = state.config.group_coordinator_rebalance_protocols
-        if not state.image.features.get(STREAMS_VERSION, 0) or "streams" not in protocols:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-
-    def check_share_protocol(self) -> None:
-        """Raise UNSUPPORTED_VERSION where the cluster does not offer share groups: its
-        `share.version` is 0."""
-        if not self._state.image.features.get(SHARE_VERSION, 0):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-
     def has_share_group(self, group_id: str) -> bool:
         """Whether this broker coordinates a share group of this name."""
         try:
             coordinator = self.coordinator(group_id)
         except KafkaError:
             return False
-        return coordinator.is_active and coordinator.machine.groups.share(group_id) is not None
+        group = coordinator.machine.groups.get(group_id)
+        return coordinator.is_active and group is not None and group.type == "share"
 
     def check_loaded(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet."""

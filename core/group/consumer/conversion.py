@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.group.classic_group import Group, Member, State
+from pk.core.group.any_group import AnyGroup
+from pk.core.group.assignor import Assignment
+from pk.core.group.classic.group import ClassicGroup, Member, State
 from pk.core.group.consumer import records
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.consumer.member import ClassicMember, ConsumerMember
-from pk.core.group.consumer.spec import Assignment
-from pk.core.group.consumer.target import Topics
+from pk.core.group.consumer.replay import group_of
 from pk.core.group.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -27,7 +28,8 @@ from pk.core.group.consumer_protocol import (
 )
 from pk.core.group.records import Record
 from pk.core.group.settings import ConsumerGroupSettings, GroupSettings, Step
-from pk.core.group.timer_keys import JOIN, SYNC
+from pk.core.group.timer_keys import JOIN, SESSION, SYNC
+from pk.core.group.topics import Topics
 from pk.core.values import TopicPartition, Uuid
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 from pk.core.wire.messages.join_group import JoinGroupResponse
@@ -35,7 +37,25 @@ from pk.core.wire.messages.sync_group import SyncGroupResponse
 from pk.core.wire.versioned import decode_versioned
 
 
-def consumer_records(group: Group, topics: Topics, settings: ConsumerGroupSettings) -> list[Record]:
+def upgrade(
+    group: AnyGroup, topics: Topics, settings: ConsumerGroupSettings, step: Step
+) -> ConsumerGroup:
+    """Make a classic group with members a consumer group: its members join it with their sessions.
+
+    Raises what `_consumer_records` does.
+    """
+    assert isinstance(group, ClassicGroup)
+    converted = _consumer_records(group, topics, settings)
+    _answer_waiting(group, step)
+    step.records += converted
+    for member in group.members.values():
+        step.schedule((SESSION, group.group_id, member.member_id), member.session_timeout_ms)
+    return group_of(group.group_id, converted)
+
+
+def _consumer_records(
+    group: ClassicGroup, topics: Topics, settings: ConsumerGroupSettings
+) -> list[Record]:
     """The records that make a classic group with members a consumer group, its tombstone first.
 
     Raises GROUP_ID_NOT_FOUND if it may not become one: the policy forbids it, its members are no
@@ -63,7 +83,7 @@ def consumer_records(group: Group, topics: Topics, settings: ConsumerGroupSettin
     ]
 
 
-def _check_upgrade(group: Group, settings: ConsumerGroupSettings) -> None:
+def _check_upgrade(group: ClassicGroup, settings: ConsumerGroupSettings) -> None:
     if not settings.migration_policy.may_upgrade:
         raise _cannot_upgrade(group, "because online upgrade is disabled")
     if not group.uses_consumer_protocol:
@@ -76,14 +96,14 @@ def _check_upgrade(group: Group, settings: ConsumerGroupSettings) -> None:
         )
 
 
-def _cannot_upgrade(group: Group, why: str) -> KafkaError:
+def _cannot_upgrade(group: ClassicGroup, why: str) -> KafkaError:
     return KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {group.group_id} to consumer group {why}.",
     )
 
 
-def _as_consumer(group: Group, member: Member, topics: Topics) -> ConsumerMember:
+def _as_consumer(group: ClassicGroup, member: Member, topics: Topics) -> ConsumerMember:
     protocol = group.protocol or group.select_protocol()
     subscription = decode_subscription(member.metadata(protocol))
     if _has_user_data(member.assignment):
@@ -118,7 +138,7 @@ def _has_user_data(assignment: bytes) -> bool:
     return bool(decode_versioned(ConsumerProtocolAssignment, assignment, newer=True).user_data)
 
 
-def answer_waiting(group: Group, step: Step) -> None:
+def _answer_waiting(group: ClassicGroup, step: Step) -> None:
     """Send the members of a classic group that wait in a rebalance back to join again."""
     again = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
@@ -147,7 +167,7 @@ def classic_record(
     group: ConsumerGroup, staying: Sequence[ConsumerMember], topics: Topics, now_ms: int
 ) -> Record:
     """The record of the classic group that the members `staying` make."""
-    classic = Group(
+    classic = ClassicGroup(
         group.group_id,
         State.STABLE,
         state_timestamp_ms=now_ms,

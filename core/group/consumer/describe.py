@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from pk.core.errors import ErrorCode
-from pk.core.group.any_group import AnyGroup
+from pk.core.group.assignor import Assignment
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.consumer.member import ConsumerMember, Current
-from pk.core.group.consumer.spec import Assignment
-from pk.core.group.consumer.target import Topics
-from pk.core.group.registry import is_consumer
+from pk.core.group.topics import Topics
 from pk.core.values import Uuid
 from pk.core.wire.messages.consumer_group_describe import Assignment as WireAssignment
 from pk.core.wire.messages.consumer_group_describe import (
@@ -23,21 +20,10 @@ CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
-def describe(
-    group_id: str, group: AnyGroup | None, topics: Topics, default_assignor: str
-) -> DescribedGroup:
-    """The group; GROUP_ID_NOT_FOUND for one that is missing or of another type."""
-    if not is_consumer(group):
-        missing = group is None
-        return DescribedGroup(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} not found."
-            if missing
-            else f"Group {group_id} is not a consumer group.",
-        )
+def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedGroup:
+    """The group."""
     return DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,

@@ -14,20 +14,18 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Final, NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import CheckPartition, Committer, GroupType
+from pk.core.group.assignor import EMPTY_ASSIGNMENT, Assignment
 from pk.core.group.consumer.member import LEAVE_EPOCH, ConsumerMember, MemberState
 from pk.core.group.consumer.records import group_tombstones
-from pk.core.group.consumer.spec import EMPTY_ASSIGNMENT, Assignment
 from pk.core.group.java import hash_map_order
+from pk.core.group.modern_group import ModernGroup, RecordKeys
 from pk.core.group.records import Record
 from pk.core.values import NO_EPOCH, Uuid
-
-FIRST_EPOCH: Final = 1
-"""The epoch of a group without records, and of its empty target assignment."""
+from pk.core.wire.messages import offsets_topic as wire
 
 CONSUMER_COMMIT_SINCE: Final = 9
 """The OffsetCommit that knows member epochs."""
@@ -54,29 +52,22 @@ class Resolved(NamedTuple):
     timestamp_ms: int
 
 
-class _Refresh(Struct):
-    """When to look at the topics again. Soft: a new coordinator looks at once."""
-
-    at_ms: int = 0
-    epoch: int = 0
-
-
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
     """A group as its coordinator sees it."""
 
     type: ClassVar[GroupType] = GroupType.CONSUMER
+    KEYS = RecordKeys(
+        wire.ConsumerGroupMetadataKey,
+        wire.ConsumerGroupMemberMetadataKey,
+        wire.ConsumerGroupCurrentMemberAssignmentKey,
+        wire.ConsumerGroupTargetAssignmentMemberKey,
+        wire.ConsumerGroupTargetAssignmentMetadataKey,
+    )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assigned_at_ms = 0
-        """When the target assignment was made; 0 for never."""
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
         """Instance id → member id."""
-        self.target: dict[str, Assignment] = {}
         self.resolved: dict[str, Resolved] = {}
         """Regular expression → the topics that it matched."""
         self.topics: Counter[str] = Counter()
@@ -91,18 +82,12 @@ class ConsumerGroup:
         """How many members speak the classic protocol."""
         self.has_partition_metadata = False
         """Whether there is a record of brokers before 4.1 to take away."""
-        self.refresh = _Refresh()
         self.joining: set[str] = set()
         """Soft: classic members whose time to join again is running."""
         self._holders: dict[Uuid, dict[int, str]] = {}
         """Topic id → partition → the member that holds it."""
 
     # As a group of any type
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -119,11 +104,6 @@ class ConsumerGroup:
     def state_name(self) -> str:
         """The name in ListGroups."""
         return self.state.value
-
-    @property
-    def protocol_type_name(self) -> str:
-        """The name in ListGroups."""
-        return "consumer"
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether a member reads `topic`."""
@@ -205,16 +185,6 @@ class ConsumerGroup:
 
     # Members
 
-    def member(self, member_id: str) -> ConsumerMember:
-        """The member. Raises UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return member
-
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """The member that holds `instance_id` now."""
         if instance_id is None:
@@ -277,20 +247,6 @@ class ConsumerGroup:
             return any(True for _ in names)
         return any(self.classic_protocols[name] == self.classic_members for name in names)
 
-    # The topics
-
-    def must_refresh(self, now_ms: int) -> bool:
-        """Whether the topics must be looked at again."""
-        return now_ms >= self.refresh.at_ms or self.epoch < self.refresh.epoch
-
-    def refreshed(self, at_ms: int, epoch: int) -> None:
-        """The topics were looked at, and the group epoch becomes `epoch`: again at `at_ms`."""
-        self.refresh = _Refresh(at_ms, epoch)
-
-    def request_refresh(self) -> None:
-        """A topic of the group changed."""
-        self.refresh = _Refresh()
-
     # The log
 
     def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
@@ -338,23 +294,21 @@ class ConsumerGroup:
         if self.static_members.get(old.instance_id or "") == member_id:
             del self.static_members[old.instance_id or ""]
 
-    def replay_target(self, member_id: str, assignment: Assignment | None) -> None:
-        """What a member is to have; None: it is no part of the target any more."""
-        if assignment is None:
-            self.target.pop(member_id, None)
-        else:
-            self.target[member_id] = assignment
-
-    def replay_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """The target assignment of `epoch` is complete."""
-        self.assignment_epoch, self.assigned_at_ms = epoch, timestamp_ms
-
     def replay_regex(self, regex: str, resolved: Resolved | None) -> None:
-        """What an expression matched; None: no member has it any more."""
+        """The topics that an expression matched. None: no member has it any more."""
         if resolved is None:
             self.resolved.pop(regex, None)
         else:
             self.resolved[regex] = resolved
+
+    def replay_tombstone(self, key: Any) -> None:
+        """See `ModernGroup`."""
+        if isinstance(key, wire.ConsumerGroupRegularExpressionKey):
+            self.replay_regex(key.regular_expression, None)
+        elif isinstance(key, wire.ConsumerGroupPartitionMetadataKey):
+            self.has_partition_metadata = False
+        else:
+            super().replay_tombstone(key)
 
     def _let_go(self, member: ConsumerMember | None) -> None:
         if member is None:

@@ -23,14 +23,15 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group.classic_group import Group
+from pk.core.group.any_group import GroupType
+from pk.core.group.assignor import Assignment, GroupSpec
 from pk.core.group.consumer import records
 from pk.core.group.consumer.conversion import (
-    answer_waiting,
     classic_record,
-    consumer_records,
     may_downgrade,
+    upgrade,
 )
+from pk.core.group.consumer.describe import describe
 from pk.core.group.consumer.group import ConsumerGroup, Resolved, topics_of
 from pk.core.group.consumer.member import (
     JOIN_EPOCH,
@@ -41,7 +42,7 @@ from pk.core.group.consumer.member import (
 )
 from pk.core.group.consumer.reconcile import Owned, Target, reconcile
 from pk.core.group.consumer.regex import check_regex, matching
-from pk.core.group.consumer.replay import group_of
+from pk.core.group.consumer.replay import replay
 from pk.core.group.consumer.request import (
     check_epoch,
     check_instance,
@@ -51,20 +52,20 @@ from pk.core.group.consumer.request import (
     owned_by,
     said_by,
 )
-from pk.core.group.consumer.spec import Assignment, GroupSpec
 from pk.core.group.consumer.target import (
     SERVER_ASSIGNORS,
-    Topics,
     group_spec,
     still_there,
 )
-from pk.core.group.modern import NEVER_MS, ModernGroups
+from pk.core.group.modern_groups import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
-from pk.core.group.registry import Groups, is_classic, is_consumer
+from pk.core.group.registry import Groups, not_of_type
 from pk.core.group.settings import Client, ConsumerGroupSettings, GroupSettings, NewId, Step
-from pk.core.group.timer_keys import DOWNGRADED, JOIN, REBALANCE, SESSION, SYNC
+from pk.core.group.timer_keys import DOWNGRADED, JOIN, REBALANCE, REPLACED, SESSION, SYNC
+from pk.core.group.topics import Topics
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes, MetadataImage
+from pk.core.wire.messages.consumer_group_describe import DescribedGroup
 from pk.core.wire.messages.consumer_group_heartbeat import (
     Assignment as WireAssignment,
 )
@@ -73,6 +74,7 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from pk.core.wire.schema import Message
 
 REGEX_REFRESH_PAUSE_MS: Final = 10_000
 """At least between two searches for the topics of a group's expressions."""
@@ -94,11 +96,15 @@ class Advance(NamedTuple):
     subscription_changed: bool
 
 
-class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
+class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
     """The consumer groups of one partition. Every method that decides takes a Step and fills it."""
 
-    def __init__(self, settings: GroupSettings, new_id: NewId, groups: Groups) -> None:
-        super().__init__(settings, settings.consumer, groups, Topics(), records)
+    def __init__(
+        self, settings: GroupSettings, new_id: NewId, groups: Groups, topics: Topics
+    ) -> None:
+        """`topics` are the cluster's; their owner keeps them up to date."""
+        super().__init__(ConsumerGroup, settings.consumer, groups, topics, records)
+        self.settings = settings
         self.new_id = new_id
 
     # Heartbeats
@@ -150,30 +156,18 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
     def _group(self, group_id: str, joins: bool, step: Step) -> ConsumerGroup:
         """The group; for one that joins a new one, or what becomes of a classic group."""
         group = self.groups.get(group_id)
-        if is_consumer(group):
+        if isinstance(group, ConsumerGroup):
             return group
         if group is None:
             if joins:
                 return ConsumerGroup(group_id)
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-        if not joins or not is_classic(group):
-            raise KafkaError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
-            )
+        if not joins or group.type is not GroupType.CLASSIC:
+            raise not_of_type(group_id, GroupType.CONSUMER)
         if group.is_empty:
             step.records += group.tombstones()
             return ConsumerGroup(group_id)
-        return self._upgrade(group, step)
-
-    def _upgrade(self, group: Group, step: Step) -> ConsumerGroup:
-        """A classic group with members goes over, and they with it."""
-        settings = self.settings.consumer
-        converted = consumer_records(group, self.topics, settings)
-        answer_waiting(group, step)
-        step.records += converted
-        for member in group.members.values():
-            step.schedule((SESSION, group.group_id, member.member_id), member.session_timeout_ms)
-        return group_of(group.group_id, converted)
+        return upgrade(group, self.topics, self.settings.consumer, step)
 
     def _member(
         self,
@@ -357,7 +351,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
         what it reads."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)
-        group = self.groups.consumer(group_id)
+        group = self.groups.get_of(ConsumerGroup, group_id)
         if group is None:
             return step
         found = {regex: topics for regex, topics in found.items() if group.regexes[regex]}
@@ -415,7 +409,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
         """A target assignment was made off the loop, for the group as `spec` has it."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)
-        group = self.groups.consumer(group_id)
+        group = self.groups.get_of(ConsumerGroup, group_id)
         if group is not None and group.assignment_epoch < epoch <= group.epoch:
             kept = still_there(group, spec, given)
             step.records = self.target_records(group, kept, epoch, now_ms)
@@ -454,11 +448,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
     # Members go
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest, step: Step) -> None:
-        group = self.groups.find(request.group_id)
-        if not is_consumer(group):
-            raise KafkaError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group."
-            )
+        group = self.groups.find_of(ConsumerGroup, request.group_id)
         step.reply = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
@@ -500,11 +490,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
         metadata_hash = self.topics.hash_of(group.subscriptions(members))
         step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
 
-    def downgrade_where_due(self, group_id: str, step: Step) -> None:
+    def _downgrade_where_due(self, group_id: str, step: Step) -> None:
         """A classic member has taken the place of one of the consumer protocol: if that was the
         last one, the group may become a classic one. It goes on with what it has, since no member
         is gone."""
-        group = self.groups.consumer(group_id)
+        group = self.groups.get_of(ConsumerGroup, group_id)
         if group is not None and may_downgrade(group, (), self.settings):
             self._downgrade(group, set(), step)
 
@@ -528,10 +518,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
 
     # Time
 
-    def fire(self, group: ConsumerGroup, key: tuple[Any, ...], step: Step) -> None:
-        """The timer `key` of a member has run out."""
-        member = group.members.get(key[2])
-        if member is None:
+    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+        """See `GroupsOfType`."""
+        if key[0] == REPLACED:
+            self._downgrade_where_due(key[1], step)
+            return
+        group = self.groups.get_of(ConsumerGroup, key[1])
+        member = group.members.get(key[2]) if group is not None else None
+        if group is None or member is None:
             return
         if key[0] == JOIN:
             group.joining.discard(member.member_id)
@@ -539,8 +533,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
             self.fence(group, [member], step)
 
     def loaded(self, step: Step) -> None:
-        """The partition is loaded: every member gets a whole session again to show itself."""
-        for group in self.groups.all_consumer():
+        """See `GroupsOfType`."""
+        for group in self.groups.all_of(ConsumerGroup):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member in group.members.values():
                 classic = member.classic
@@ -556,13 +550,22 @@ class ConsumerGroups(ModernGroups[ConsumerGroupSettings]):
 
     # The cluster
 
-    def follow(self, image: MetadataImage, found: Changes) -> None:
-        """The cluster is as `image` says, which differs by `found`: groups that read what changed
-        look again at the next heartbeat."""
-        self.topics.use(image, brought_topics=bool(found.topics_created))
+    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+        """See `GroupsOfType`. Groups that read what changed look at it with the next heartbeat."""
         self.use_cluster_settings(image)
         changed = found.topics_reassigned
         if changed:
-            for group in self.groups.all_consumer():
+            for group in self.groups.all_of(ConsumerGroup):
                 if group.reads_any(changed):
                     group.request_refresh()
+
+    # Records, and their description
+
+    def replay_value(self, group: ConsumerGroup, key: Message, value: Message) -> None:
+        """See `ModernGroups`."""
+        replay(group, key, value)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """See `GroupsOfType`."""
+        group = self.groups.find_of(ConsumerGroup, group_id)
+        return describe(group, self.topics, self.settings.consumer.assignors[0])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pk.core.group.consumer.spec import Assignment, GroupSpec
+from pk.core.group.assignor import Assignment, GroupSpec
 from pk.core.group.java import java_order
 from pk.core.group.racks import rack_aware
 from pk.core.values import TopicIdPartition, Uuid

@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.assignor import Assignment
 from pk.core.group.consumer.member import ConsumerMember, Current, MemberState
-from pk.core.group.consumer.spec import Assignment
 from pk.core.values import Uuid
 
 Owned = Mapping[Uuid, Collection[int]]

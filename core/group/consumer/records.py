@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from pk.core.group.assignor import Assignment
 from pk.core.group.consumer.member import ClassicMember, ConsumerMember, Current, MemberState
-from pk.core.group.consumer.spec import Assignment
 from pk.core.group.records import Record
 from pk.core.wire.messages import offsets_topic as wire
 

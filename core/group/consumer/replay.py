@@ -1,4 +1,4 @@
-"""Records of consumer groups, put into force."""
+"""What the records of consumer groups change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final
 from pk.core.group.consumer.group import ConsumerGroup, Resolved
 from pk.core.group.consumer.records import with_assignment, with_metadata
 from pk.core.group.records import Record
-from pk.core.group.registry import Groups
 from pk.core.wire.messages import offsets_topic as wire
 from pk.core.wire.schema import Message
 
@@ -23,37 +22,18 @@ KEYS: Final = (
 )
 
 
-def replay(groups: Groups, record: Record) -> None:
-    """A record of a consumer group is in the log: put it into force."""
-    key, value = record
-    group_id: str = getattr(key, "group_id", "")
-    group = groups.consumer(group_id)
-    if group is None:
-        if value is None:
-            return  # of a group that has ended, or is a classic one by now
-        group = ConsumerGroup(group_id)
-        groups.put(group)
-    if value is None and isinstance(key, wire.ConsumerGroupMetadataKey):
-        del groups[group_id]
-    elif value is None:
-        _take_away(group, key)
-    else:
-        _put(group, key, value)
-
-
 def group_of(group_id: str, records: Iterable[Record]) -> ConsumerGroup:
-    """The group that `records` make, by itself."""
-    groups = Groups()
-    groups.put(ConsumerGroup(group_id))
-    for record in records:
-        if isinstance(record.key, KEYS):
-            replay(groups, record)
-    found = groups.consumer(group_id)
-    assert found is not None
-    return found
+    """The group that `records` make. Those of the classic group that it was are passed over."""
+    group = ConsumerGroup(group_id)
+    for key, value in records:
+        if isinstance(key, KEYS):
+            assert value is not None
+            replay(group, key, value)
+    return group
 
 
-def _put(group: ConsumerGroup, key: Message, value: Message) -> None:
+def replay(group: ConsumerGroup, key: Message, value: Message) -> None:
+    """Apply a record of `group` that is not a tombstone."""
     match key, value:
         case wire.ConsumerGroupMetadataKey(), wire.ConsumerGroupMetadataValue():
             group.replay_epoch(value.epoch, value.metadata_hash)
@@ -84,19 +64,3 @@ def _put(group: ConsumerGroup, key: Message, value: Message) -> None:
             group.has_partition_metadata = True
         case _:
             raise AssertionError(f"{key!r} is no key of a consumer group")
-
-
-def _take_away(group: ConsumerGroup, key: Message) -> None:
-    match key:
-        case wire.ConsumerGroupMemberMetadataKey():
-            group.replay_member_tombstone(key.member_id)
-        case wire.ConsumerGroupCurrentMemberAssignmentKey():
-            group.replay_assignment_tombstone(key.member_id)
-        case wire.ConsumerGroupTargetAssignmentMemberKey():
-            group.replay_target(key.member_id, None)
-        case wire.ConsumerGroupTargetAssignmentMetadataKey():
-            group.replay_target_epoch(-1, 0)
-        case wire.ConsumerGroupRegularExpressionKey():
-            group.replay_regex(key.regular_expression, None)
-        case _:
-            group.has_partition_metadata = False

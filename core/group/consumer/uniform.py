@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from pk.core.group.consumer.spec import (
+from pk.core.group.assignor import (
     Assignment,
     GroupSpec,
     copied_capacity,

@@ -1,12 +1,10 @@
-"""What ShareGroupDescribe says of a group."""
+"""The answer to ShareGroupDescribe for a group."""
 
 from __future__ import annotations
 
-from pk.core.errors import ErrorCode
-from pk.core.group.any_group import AnyGroup
-from pk.core.group.consumer.target import Topics
-from pk.core.group.registry import is_share
+from pk.core.group.share.group import ShareGroup
 from pk.core.group.share.member import ShareMember
+from pk.core.group.topics import Topics
 from pk.core.wire.messages.share_group_describe import (
     Assignment,
     DescribedGroup,
@@ -15,21 +13,10 @@ from pk.core.wire.messages.share_group_describe import (
 )
 
 
-def describe(
-    group_id: str, group: AnyGroup | None, topics: Topics, assignor_name: str
-) -> DescribedGroup:
-    """The group; GROUP_ID_NOT_FOUND for one that is missing or of another type."""
-    if not is_share(group):
-        missing = group is None
-        return DescribedGroup(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} not found."
-            if missing
-            else f"Group {group_id} is not a share group.",
-        )
+def describe(group: ShareGroup, topics: Topics, assignor_name: str) -> DescribedGroup:
+    """The group."""
     return DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,

@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import CheckPartition, Committer, GroupType
-from pk.core.group.consumer.spec import EMPTY_ASSIGNMENT, Assignment
+from pk.core.group.assignor import EMPTY_ASSIGNMENT, Assignment
+from pk.core.group.modern_group import ModernGroup, RecordKeys
 from pk.core.group.records import Record
 from pk.core.group.share.member import ShareMember
 from pk.core.group.share.records import StatePartitions, group_tombstones
 from pk.core.values import Uuid
-
-FIRST_EPOCH: Final = 1
-"""Of a group without records, and of its empty target assignment."""
+from pk.core.wire.messages import offsets_topic_share as wire
 
 
 class ShareGroupState(StrEnum):
@@ -33,42 +32,30 @@ class ShareGroupState(StrEnum):
     STABLE = "Stable"
 
 
-class ShareGroup:
+class ShareGroup(ModernGroup[ShareMember, Assignment]):
     """A group as its coordinator sees it."""
 
     type: ClassVar[GroupType] = GroupType.SHARE
+    KEYS = RecordKeys(
+        wire.ShareGroupMetadataKey,
+        wire.ShareGroupMemberMetadataKey,
+        wire.ShareGroupCurrentMemberAssignmentKey,
+        wire.ShareGroupTargetAssignmentMemberKey,
+        wire.ShareGroupTargetAssignmentMetadataKey,
+    )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assigned_at_ms = 0
-        """When the target assignment was made; 0 for never."""
-        self.members: dict[str, ShareMember] = {}
-        self.target: dict[str, Assignment] = {}
+        super().__init__(group_id)
         self.topics: Counter[str] = Counter()
         """Topic → how many members name it."""
         self.state_partitions = StatePartitions()
-        self._refresh_at_ms = 0
-        self._refresh_epoch = 0
 
     # --- as a group of any type ---
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
 
     @property
     def state_name(self) -> str:
         """As ListGroups names it."""
         return (ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY).value
-
-    @property
-    def protocol_type_name(self) -> str:
-        """As ListGroups names it."""
-        return "share"
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether a member reads `topic`."""
@@ -100,16 +87,6 @@ class ShareGroup:
 
     # --- members ---
 
-    def member(self, member_id: str) -> ShareMember:
-        """The member. Raises UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return member
-
     def target_of(self, member_id: str) -> Assignment:
         """What the target assignment gives a member."""
         return self.target.get(member_id, EMPTY_ASSIGNMENT)
@@ -139,20 +116,6 @@ class ShareGroup:
             if found.name in self.topics
         )
 
-    # --- the topics ---
-
-    def must_refresh(self, now_ms: int) -> bool:
-        """Whether the topics must be looked at again."""
-        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
-
-    def refreshed(self, at_ms: int, epoch: int) -> None:
-        """The topics were looked at, and the group epoch becomes `epoch`: again at `at_ms`."""
-        self._refresh_at_ms, self._refresh_epoch = at_ms, epoch
-
-    def request_refresh(self) -> None:
-        """A topic of the group changed."""
-        self._refresh_at_ms, self._refresh_epoch = 0, 0
-
     # --- the log ---
 
     def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
@@ -179,20 +142,16 @@ class ShareGroup:
         self._count(self.members.pop(member_id, None), -1)
         self.target.pop(member_id, None)
 
-    def replay_target(self, member_id: str, assignment: Assignment | None) -> None:
-        """What a member is to have; None: it is no part of the target any more."""
-        if assignment is None:
-            self.target.pop(member_id, None)
-        else:
-            self.target[member_id] = assignment
-
-    def replay_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """The target assignment of `epoch` is complete."""
-        self.assignment_epoch, self.assigned_at_ms = epoch, timestamp_ms
-
     def replay_state_partitions(self, state: StatePartitions) -> None:
         """Which share partitions exist."""
         self.state_partitions = state
+
+    def replay_tombstone(self, key: Any) -> None:
+        """See `ModernGroup`."""
+        if isinstance(key, wire.ShareGroupStatePartitionMetadataKey):
+            self.replay_state_partitions(StatePartitions())
+        else:
+            super().replay_tombstone(key)
 
     def _count(self, member: ShareMember | None, by: int) -> None:
         if member is not None:

@@ -22,28 +22,33 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group.consumer.spec import Assignment, GroupSpec, MemberSpec
-from pk.core.group.consumer.target import Topics
-from pk.core.group.modern import NEVER_MS, ModernGroups
+from pk.core.group.any_group import GroupType
+from pk.core.group.assignor import Assignment, GroupSpec, MemberSpec
+from pk.core.group.modern_groups import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
-from pk.core.group.registry import Groups, is_share, not_found
+from pk.core.group.registry import Groups, not_of_type
 from pk.core.group.settings import Client, GroupSettings, ShareGroupSettings, Step
 from pk.core.group.share import records
+from pk.core.group.share.describe import describe
 from pk.core.group.share.effects import InitializeShareState
 from pk.core.group.share.group import ShareGroup
 from pk.core.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember
 from pk.core.group.share.records import SharedTopic, StatePartitions
+from pk.core.group.share.replay import replay
 from pk.core.group.share.simple import SimpleAssignor
 from pk.core.group.timer_keys import SESSION
+from pk.core.group.topics import Topics
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import NO_OFFSET, STRING_BYTES_MAX, Uuid
+from pk.core.wire.messages.share_group_describe import DescribedGroup
 from pk.core.wire.messages.share_group_heartbeat import Assignment as WireAssignment
 from pk.core.wire.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
     TopicPartitions,
 )
+from pk.core.wire.schema import Message
 
 INLINE_WORK_MAX: Final = 2000
 """The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs
@@ -54,24 +59,15 @@ ASK_AGAIN_MS: Final = 30_000
 ASSIGNOR: Final = SimpleAssignor()
 
 
-class ShareGroups(ModernGroups[ShareGroupSettings]):
+class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     """The share groups of one partition. Every method that decides takes a Step and fills it."""
 
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
         """`topics` are the cluster's, kept up to date by their owner."""
-        super().__init__(settings, settings.share, groups, topics, records)
+        super().__init__(ShareGroup, settings.share, groups, topics, records)
         self._asked_at_ms: dict[str, dict[Uuid, int]] = {}
         """Soft: by group and topic, when the share coordinator was asked to give share partitions a
         beginning."""
-
-    def find(self, group_id: str) -> ShareGroup:
-        """The share group. Raises GROUP_ID_NOT_FOUND."""
-        group = self.groups.get(group_id)
-        if group is None:
-            raise not_found(group_id)
-        if not is_share(group):
-            raise _no_share_group(group_id)
-        return group
 
     # --- heartbeats ---
 
@@ -84,7 +80,7 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
         _check_request(request)
         group_id, member_id = request.group_id, request.member_id
         if request.member_epoch == LEAVE_EPOCH:
-            group = self.find(group_id)
+            group = self.groups.find_of(ShareGroup, group_id)
             self.fence(group, group.member(member_id), step)
             step.cancel((SESSION, group_id, member_id))
             step.reply = ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_EPOCH)
@@ -117,10 +113,10 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
 
     def _group(self, group_id: str, joins: bool) -> ShareGroup:
         group = self.groups.get(group_id)
-        if is_share(group):
+        if isinstance(group, ShareGroup):
             return group
         if group is not None:
-            raise _no_share_group(group_id)
+            raise not_of_type(group_id, GroupType.SHARE)
         if not joins:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Share group {group_id} not found.")
         return ShareGroup(group_id)
@@ -209,7 +205,7 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
         """A target assignment was made off the loop."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)
-        group = self.groups.share(group_id)
+        group = self.groups.get_of(ShareGroup, group_id)
         if group is not None and group.assignment_epoch < epoch <= group.epoch:
             kept = {m: assignment for m, assignment in given.items() if m in group.members}
             step.records = self.target_records(group, kept, epoch, now_ms)
@@ -274,7 +270,7 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
         step: Step,
     ) -> None:
         """What came of an `InitializeShareState`: what failed may be asked for again."""
-        group = self.groups.share(group_id)
+        group = self.groups.get_of(ShareGroup, group_id)
         asked = self._asked_at_ms.pop(group_id, {})
         if group is None:
             return
@@ -304,7 +300,7 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
 
     def ask_again(self, step: Step) -> None:
         """The partition is loaded: whatever an earlier coordinator asked is asked again."""
-        for group in self.groups.all_share():
+        for group in self.groups.all_of(ShareGroup):
             state = group.state_partitions
             offsets: dict[Uuid, dict[int, int]] = {}
             for topic_id, found in state.initializing.items():
@@ -355,7 +351,7 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
-        group = self.find(group_id)
+        group = self.groups.find_of(ShareGroup, group_id)
         _check_empty(group)
         state = group.state_partitions
         found: dict[Uuid, frozenset[int]] = {}
@@ -384,7 +380,7 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """
-        group = self.find(group_id)
+        group = self.groups.find_of(ShareGroup, group_id)
         _check_empty(group)
         state = group.state_partitions
         found: dict[Uuid, frozenset[int]] = {}
@@ -402,7 +398,7 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
 
     def deleted(self, group_id: str, topic_ids: Iterable[Uuid], step: Step) -> None:
         """The share coordinator has forgotten the share partitions of these topics."""
-        group = self.groups.share(group_id)
+        group = self.groups.get_of(ShareGroup, group_id)
         if group is not None:
             state = group.state_partitions
             gone = set(topic_ids)
@@ -424,15 +420,17 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
         metadata_hash = self.topics.hash_of(group.subscriptions(member))
         step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
 
-    def fire(self, group: ShareGroup, key: tuple[Any, ...], step: Step) -> None:
-        """The session of a member has run out."""
-        member = group.members.get(key[2])
-        if member is not None:
+    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+        """See `GroupsOfType`. The only timer is a member's session."""
+        group = self.groups.get_of(ShareGroup, key[1])
+        member = group.members.get(key[2]) if group is not None else None
+        if group is not None and member is not None:
             self.fence(group, member, step)
 
     def loaded(self, step: Step) -> None:
-        """The partition is loaded: every member gets a whole session again to show itself."""
-        for group in self.groups.all_share():
+        """See `GroupsOfType`. What an earlier coordinator asked of share coordinators is asked
+        again."""
+        for group in self.groups.all_of(ShareGroup):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member_id in group.members:
                 step.schedule((SESSION, group.group_id, member_id), session_ms)
@@ -441,20 +439,31 @@ class ShareGroups(ModernGroups[ShareGroupSettings]):
     # --- the cluster ---
 
     def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
-        """The cluster is as `image` says, which differs by `found`: groups that read what changed
-        look again at the next heartbeat; share partitions of deleted topics are forgotten, as their
-        share coordinators do by themselves."""
+        """See `GroupsOfType`. Groups that read what changed look at it with the next heartbeat.
+        Share partitions of deleted topics are forgotten, as their share coordinators do by
+        themselves."""
         self.use_cluster_settings(image)
         deleted = {topic.topic_id for topic in found.topics_deleted}
         changed = found.topics_reassigned
         if not changed:
             return
-        for group in self.groups.all_share():
+        for group in self.groups.all_of(ShareGroup):
             if not changed.isdisjoint(group.topics):
                 group.request_refresh()
             after = group.state_partitions.without(deleted)
             if after != group.state_partitions:
                 step.records.append(records.state_partitions(group.group_id, after))
+
+    # --- records, and their description ---
+
+    def replay_value(self, group: ShareGroup, key: Message, value: Message) -> None:
+        """See `ModernGroups`."""
+        replay(group, key, value)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """See `GroupsOfType`."""
+        group = self.groups.find_of(ShareGroup, group_id)
+        return describe(group, self.topics, ASSIGNOR.name)
 
 
 def _check_request(request: ShareGroupHeartbeatRequest) -> None:
@@ -503,7 +512,3 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 def _check_empty(group: ShareGroup) -> None:
     if not group.is_empty:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
-
-
-def _no_share_group(group_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")

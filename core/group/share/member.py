@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from pk.core.group.consumer.spec import Assignment
+from pk.core.group.assignor import Assignment
 from pk.core.values import Uuid
 
 JOIN_EPOCH: Final = 0

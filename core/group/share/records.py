@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from pk.core.group.consumer.spec import Assignment
+from pk.core.group.assignor import Assignment
 from pk.core.group.records import Record
 from pk.core.group.share.member import STABLE, ShareMember
 from pk.core.values import Uuid

@@ -1,9 +1,7 @@
-"""Records of share groups, put into force."""
+"""What the records of share groups change."""
 
 from __future__ import annotations
 
-from pk.core.group.records import Record
-from pk.core.group.registry import Groups
 from pk.core.group.share.group import ShareGroup
 from pk.core.group.share.records import SharedTopic, StatePartitions
 from pk.core.wire.messages import offsets_topic_share as wire
@@ -19,25 +17,8 @@ KEYS = (
 )
 
 
-def replay(groups: Groups, record: Record) -> None:
-    """A record of a share group is in the log: put it into force."""
-    key, value = record
-    group_id: str = getattr(key, "group_id", "")
-    group = groups.share(group_id)
-    if group is None:
-        if value is None:
-            return  # of a group that has ended, or is of another type by now
-        group = ShareGroup(group_id)
-        groups.put(group)
-    if value is None and isinstance(key, wire.ShareGroupMetadataKey):
-        del groups[group_id]
-    elif value is None:
-        _take_away(group, key)
-    else:
-        _put(group, key, value)
-
-
-def _put(group: ShareGroup, key: Message, value: Message) -> None:
+def replay(group: ShareGroup, key: Message, value: Message) -> None:
+    """Apply a record of `group` that is not a tombstone."""
     match key, value:
         case wire.ShareGroupMetadataKey(), wire.ShareGroupMetadataValue():
             group.replay_epoch(value.epoch, value.metadata_hash)
@@ -90,17 +71,3 @@ def _put(group: ShareGroup, key: Message, value: Message) -> None:
 
 def _shared(topics: list[wire.TopicPartitionsInfo]) -> dict[bytes, SharedTopic]:
     return {t.topic_id: SharedTopic(t.topic_name, frozenset(t.partitions)) for t in topics}
-
-
-def _take_away(group: ShareGroup, key: Message) -> None:
-    match key:
-        case wire.ShareGroupMemberMetadataKey():
-            group.replay_member_tombstone(key.member_id)
-        case wire.ShareGroupCurrentMemberAssignmentKey():
-            group.replay_assignment_tombstone(key.member_id)
-        case wire.ShareGroupTargetAssignmentMemberKey():
-            group.replay_target(key.member_id, None)
-        case wire.ShareGroupTargetAssignmentMetadataKey():
-            group.replay_target_epoch(-1, 0)
-        case _:
-            group.replay_state_partitions(StatePartitions())

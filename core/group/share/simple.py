@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pk.core.group.consumer.spec import Assignment, GroupSpec, member_order, topic_order
+from pk.core.group.assignor import Assignment, GroupSpec, member_order, topic_order
 from pk.core.values import TopicIdPartition, Uuid
 
 

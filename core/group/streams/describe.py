@@ -1,13 +1,10 @@
-"""What StreamsGroupDescribe says of a group."""
+"""The answer to StreamsGroupDescribe for a group."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from pk.core.errors import ErrorCode
-from pk.core.group.any_group import AnyGroup
 from pk.core.group.java import java_order
-from pk.core.group.registry import is_streams
 from pk.core.group.streams.configured import ConfiguredSubtopology
 from pk.core.group.streams.group import StreamsGroup
 from pk.core.group.streams.member import StreamsMember
@@ -26,19 +23,10 @@ from pk.core.wire.messages.streams_group_describe import (
 )
 
 
-def describe(group_id: str, group: AnyGroup | None) -> DescribedGroup:
-    """The group; GROUP_ID_NOT_FOUND for one that is missing or of another type."""
-    if not is_streams(group):
-        missing = group is None
-        return DescribedGroup(
-            group_id=group_id,
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} not found."
-            if missing
-            else f"Group {group_id} is not a streams group.",
-        )
+def describe(group: StreamsGroup) -> DescribedGroup:
+    """The group."""
     described = DescribedGroup(
-        group_id=group_id,
+        group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,

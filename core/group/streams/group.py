@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import CheckPartition, Committer, GroupType
+from pk.core.group.modern_group import ModernGroup, RecordKeys
 from pk.core.group.records import Record
 from pk.core.group.streams.configured import ConfiguredTopology
 from pk.core.group.streams.endpoints import Endpoints
@@ -29,9 +30,7 @@ from pk.core.group.streams.records import group_tombstones
 from pk.core.group.streams.tasks import HOLDS_NONE, NO_TASKS, Tasks
 from pk.core.group.streams.topology import Topology
 from pk.core.values import NO_EPOCH, Uuid
-
-FIRST_EPOCH: Final = 1
-"""Of a group without records, and of its empty target assignment."""
+from pk.core.wire.messages import offsets_topic_streams as wire
 
 STREAMS_COMMIT_SINCE: Final = 9
 """The OffsetCommit that knows member epochs."""
@@ -50,25 +49,25 @@ class StreamsGroupState(StrEnum):
     STABLE = "Stable"
 
 
-class StreamsGroup:
+class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     """A group as its coordinator sees it."""
 
     type: ClassVar[GroupType] = GroupType.STREAMS
+    KEYS = RecordKeys(
+        wire.StreamsGroupMetadataKey,
+        wire.StreamsGroupMemberMetadataKey,
+        wire.StreamsGroupCurrentMemberAssignmentKey,
+        wire.StreamsGroupTargetAssignmentMemberKey,
+        wire.StreamsGroupTargetAssignmentMetadataKey,
+    )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
+        super().__init__(group_id)
         self.validated_topology_epoch = 0
         """The epoch of the topology that the cluster's topics fit; -1 for none."""
         self.assignment_configs: Mapping[str, str] = {}
         """The configs that the last epoch was made for."""
-        self.assignment_epoch = FIRST_EPOCH
-        self.assigned_at_ms = 0
-        """When the target assignment was made; 0 for never."""
         self.topology: Topology | None = None
-        self.members: dict[str, StreamsMember] = {}
-        self.target: dict[str, Tasks] = {}
         self.configured: ConfiguredTopology | None = None
         self.endpoints = Endpoints()
         self.shutdown_member_id: str | None = None
@@ -77,15 +76,8 @@ class StreamsGroup:
         """Subtopology id → partition → the process that has the active task."""
         self._copies: dict[str, dict[int, list[str]]] = {}
         """The processes that have standby and warm-up tasks."""
-        self._refresh_at_ms = 0
-        self._refresh_epoch = 0
 
     # --- as a group of any type ---
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has no members."""
-        return not self.members
 
     @property
     def state(self) -> StreamsGroupState:
@@ -104,11 +96,6 @@ class StreamsGroup:
     def state_name(self) -> str:
         """As ListGroups names it."""
         return self.state.value
-
-    @property
-    def protocol_type_name(self) -> str:
-        """As ListGroups names it."""
-        return "streams"
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether the application reads `topic` now."""
@@ -185,16 +172,6 @@ class StreamsGroup:
 
     # --- members ---
 
-    def member(self, member_id: str) -> StreamsMember:
-        """The member. Raises UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-            )
-        return member
-
     def target_of(self, member_id: str) -> Tasks:
         """What the target assignment gives a member."""
         return self.target.get(member_id, NO_TASKS)
@@ -207,20 +184,7 @@ class StreamsGroup:
         """Whether a process has a standby or warm-up task."""
         return process_id in self._copies.get(subtopology_id, {}).get(partition, ())
 
-    # --- the topics ---
-
-    def must_refresh(self, now_ms: int) -> bool:
-        """Whether the topics must be looked at again."""
-        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
-
-    def refreshed(self, at_ms: int, epoch: int) -> None:
-        """The topics were checked, and the group epoch becomes `epoch`; the next check is at
-        `at_ms`."""
-        self._refresh_at_ms, self._refresh_epoch = at_ms, epoch
-
-    def request_refresh(self) -> None:
-        """A topic of the group changed."""
-        self._refresh_at_ms, self._refresh_epoch = 0, 0
+    # --- the topology ---
 
     def configure(self, configured: ConfiguredTopology) -> None:
         """The topology was put on the topics of the cluster."""
@@ -276,16 +240,12 @@ class StreamsGroup:
         if not self.members:
             self.shutdown_member_id = None
 
-    def replay_target(self, member_id: str, tasks: Tasks | None) -> None:
-        """What a member is to have; None: it is no part of the target any more."""
-        if tasks is None:
-            self.target.pop(member_id, None)
+    def replay_tombstone(self, key: Any) -> None:
+        """See `ModernGroup`."""
+        if isinstance(key, wire.StreamsGroupTopologyKey):
+            self.replay_topology(None)
         else:
-            self.target[member_id] = tasks
-
-    def replay_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        """The target assignment of `epoch` is complete."""
-        self.assignment_epoch, self.assigned_at_ms = epoch, timestamp_ms
+            super().replay_tombstone(key)
 
     def _hold(self, member: StreamsMember) -> None:
         process_id = member.process_id

@@ -25,13 +25,14 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group.consumer.target import Topics
-from pk.core.group.modern import NEVER_MS, ModernGroups
+from pk.core.group.any_group import GroupType
+from pk.core.group.modern_groups import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
-from pk.core.group.registry import Groups, is_classic, is_streams
+from pk.core.group.registry import Groups, not_of_type
 from pk.core.group.settings import Client, GroupSettings, Step, StreamsGroupSettings
 from pk.core.group.streams import records
 from pk.core.group.streams.configured import ConfiguredTopology, configure
+from pk.core.group.streams.describe import describe
 from pk.core.group.streams.group import StreamsGroup
 from pk.core.group.streams.internal_topics import CreateInternalTopics, InternalTopics
 from pk.core.group.streams.member import (
@@ -44,6 +45,7 @@ from pk.core.group.streams.member import (
 )
 from pk.core.group.streams.partition_counts import StatusCode
 from pk.core.group.streams.reconcile import Target, reconcile
+from pk.core.group.streams.replay import replay
 from pk.core.group.streams.request import (
     check_epoch,
     check_request,
@@ -60,14 +62,17 @@ from pk.core.group.streams.sticky import (
 from pk.core.group.streams.tasks import NO_TASKS, HeldTasks, Tasks
 from pk.core.group.streams.topology import Topology, topology_of_request
 from pk.core.group.timer_keys import INITIAL_DELAY, REBALANCE, SESSION
+from pk.core.group.topics import Topics
 from pk.core.machine import Compute, Decision
 from pk.core.meta.image import Changes, MetadataImage
+from pk.core.wire.messages.streams_group_describe import DescribedGroup
 from pk.core.wire.messages.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     TaskIds,
 )
+from pk.core.wire.schema import Message
 
 INLINE_WORK_MAX: Final = 500
 """The largest group whose target assignment is made on the loop: `StreamsGroupSpec.work`, 10 to 20
@@ -85,12 +90,12 @@ class _Configured(NamedTuple):
     metadata_hash: int
 
 
-class StreamsGroups(ModernGroups[StreamsGroupSettings]):
+class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     """The streams groups of one partition. Every method that decides takes a Step and fills it."""
 
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
         """`topics` are the cluster's; their owner keeps them up to date."""
-        super().__init__(settings, settings.streams, groups, topics, records)
+        super().__init__(StreamsGroup, settings.streams, groups, topics, records)
         self.internal_topics = InternalTopics()
         self._delayed: set[str] = set()
         """Soft: new groups that wait for more members."""
@@ -159,11 +164,11 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
         if group is None:
             group = StreamsGroup(group_id)
-        elif joins and is_classic(group) and group.is_empty:
+        elif joins and group.type is GroupType.CLASSIC and group.is_empty:
             step.records += group.tombstones()
             group = StreamsGroup(group_id)
-        elif not is_streams(group):
-            raise _no_streams_group(group_id)
+        elif not isinstance(group, StreamsGroup):
+            raise not_of_type(group_id, GroupType.STREAMS)
         if joins:
             self.check_room(group)
         return group
@@ -349,7 +354,7 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
         """A target assignment was made off the loop, for the topology as it was."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)
-        group = self.groups.streams(group_id)
+        group = self.groups.get_of(StreamsGroup, group_id)
         if group is None or not group.assignment_epoch < epoch <= group.epoch:
             return step
         now = group.configured
@@ -393,7 +398,7 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
             response.partitions_by_user_endpoint = group.endpoints.all(
                 [*others, moved], configured, self.partition_count
             )
-        if self.groups.streams(group.group_id) is group:
+        if self.groups.get(group.group_id) is group:
             response.endpoint_information_epoch = group.endpoints.epoch
 
     def _tell_problems(
@@ -434,9 +439,7 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
     # --- members go, time passes ---
 
     def _leave(self, request: StreamsGroupHeartbeatRequest, step: Step) -> None:
-        group = self.groups.find(request.group_id)
-        if not is_streams(group):
-            raise _no_streams_group(request.group_id)
+        group = self.groups.find_of(StreamsGroup, request.group_id)
         if request.shutdown_application:
             group.shutdown_member_id = group.shutdown_member_id or request.member_id
         self.fence(group, [group.member(request.member_id)], step)
@@ -462,18 +465,22 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
             for timer in (SESSION, REBALANCE):
                 step.cancel((timer, group_id, member.member_id))
 
-    def fire(self, group: StreamsGroup, key: tuple[Any, ...], step: Step) -> None:
-        """The timer `key` of a member has run out."""
-        member = group.members.get(key[2])
-        if member is None:
+    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+        """See `GroupsOfType`."""
+        if key[0] == INITIAL_DELAY:
+            self._delay_over(key[1], step)
+            return
+        group = self.groups.get_of(StreamsGroup, key[1])
+        member = group.members.get(key[2]) if group is not None else None
+        if group is None or member is None:
             return
         if key[0] != REBALANCE or member.state is MemberState.UNREVOKED_TASKS:
             self.fence(group, [member], step)
 
-    def delay_over(self, group_id: str, step: Step) -> None:
+    def _delay_over(self, group_id: str, step: Step) -> None:
         """A new group has waited for more members long enough: assign its tasks."""
         self._delayed.discard(group_id)
-        group = self.groups.streams(group_id)
+        group = self.groups.get_of(StreamsGroup, group_id)
         if group is None or group.is_empty or group.configured is None:
             return
         if group.assignment_epoch < group.epoch:
@@ -487,8 +494,8 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
             )
 
     def loaded(self, step: Step) -> None:
-        """The partition is loaded: every member gets a whole session again to show itself."""
-        for group in self.groups.all_streams():
+        """See `GroupsOfType`."""
+        for group in self.groups.all_of(StreamsGroup):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member_id, member in group.members.items():
                 step.schedule((SESSION, group.group_id, member_id), session_ms)
@@ -499,16 +506,25 @@ class StreamsGroups(ModernGroups[StreamsGroupSettings]):
 
     # --- the cluster ---
 
-    def follow(self, image: MetadataImage, found: Changes) -> None:
-        """The cluster is as `image` says, which differs by `found`: groups whose topics changed
-        look again at the next heartbeat."""
+    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+        """See `GroupsOfType`. Groups whose topics changed look at them with the next heartbeat."""
         self.use_cluster_settings(image)
         self.internal_topics.keep_only(self.groups)
         changed = found.topics_reassigned
         if changed:
-            for group in self.groups.all_streams():
+            for group in self.groups.all_of(StreamsGroup):
                 if group.topology is None or not changed.isdisjoint(group.topology.required_topics):
                     group.request_refresh()
+
+    # --- records, and their description ---
+
+    def replay_value(self, group: StreamsGroup, key: Message, value: Message) -> None:
+        """See `ModernGroups`."""
+        replay(group, key, value)
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """See `GroupsOfType`."""
+        return describe(self.groups.find_of(StreamsGroup, group_id))
 
 
 def _tell(statuses: list[Status], code: StatusCode, detail: str) -> None:
@@ -526,7 +542,3 @@ def _ids(tasks: Mapping[str, Any]) -> list[TaskIds]:
         TaskIds(subtopology_id=subtopology_id, partitions=sorted(tasks[subtopology_id]))
         for subtopology_id in sorted(tasks)
     ]
-
-
-def _no_streams_group(group_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from pk.core.group.assignor import Assignment, GroupSpec, MemberSpec, ServerAssignor
 from pk.core.group.consumer.ranges import ServerRangeAssignor
-from pk.core.group.consumer.spec import Assignment, GroupSpec, MemberSpec, ServerAssignor
 from pk.core.group.consumer.uniform import UniformAssignor
 from pk.core.values import TopicIdPartition, uuid_from_text, uuid_text
 

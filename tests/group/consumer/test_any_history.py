@@ -124,7 +124,7 @@ class Anything(RuleBasedStateMachine):
         self.world.grow("t", len(self.world.image.topics["t"].partitions) + 1)
 
     def _member_ids(self) -> set[str]:
-        group = self.world.machine.groups.consumer("g")
+        group = self.world.machine.groups.get_of(ConsumerGroup, "g")
         return set() if group is None else set(group.members)
 
     @rule()
@@ -139,7 +139,7 @@ class Anything(RuleBasedStateMachine):
             for member in list(self.members.values()):
                 self._after(member.beat)
             left = left - 1 if self._member_ids() == before else HEARTBEATS_TO_SETTLE
-        group = self.world.machine.groups.consumer("g")
+        group = self.world.machine.groups.get_of(ConsumerGroup, "g")
         if group is None or group.members.keys() != {m.member_id for m in self.members.values()}:
             return  # somebody is gone who has not been missed yet, and may keep others out
         if any(m.member_epoch == -2 for m in group.members.values()):
@@ -160,7 +160,7 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def a_partition_has_one_holder(self) -> None:
-        group = self.world.machine.groups.consumer("g")
+        group = self.world.machine.groups.get_of(ConsumerGroup, "g")
         if group is None:
             return
         held = [
@@ -180,7 +180,7 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def what_clients_hold_the_group_knows(self) -> None:
-        group = self.world.machine.groups.consumer("g")
+        group = self.world.machine.groups.get_of(ConsumerGroup, "g")
         for member in self.members.values():
             known = group.members.get(member.member_id) if group is not None else None
             if known is not None and known.member_epoch == member.epoch and member.obeys:
@@ -195,8 +195,9 @@ class Anything(RuleBasedStateMachine):
             record = fresh.decode(key, value)
             assert record is not None
             fresh.replay(record, offset)
-        live = self.world.machine.groups.all_consumer()
-        assert [durable(g) for g in fresh.groups.all_consumer()] == [durable(g) for g in live]
+        live = self.world.machine.groups.all_of(ConsumerGroup)
+        replayed = fresh.groups.all_of(ConsumerGroup)
+        assert [durable(g) for g in replayed] == [durable(g) for g in live]
 
 
 TestAnything = Anything.TestCase

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from group.consumer.world import AT_ONCE, Member, World
 
-from pk.core.errors import ErrorCode
-from pk.core.group.consumer.group import FIRST_EPOCH
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import GroupType
+from pk.core.group.modern_group import FIRST_EPOCH
 from pk.core.group.settings import ConsumerGroupSettings, GroupSettings
 from pk.core.values import Uuid
 from pk.core.wire.messages.consumer_group_heartbeat import TopicPartitions
@@ -401,13 +402,15 @@ class TestGroupsOfAnyType:
         assert [(g.group_type, g.protocol_type) for g in world.listed()] == [
             ("consumer", "consumer")
         ]
-        described = world.take(world.machine.describe_groups(["g"], 6, world.now_ms))[0]
-        assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        assert described.error_message == "Group g is not a classic group."
+        with pytest.raises(KafkaError, match="Group g is not a classic group") as refused:
+            world.machine.describe(GroupType.CLASSIC, "g", world.now_ms)
+        assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
         assert world.delete_group() == ErrorCode.NON_EMPTY_GROUP
         a.leave()
         assert world.delete_group() == ErrorCode.NONE
-        assert world.described().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        with pytest.raises(KafkaError, match="Group g not found") as gone:
+            world.described()
+        assert gone.value.code == ErrorCode.GROUP_ID_NOT_FOUND
         world.restart()
         assert not world.machine.groups
 

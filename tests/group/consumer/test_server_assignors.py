@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from group.consumer.server_cases import ASSIGNORS, Case, ChangingGroup, printed, spec
 
-from pk.core.group.consumer.metadata_hash import group_hash, topic_hash
+from pk.core.group.assignor import GroupSpec, MemberSpec
 from pk.core.group.consumer.ranges import ServerRangeAssignor
-from pk.core.group.consumer.spec import GroupSpec, MemberSpec
 from pk.core.group.consumer.uniform import UniformAssignor
+from pk.core.group.metadata_hash import group_hash, topic_hash
 from pk.core.values import TopicIdPartition, uuid_from_text
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "server_assignors.json"

@@ -14,7 +14,7 @@ import pytest
 from clients.apache_kafka import java_command
 from group.consumer.server_cases import ASSIGNORS, ChangingGroup, printed, spec
 
-from pk.core.group.consumer.metadata_hash import group_hash, topic_hash
+from pk.core.group.metadata_hash import group_hash, topic_hash
 from pk.core.values import uuid_from_text, uuid_text
 
 pytestmark = pytest.mark.peer

@@ -9,6 +9,7 @@ from group.scenario import Scenario
 from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import GroupType
 from pk.core.group.consumer import records
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.consumer.member import MemberState
@@ -116,8 +117,8 @@ class World(Scenario):
         return member
 
     def described(self, group: str = "g") -> DescribedGroup:
-        """What ConsumerGroupDescribe says."""
-        return self.take(self.machine.describe_consumer_groups([group], self.now_ms))[0]
+        """The description of a consumer group. Raises KafkaError."""
+        return self.take(self.machine.describe(GroupType.CONSUMER, group, self.now_ms))
 
     def listed(self) -> list[ListedGroup]:
         """What ListGroups says."""
@@ -155,7 +156,7 @@ class World(Scenario):
     @property
     def group(self) -> ConsumerGroup:
         """Group `g`."""
-        group = self.machine.groups.consumer("g")
+        group = self.machine.groups.get_of(ConsumerGroup, "g")
         assert group is not None
         return group
 

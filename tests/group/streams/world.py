@@ -89,7 +89,7 @@ class StreamsWorld(World):
     @property
     def streams(self) -> StreamsGroup:
         """Group `g`."""
-        group = self.machine.groups.streams("g")
+        group = self.machine.groups.get_of(StreamsGroup, "g")
         assert group is not None
         return group
 

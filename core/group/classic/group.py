@@ -97,7 +97,7 @@ class Member(Struct, eq=False):
         return next(name for name, _ in self.protocols if name in wanted)
 
 
-class Group(Struct, eq=False):
+class ClassicGroup(Struct, eq=False):
     """A group as its coordinator sees it."""
 
     type: ClassVar[GroupType] = GroupType.CLASSIC
@@ -434,7 +434,7 @@ class Group(Struct, eq=False):
             self.become(State.STABLE, self.state_timestamp_ms)
 
     @classmethod
-    def loaded(cls, group_id: str, value: GroupMetadataValue) -> Group:
+    def loaded(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         """The group as a new coordinator finds it in the log."""
         group = cls(
             group_id,

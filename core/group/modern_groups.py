@@ -8,36 +8,21 @@ from collections.abc import Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group.consumer.target import Topics
+from pk.core.group.modern_group import ModernGroup
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups
-from pk.core.group.settings import GroupSettings, ModernGroupSettings, Step
+from pk.core.group.settings import ModernGroupSettings, Step
+from pk.core.group.topics import Topics
 from pk.core.machine import Compute
 from pk.core.meta.events import GROUP
 from pk.core.meta.image import MetadataImage
+from pk.core.wire.schema import Message
 
 NEVER_MS: Final = (1 << 31) - 1
 """How long the topics of a group are good unless one changes. Kafka's."""
 
+G = TypeVar("G", bound=ModernGroup[Any, Any])
 S = TypeVar("S", bound=ModernGroupSettings)
-
-
-class ModernGroup(Protocol):
-    """The parts of a group that this code needs."""
-
-    group_id: str
-    assignment_epoch: int
-    assigned_at_ms: int
-
-    @property
-    def members(self) -> Mapping[str, Any]:
-        """The members by id."""
-        ...
-
-    @property
-    def target(self) -> Mapping[str, Any]:
-        """The target assignment of each member."""
-        ...
 
 
 class TargetRecords(Protocol):
@@ -52,22 +37,22 @@ class TargetRecords(Protocol):
         ...
 
 
-class ModernGroups(Generic[S]):
+class ModernGroups(Generic[G, S]):
     """The groups of one type in one partition."""
 
     def __init__(
         self,
-        settings: GroupSettings,
+        group_type: type[G],
         broker_settings: S,
         groups: Groups,
         topics: Topics,
         records: TargetRecords,
     ) -> None:
-        """`broker_settings` are those of `settings` for this type. `topics` are the cluster's;
-        their owner keeps them up to date."""
-        self.settings = settings
+        """`broker_settings` are the broker's own for this type. `groups` are the partition's, of
+        every type. The owner of `topics`, which are the cluster's, keeps them up to date."""
         self.groups = groups
         self.topics = topics
+        self._group_type = group_type
         self._of_broker = broker_settings
         """The settings in the broker's own file."""
         self._broker_settings = broker_settings
@@ -84,7 +69,7 @@ class ModernGroups(Generic[S]):
         """The cluster's configs may have changed."""
         self._broker_settings = self._of_broker.of_cluster(image.broker_configs(None))
 
-    def check_room(self, group: ModernGroup, member_id: str = "") -> None:
+    def check_room(self, group: G, member_id: str = "") -> None:
         """Raise GROUP_MAX_SIZE_REACHED if another member would be too many. `member_id` is none
         more if it is in the group."""
         size_max = self._of_broker.max_size
@@ -95,22 +80,46 @@ class ModernGroups(Generic[S]):
                 "members.",
             )
 
+    # --- the log ---
+
+    def replay(self, record: Record) -> None:
+        """See `GroupsOfType`. The first record of a group makes it."""
+        key: Any
+        key, value = record
+        group_id: str = key.group_id
+        group = self.groups.get_of(self._group_type, group_id)
+        if group is None:
+            if value is None:
+                return  # of a group that has ended, or is of another type by now
+            group = self._group_type(group_id)
+            self.groups.put(group)
+        if value is not None:
+            self.replay_value(group, key, value)
+        elif isinstance(key, group.KEYS.group):
+            del self.groups[group_id]
+        else:
+            group.replay_tombstone(key)
+
+    def replay_value(self, group: G, key: Message, value: Message) -> None:
+        """Apply a record of `group` that is not a tombstone."""
+        raise NotImplementedError
+
     # --- the target assignment ---
 
-    def target_is_due(self, group: ModernGroup, epoch: int, now_ms: int) -> bool:
+    def target_is_due(self, group: G, epoch: int, now_ms: int) -> bool:
         """Whether the target assignment of `epoch` must be made now: it is missing and not being
         made, and the last one is old enough."""
         if group.assignment_epoch >= epoch or group.group_id in self._computing:
             return False
         return not self.keeps_interval(group, now_ms)
 
-    def keeps_interval(self, group: ModernGroup, now_ms: int) -> bool:
+    def keeps_interval(self, group: G, now_ms: int) -> bool:
         """Whether the last target assignment is too young for another."""
         interval_ms = self.settings_of(group.group_id).assignment_interval_ms
         return bool(group.assigned_at_ms) and now_ms < group.assigned_at_ms + interval_ms
 
     def target_records(
-        self, group: ModernGroup, given: Mapping[str, Any], epoch: int, now_ms: int
+        self, group: G, given: Mapping[str, Any], epoch: int, now_ms: int
     ) -> list[Record]:
         """The records that make `given` the target assignment of `epoch`: what changed, and the
         epoch."""

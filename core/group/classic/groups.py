@@ -22,8 +22,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group.classic_group import Group, Member, State, Token
-from pk.core.group.records import empty_group_metadata
+from pk.core.group.classic.describe import describe
+from pk.core.group.classic.group import ClassicGroup, Member, State, Token
+from pk.core.group.records import Record, empty_group_metadata
 from pk.core.group.registry import Groups
 from pk.core.group.settings import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
@@ -32,8 +33,10 @@ from pk.core.group.settings import (
     NewId,
     Step,
 )
-from pk.core.group.timer_keys import JOIN, SESSION, SYNC
+from pk.core.group.timer_keys import DOWNGRADED, JOIN, SESSION, SYNC
+from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import STRING_BYTES_MAX
+from pk.core.wire.messages.describe_groups import DescribedGroup
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from pk.core.wire.messages.leave_group import (
@@ -76,13 +79,13 @@ class ClassicGroups:
         if error is not None:
             step.answer(token, _join_error(request.member_id, error))
             return
-        group = self.groups.classic(request.group_id)
+        group = self.groups.get_of(ClassicGroup, request.group_id)
         created = False
         if group is None:
             if request.member_id:
                 step.answer(token, _join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
-            group = Group(request.group_id, state_timestamp_ms=step.now_ms)
+            group = ClassicGroup(request.group_id, state_timestamp_ms=step.now_ms)
             self.groups.put(group)
             created = True
         if not self._has_room(group, request.member_id):
@@ -113,7 +116,7 @@ class ClassicGroups:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return None
 
-    def _has_room(self, group: Group, member_id: str) -> bool:
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether `group.max.size` lets this member in. While a rebalance is prepared, only waiting
         members count: so a group that has become too large drops the last to rejoin."""
         size_max = self.settings.max_size
@@ -126,7 +129,7 @@ class ClassicGroups:
 
     def _join_new(
         self,
-        group: Group,
+        group: ClassicGroup,
         request: JoinGroupRequest,
         version: int,
         client: Client,
@@ -148,7 +151,7 @@ class ClassicGroups:
 
     def _join_known(
         self,
-        group: Group,
+        group: ClassicGroup,
         request: JoinGroupRequest,
         version: int,
         client: Client,
@@ -189,7 +192,7 @@ class ClassicGroups:
 
     def _add(
         self,
-        group: Group,
+        group: ClassicGroup,
         request: JoinGroupRequest,
         version: int,
         member_id: str,
@@ -217,7 +220,7 @@ class ClassicGroups:
 
     def _rejoin_static(
         self,
-        group: Group,
+        group: ClassicGroup,
         request: JoinGroupRequest,
         version: int,
         member_id: str,
@@ -271,13 +274,13 @@ class ClassicGroups:
 
     # The join phase
 
-    def _rebalance_or_complete(self, group: Group, step: Step) -> None:
+    def _rebalance_or_complete(self, group: ClassicGroup, step: Step) -> None:
         if group.can_rebalance:
             self._prepare(group, step)
         else:
             self._maybe_complete_join(group, step)
 
-    def _prepare(self, group: Group, step: Step) -> None:
+    def _prepare(self, group: ClassicGroup, step: Step) -> None:
         """Begin a rebalance."""
         if group.state is State.COMPLETING_REBALANCE:
             for member in group.members.values():
@@ -303,7 +306,7 @@ class ClassicGroups:
         else:
             step.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
 
-    def _maybe_complete_join(self, group: Group, step: Step) -> None:
+    def _maybe_complete_join(self, group: ClassicGroup, step: Step) -> None:
         if (
             group.state is State.PREPARING_REBALANCE
             and group.previous_state is not State.EMPTY
@@ -311,7 +314,7 @@ class ClassicGroups:
         ):
             self._complete_join(group, step)
 
-    def _initial_delay_over(self, group: Group, step: Step) -> None:
+    def _initial_delay_over(self, group: ClassicGroup, step: Step) -> None:
         if not group.new_member_added or group.initial_remaining_ms == 0:
             self._complete_join(group, step)
             return
@@ -321,7 +324,7 @@ class ClassicGroups:
         group.initial_delay_ms = delay_ms
         step.schedule((JOIN, group.group_id), delay_ms)
 
-    def _complete_join(self, group: Group, step: Step) -> None:
+    def _complete_join(self, group: ClassicGroup, step: Step) -> None:
         """The join phase is over: drop who did not come (static members keep their place), begin
         the next generation."""
         step.cancel((JOIN, group.group_id))
@@ -349,7 +352,7 @@ class ClassicGroups:
 
     def sync(self, request: SyncGroupRequest, version: int, token: Token, step: Step) -> None:
         """SyncGroup. Answered through `token`, now or later."""
-        group = self.groups.classic(request.group_id)
+        group = self.groups.get_of(ClassicGroup, request.group_id)
         try:
             if not request.group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -379,12 +382,12 @@ class ClassicGroups:
                 response = _synced(group, assignments.get(each.member_id, b""))
                 self._answer_sync(group, each, response, step)
 
-    def _pending_sync_came(self, group: Group, member: Member, step: Step) -> None:
+    def _pending_sync_came(self, group: ClassicGroup, member: Member, step: Step) -> None:
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
             step.cancel((SYNC, group.group_id))
 
-    def _sync_over(self, group: Group, step: Step) -> None:
+    def _sync_over(self, group: ClassicGroup, step: Step) -> None:
         """The sync phase has lasted too long: without those who did not sync, everybody again."""
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
             return
@@ -394,7 +397,7 @@ class ClassicGroups:
         self._prepare(group, step)
 
     def _answer_sync(
-        self, group: Group, member: Member, response: SyncGroupResponse, step: Step
+        self, group: ClassicGroup, member: Member, response: SyncGroupResponse, step: Step
     ) -> None:
         token, member.sync_token = member.sync_token, None
         if token is not None:
@@ -406,7 +409,7 @@ class ClassicGroups:
     def heartbeat(self, request: HeartbeatRequest, step: Step) -> None:
         """Heartbeat. Raises INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
         ILLEGAL_GENERATION."""
-        group = self.groups.classic(request.group_id)
+        group = self.groups.get_of(ClassicGroup, request.group_id)
         if group is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -424,7 +427,7 @@ class ClassicGroups:
         (KIP-345)."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        group = self.groups.classic(request.group_id)
+        group = self.groups.get_of(ClassicGroup, request.group_id)
         identities = (
             request.members if version >= 3 else [MemberIdentity(member_id=request.member_id)]
         )
@@ -450,7 +453,7 @@ class ClassicGroups:
             else:
                 self._maybe_complete_join(group, step)
 
-    def _leave(self, group: Group | None, identity: MemberIdentity, step: Step) -> ErrorCode:
+    def _leave(self, group: ClassicGroup | None, identity: MemberIdentity, step: Step) -> ErrorCode:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id, instance_id = identity.member_id, identity.group_instance_id
@@ -470,7 +473,7 @@ class ClassicGroups:
         self._dismiss(group, member, step)
         return ErrorCode.NONE
 
-    def _dismiss(self, group: Group, member: Member, step: Step) -> None:
+    def _dismiss(self, group: ClassicGroup, member: Member, step: Step) -> None:
         """Let a member go; should it still be there, it learns that it has to join again."""
         step.answer(group.take_join_token(member), _join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
         step.answer(member.sync_token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -478,17 +481,17 @@ class ClassicGroups:
 
     def rebalance(self, group_id: str, step: Step) -> None:
         """Begin a rebalance of a group whose members do not know yet that it needs one."""
-        group = self.groups.classic(group_id)
+        group = self.groups.get_of(ClassicGroup, group_id)
         if group is not None and group.state is State.STABLE:
             self._prepare(group, step)
 
     # Timers
 
-    def restart_session(self, group: Group, member_id: str, step: Step) -> None:
+    def restart_session(self, group: ClassicGroup, member_id: str, step: Step) -> None:
         """A commit is a sign of life too."""
         self._restart_session(group, group.members[member_id], step)
 
-    def _restart_session(self, group: Group, member: Member, step: Step) -> None:
+    def _restart_session(self, group: ClassicGroup, member: Member, step: Step) -> None:
         step.timers.append(
             (
                 (SESSION, group.group_id, member.member_id),
@@ -497,8 +500,11 @@ class ClassicGroups:
         )
 
     def fire(self, key: tuple[Any, ...], step: Step) -> None:
-        """The timer `key` has run out."""
-        group = self.groups.classic(key[1])
+        """See `GroupsOfType`."""
+        if key[0] == DOWNGRADED:
+            self.rebalance(key[1], step)
+            return
+        group = self.groups.get_of(ClassicGroup, key[1])
         if group is None:
             return
         if key[0] == SESSION:
@@ -511,7 +517,7 @@ class ClassicGroups:
             else:
                 self._complete_join(group, step)
 
-    def _session_over(self, group: Group, member_id: str, step: Step) -> None:
+    def _session_over(self, group: ClassicGroup, member_id: str, step: Step) -> None:
         if member_id in group.pending_join:
             group.remove(member_id)
         else:
@@ -526,26 +532,41 @@ class ClassicGroups:
 
     # The log
 
-    def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-        """A group record was written, or is read while the partition loads."""
-        group = self.groups.classic(key.group)
+    def replay(self, record: Record) -> None:
+        """See `GroupsOfType`."""
+        key, value = record
+        assert isinstance(key, GroupMetadataKey)
+        group = self.groups.get_of(ClassicGroup, key.group)
         if value is None:
             if group is not None:
                 del self.groups[key.group]
                 group.become(State.DEAD, group.state_timestamp_ms)
-        elif self._loading or group is None:
-            self.groups.put(Group.loaded(key.group, value))
+            return
+        assert isinstance(value, GroupMetadataValue)
+        if self._loading or group is None:
+            self.groups.put(ClassicGroup.loaded(key.group, value))
         else:
             group.replayed(value)
 
     def loaded(self, step: Step) -> None:
-        """The partition is loaded: every member gets a whole session again to show itself."""
+        """See `GroupsOfType`."""
         self._loading = False
-        for group in self.groups.all_classic():
+        for group in self.groups.all_of(ClassicGroup):
             for member in group.members.values():
                 self._restart_session(group, member, step)
             if len(group.members) > self.settings.max_size and group.can_rebalance:
                 self._prepare(group, step)
+
+    # The cluster
+
+    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+        """See `GroupsOfType`. The members themselves watch their topics."""
+
+    # Its description
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """See `GroupsOfType`."""
+        return describe(self.groups.find_of(ClassicGroup, group_id))
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
@@ -563,7 +584,7 @@ def _fits_a_record(request: JoinGroupRequest, client: Client) -> bool:
     )
 
 
-def _check_sync(group: Group, request: SyncGroupRequest) -> None:
+def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:
     if request.generation_id != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     for asked, have in (
@@ -576,7 +597,7 @@ def _check_sync(group: Group, request: SyncGroupRequest) -> None:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def _joined(group: Group, member: Member, *, with_members: bool) -> JoinGroupResponse:
+def _joined(group: ClassicGroup, member: Member, *, with_members: bool) -> JoinGroupResponse:
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -591,7 +612,7 @@ def _join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
 
 
-def _synced(group: Group, assignment: bytes) -> SyncGroupResponse:
+def _synced(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
     )

@@ -1,0 +1,1 @@
+"""Groups of the classic protocol: members join and sync together, generation by generation."""

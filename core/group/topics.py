@@ -1,0 +1,68 @@
+"""The topics of the cluster, as groups of every type need them."""
+
+from __future__ import annotations
+
+from pk.core.group.metadata_hash import group_hash, topic_hash
+from pk.core.meta.image import MetadataImage, TopicImage
+from pk.core.values import TopicIdPartition, Uuid
+
+
+class Topics:
+    """The topics of the cluster as groups need them; replaced with each image."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.new_topics_at = -1
+        """The offset of the newest image that brought a topic."""
+        self._hashes: dict[str, tuple[TopicImage, int]] = {}
+
+    def use(self, image: MetadataImage, *, brought_topics: bool) -> None:
+        """The cluster is now as `image` says."""
+        self.image = image
+        if brought_topics or self.new_topics_at < 0:
+            self.new_topics_at = image.offset
+        if brought_topics:
+            self._hashes = {n: h for n, h in self._hashes.items() if n in image.topics}
+
+    def hash_of(self, names: set[str]) -> int:
+        """The hash of the topics among `names` that exist (metadata_hash.py)."""
+        hashes: dict[str, int] = {}
+        for name in names:
+            topic = self.image.topics.get(name)
+            if topic is not None:
+                hashes[name] = self._hash(topic)
+        return group_hash(hashes)
+
+    def _hash(self, topic: TopicImage) -> int:
+        known = self._hashes.get(topic.name)
+        if known is not None and known[0] is topic:
+            return known[1]
+        racks: list[list[str]] = [[]] * len(topic.partitions)
+        if any(broker.rack is not None for broker in self.image.brokers.values()):
+            racks = [self._racks(p.replicas) for p in topic.partitions]
+        value = topic_hash(topic.name, topic.topic_id, racks)
+        self._hashes[topic.name] = (topic, value)
+        return value
+
+    def _racks(self, replicas: tuple[int, ...]) -> list[str]:
+        brokers = self.image.brokers
+        named = (brokers[r].rack for r in replicas if r in brokers)
+        return [rack for rack in named if rack is not None]
+
+    def ids(self, names: frozenset[str]) -> frozenset[Uuid]:
+        """The ids of those that exist."""
+        topics = self.image.topics
+        return frozenset(topics[name].topic_id for name in names if name in topics)
+
+    def name(self, topic_id: Uuid) -> str | None:
+        """The name of a topic, None if it is gone."""
+        topic = self.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def partition_racks(self, topics: set[Uuid]) -> dict[TopicIdPartition, frozenset[str]]:
+        """The racks of the replicas of every partition."""
+        return {
+            TopicIdPartition(topic_id, p.partition): frozenset(self._racks(p.replicas))
+            for topic_id in topics
+            for p in self.image.topics_by_id[topic_id].partitions
+        }
