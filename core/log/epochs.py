@@ -1,16 +1,16 @@
-"""Which leader wrote what: the leader epochs of a log and where each began (KIP-101, KIP-279).
+"""The leader epochs of a log, and the offset at which each began (KIP-101, KIP-279).
 
-`leader-epoch-checkpoint`, Kafka's text:
+`leader-epoch-checkpoint`, Kafka's text format:
 
     0                    version
     2                    how many lines follow
     0 0                  epoch, its start offset
     4 118
 
-Epochs and start offsets both grow from line to line. The file is brought up to date when the log is
-flushed, rolled or closed, before the recovery point moves; what lies above the recovery point is
-rebuilt from the batches after a crash, each of which carries its epoch. So a new leader writes no
-file, which counts when 10,000 partitions get one at once.
+Epochs and start offsets both increase from line to line. The file is updated when the log is
+flushed, rolled or closed, before the recovery point moves. After a crash, epochs above the recovery
+point are rebuilt from the batches, each of which has its epoch. So a new leader need not write a
+file, which matters when 10,000 partitions get one at once.
 """
 
 from bisect import bisect_right
@@ -28,7 +28,7 @@ class EpochStart(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch not above the one asked for, and the offset after its last batch; (-1, -1)
+    """The largest epoch not above the requested one, and the offset after its last batch; (-1, -1)
     if there is none."""
 
     epoch: int
@@ -36,7 +36,7 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log, oldest first. `dirty` tells that the checkpoint file is behind."""
+    """The epochs of one log, oldest first. `dirty` means that the checkpoint file is outdated."""
 
     def __init__(self, entries: list[EpochStart] | None = None) -> None:
         self._entries = entries or []
@@ -49,14 +49,14 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> list[EpochStart]:
-        """A copy of them all."""
+        """A copy of all entries."""
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`. An epoch that is known keeps its start.
+        """Record that `epoch` begins at `start_offset`. A known epoch keeps its start.
 
-        Entries that this contradicts (a later epoch or a later start: an unclean leader's, or that
-        of an end in a gap, which a restart moved back) are dropped.
+        Drops contradicting entries, with a later epoch or a later start. They come from an unclean
+        leader, or from a log that ended in a gap and was moved back by a restart.
         """
         if epoch < 0:
             return
@@ -69,24 +69,22 @@ class LeaderEpochs:
         self.dirty = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """Where `epoch` ends in this log (OffsetForLeaderEpoch): the latest ends at the log's end;
-        an older one where the next begins; one that never was here, where the largest below it ends
-        (KIP-279)."""
+        """The end of `epoch` in this log (OffsetForLeaderEpoch). The latest epoch ends at the log
+        end, an older one where the next begins. One that never was here ends where the largest
+        epoch below it ends (KIP-279)."""
         if epoch == NO_EPOCH or not self._entries:
             return EpochEnd(NO_EPOCH, NO_OFFSET)
         if epoch == self._entries[-1].epoch:
             return EpochEnd(epoch, log_end_offset)
         i = bisect_right(self._entries, epoch, key=lambda e: e.epoch)
-        if i == len(self._entries):  # an epoch we have not heard of
+        if i == len(self._entries):  # an unknown epoch
             return EpochEnd(NO_EPOCH, NO_OFFSET)
-        if (
-            i == 0
-        ):  # older than all that is left: nothing of it is here, so it ends where the log begins
+        if i == 0:  # older than all remaining epochs: it ends where the log begins
             return EpochEnd(epoch, self._entries[0].start_offset)
         return EpochEnd(self._entries[i - 1].epoch, self._entries[i].start_offset)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote `offset`, or -1 if that is not known."""
+        """The epoch that wrote `offset`; -1 if unknown."""
         i = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
         return self._entries[i - 1].epoch if i else NO_EPOCH
 
@@ -97,8 +95,8 @@ class LeaderEpochs:
             self.dirty = True
 
     def truncate_start(self, offset: int) -> None:
-        """Drop the epochs that end at or before `offset`, the new start of the log; the one that
-        covers it begins there."""
+        """Drop the epochs that end at or before `offset`, the new start of the log; the epoch that
+        contains it then begins there."""
         i = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
         if i > 1 or (i and self._entries[0].start_offset < offset):
             self._entries = [EpochStart(self._entries[i - 1].epoch, offset), *self._entries[i:]]
@@ -115,7 +113,7 @@ class LeaderEpochs:
 
     @classmethod
     def parse(cls, content: bytes) -> "LeaderEpochs":
-        """From the content of a checkpoint file. Raises ValueError for anything else."""
+        """Parse the content of a checkpoint file. Raises ValueError for anything else."""
         try:
             version, announced, *lines = content.decode().split("\n")
             count = int(announced)

@@ -1,4 +1,4 @@
-"""What goes wrong with a log, as types: the disk's fault, or a data directory that is not ours to
+"""The errors of a log, as types: a failing disk, or a data directory that this broker must not
 use."""
 
 import errno
@@ -11,14 +11,14 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 LIMITS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
 )
-"""What this process or machine is short of for a while."""
+"""Temporary shortages of this process or machine."""
 NOT_THE_DISK: Final = FULL | LIMITS | {errno.ENOENT, errno.EBADF, errno.EINVAL}
-"""Also a file that was removed or closed under a late reader, and a position that a damaged index
-made up."""
+"""Includes a file that was removed or closed under a late reader, and an impossible position from a
+damaged index."""
 
 
 def is_fault(error: OSError) -> bool:
-    """Whether an operation failed because the disk does, so that what else lies on it cannot be
+    """Whether an operation failed because the disk is failing, so that other data on it cannot be
     trusted either."""
     return error.errno not in NOT_THE_DISK
 
@@ -26,9 +26,9 @@ def is_fault(error: OSError) -> bool:
 class StorageError(KafkaError):
     """The disk failed a read, a write or a sync (KAFKA_STORAGE_ERROR).
 
-    `directory` is that of the partition. When `undone` the operation left no trace and the log can
-    go on (a full disk); else the log is dead, and so is its log directory: what is in its files is
-    not known any more.
+    `directory` is the partition's. If `undone`, the operation left no trace and the log can
+    continue (a full disk). Otherwise the log is dead, and so is its log directory: the contents of
+    its files are unknown.
     """
 
     def __init__(self, directory: str, action: str, cause: OSError, undone: bool = False) -> None:
@@ -39,31 +39,33 @@ class StorageError(KafkaError):
 
     @property
     def disk_full(self) -> bool:
-        """Whether it failed for want of space."""
+        """Whether it failed for lack of disk space."""
         return self.errno in FULL
 
     @property
     def is_passing(self) -> bool:
-        """Whether it failed for want of space, or of something else that this process will have
-        again."""
+        """Whether it failed for lack of disk space, or of another resource that may become
+        available again."""
         return self.errno in FULL or self.errno in LIMITS
 
 
 class Unforeseen(KafkaError):
-    """An unexpected error while the files of one log were read (KAFKA_STORAGE_ERROR). Its cause is
-    what it was.
+    """An unexpected error while the files of one log were read (KAFKA_STORAGE_ERROR), with the
+    original as its cause.
 
-    It says nothing of other logs, nor of the disk."""
+    It says nothing about other logs or the disk.
+    """
 
 
 class of_one_log:  # no generator: starts enter it and the next one 300,000 times
-    """Within it only what one log consists of is read, and nothing is changed that outlasts it: an
-    exception that no handler foresaw becomes `Unforeseen`, and ends that work, not the broker."""
+    """Use as a context in which only the files of one log are read, and nothing is changed that
+    outlasts it: an unexpected exception becomes `Unforeseen`, and ends that work, not the
+    broker."""
 
     __slots__ = ("_what",)
 
     def __init__(self, what: str) -> None:
-        """`what` is being done."""
+        """`what` describes the work."""
         self._what = what
 
     def __enter__(self) -> None: ...
@@ -76,8 +78,9 @@ class of_one_log:  # no generator: starts enter it and the next one 300,000 time
 
 
 class storage_errors:
-    """Within it an OSError becomes the StorageError of `action` in `directory`, which left no trace
-    unless the disk fails: a read, or something that is done again from its begin."""
+    """A context in which an OSError becomes the StorageError of `action` in `directory`. It counts
+    as undone unless the disk is failing, so use it for reads, and for operations that are repeated
+    from their beginning."""
 
     __slots__ = ("_action", "_directory")
 
@@ -115,4 +118,4 @@ class LogDirOfAnother(LogDirError):
 
 
 class LogDirBroken(LogDirError):
-    """The disk of the directory fails, or a file in it cannot be understood."""
+    """The disk of the directory fails, or a file in it is invalid."""

@@ -1,5 +1,5 @@
-"""A piece of a log on its way to a reader: bytes in hand, or a stretch of a file that the kernel
-can send by itself."""
+"""A piece of a log on its way to a reader: bytes in memory, or a range of a file that the kernel
+can send directly."""
 
 from typing import Protocol, TypeAlias
 
@@ -7,7 +7,7 @@ from pk.core.log.patience import WouldWait, patience
 
 
 class SliceFile(Protocol):
-    """What a `FileSlice` needs of its file."""
+    """The interface of the file of a `FileSlice`."""
 
     def pread(self, length: int, position: int) -> bytes: ...
     def fileno(self) -> int | None: ...
@@ -17,7 +17,7 @@ class SliceFile(Protocol):
 
 
 class BytesSlice:
-    """Bytes in hand (MemoryDisk, TLS, simulation)."""
+    """Bytes in memory (MemoryDisk, TLS, simulation)."""
 
     __slots__ = ("data", "length")
 
@@ -36,10 +36,10 @@ class BytesSlice:
 class FileSlice:
     """`length` bytes of `file` from `position`.
 
-    Who sends it by descriptor calls `pin` before `fileno` and `unpin` after the last byte: between
-    the two the descriptor stays open and stays that file's, so that a reused number never sends
-    another file's bytes. The file may have been truncated meanwhile: a short send is the sign, and
-    its connection must close.
+    To send it by descriptor, call `pin` before `fileno`, and `unpin` after the last byte. In
+    between, the descriptor stays open, so that a reused number never sends another file's bytes.
+    The file may have been truncated in the meantime, which shows in a short send; then the
+    connection must close.
     """
 
     __slots__ = ("file", "length", "position")
@@ -50,12 +50,12 @@ class FileSlice:
         self.length = length
 
     def read(self) -> bytes:
-        """The bytes, read from the file. Shorter than `length` when the file was truncated
-        meanwhile."""
+        """The bytes, read from the file; fewer than `length` if the file has since been
+        truncated."""
         return self.file.pread(self.length, self.position)
 
     def read_at_once(self) -> bytes | None:
-        """The same; None if the read may have to wait for the disk."""
+        """Like `read`; None if the read may have to wait for the disk."""
         before, patience.spent = patience.spent, True
         try:
             return self.file.pread(self.length, self.position)
@@ -77,7 +77,7 @@ class FileSlice:
         return self.file.fileno()
 
     def resident(self) -> bool:
-        """Whether the bytes are in the page cache, as far as a probe can tell: if not, a send may
+        """Whether the bytes are in the page cache, as far as a probe can tell. If not, a send may
         block on the disk."""
         return self.file.resident(self.position, self.length)
 
@@ -88,4 +88,4 @@ class FileSlice:
 Slice: TypeAlias = BytesSlice | FileSlice
 
 EMPTY = BytesSlice(b"")
-"""The slice of nothing."""
+"""The empty slice."""

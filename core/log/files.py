@@ -1,8 +1,8 @@
-"""What the log needs of a disk: two small protocols, which `RealDisk` and `MemoryDisk` fulfil.
+"""The log's interface to a disk: two small protocols, implemented by `RealDisk` and `MemoryDisk`.
 
-The seam is cut at bytes and names, not at Kafka's meaning: everything above (segments, indexes,
-checkpoints) is written once, and runs on a real file system, in memory (`pk up --memory`), and in
-the simulator, where a disk can fail.
+The interface is about bytes and names, not about Kafka's concepts. So everything above it
+(segments, indexes, checkpoints) is written once, and runs on a real file system, in memory (`pk up
+--memory`), and in the simulator, where a disk can fail.
 
 Every operation raises `OSError`. Paths are strings with `/` between their parts.
 """
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from pk.core.log.file_slices import Slice
 
 Data: TypeAlias = bytes | bytearray | memoryview
-"""What can be written. A memoryview counts bytes (format B)."""
+"""Data to write. The length of a memoryview is in bytes (format B)."""
 
 
 PIECES_MAX: Final = 1024
-"""As many buffers as one `pwritev` takes (IOV_MAX of Linux and macOS)."""
+"""The maximum number of buffers of one `pwritev` (IOV_MAX of Linux and macOS)."""
 
 
 class Entry(NamedTuple):
@@ -30,21 +30,21 @@ class Entry(NamedTuple):
 
 
 UNMEASURED: Final = Entry(0, 0, False)
-"""A name that is there, and was not measured."""
+"""An existing name whose size was not determined."""
 
 
 class Stamp(NamedTuple):
-    """Changes when the bytes of a file or the names in a directory do, as finely as the file system
-    tells the time."""
+    """Changes whenever the bytes of a file or the names in a directory change, within the
+    resolution of the file system's clock."""
 
     size: int
     """In bytes; 0 for a directory."""
     time: int
-    """Of the last change: comparable only with that of the same path of the same disk."""
+    """The time of the last change: comparable only with that of the same path on the same disk."""
 
 
 class LockHeld(OSError):
-    """Somebody else holds a lock file; `holder` is what they wrote into it."""
+    """Another process holds a lock file; `holder` is the text in it."""
 
     def __init__(self, path: str, holder: str) -> None:
         super().__init__(f"{path} is held by {holder or 'another process'}")
@@ -58,7 +58,8 @@ class Lock(Protocol):
 
 
 class File(Protocol):
-    """One file. It opens at first use and may be closed and opened again behind its user's back."""
+    """One file. It is opened at first use, and may be closed and reopened without its user
+    noticing."""
 
     path: str
 
@@ -67,28 +68,28 @@ class File(Protocol):
         ...
 
     def pwrite(self, data: Data, position: int) -> None:
-        """Write all of `data`, creating the file when it does not exist."""
+        """Write all of `data`, creating the file if it does not exist."""
         ...
 
     def pwritev(self, pieces: Sequence[Data], position: int) -> None:
-        """Write all of `pieces`, at most `PIECES_MAX`, one after another: by one call, where the
-        system has it. The file exists."""
+        """Write all of `pieces`, at most `PIECES_MAX`, one after another, in one call if the system
+        supports that. The file exists."""
         ...
 
     def size(self) -> int:
-        """In bytes; 0 when the file does not exist."""
+        """In bytes; 0 if the file does not exist."""
         ...
 
     def truncate(self, length: int) -> None: ...
 
     def allocate(self, length: int) -> None:
-        """Give the file `length` bytes, zeroes at its end, and the room on the disk that they
-        need."""
+        """Extend the file to `length` bytes, with zeros at its end, and reserve space for them on
+        the disk."""
         ...
 
     def extend(self, length: int) -> None:
-        """Give the file `length` bytes: a hole at its end, which needs no room. Where holes do need
-        it, nothing is done."""
+        """Extend the file to `length` bytes with a hole, which needs no space. Does nothing if
+        holes do need space."""
         ...
 
     def sync(self) -> None:
@@ -96,11 +97,11 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Let the descriptor go, after the last `unpin`. The next use opens the file again."""
+        """Close the descriptor, after the last `unpin`. The next use opens the file again."""
         ...
 
     def rename(self, path: str) -> None:
-        """Rename the file; readers in flight keep it."""
+        """Rename the file; reads in flight continue."""
         ...
 
     def fileno(self) -> int | None: ...
@@ -108,42 +109,43 @@ class File(Protocol):
     def unpin(self) -> None: ...
 
     def resident(self, position: int, length: int) -> bool:
-        """Whether a read of these bytes would not wait for the disk, as far as a probe can tell."""
+        """Whether a read of these bytes would not have to wait for the disk, as far as a probe can
+        tell."""
         ...
 
     def slice(self, position: int, length: int) -> Slice: ...
 
 
 def ignore_failed_read(path: str, error: OSError) -> None:
-    """Ignores which reads fail."""
+    """Ignore failed reads."""
 
 
 class Disk(Protocol):
     """A file system."""
 
     read_failed: Callable[[str, OSError], None]
-    """Called with the path of what cannot be read since the disk fails (`failures.is_fault`), in
-    the thread of the reader, who gets the error too. One place to hear of every read: what a disk
-    cannot give back cannot be trusted with more, so its log directory goes offline, as with
+    """Called with the path that cannot be read because the disk fails (`failures.is_fault`), in the
+    thread of the reader, which gets the error too. So all failed reads are reported in one place: a
+    disk that loses data cannot be trusted with more, and its log directory goes offline, as in
     Kafka."""
 
     def open(self, path: str) -> File:
-        """A file by its path; nothing happens on the disk until it is used."""
+        """A file by its path; does not access the disk until it is used."""
         ...
 
     def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
-        """What is in a directory, by name in order; of the names in `unmeasured` nothing but that
-        they are there."""
+        """The entries of a directory, sorted by name; for names in `unmeasured`, only that they
+        exist."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def stamp(self, path: str) -> Stamp:
-        """By which a file or a directory is known to be as it was."""
+        """A stamp that shows whether a file or directory has changed."""
         ...
 
     def make(self, path: str) -> None:
-        """Make a directory and those above it; an existing one is no error."""
+        """Create a directory and its parents; an existing one is not an error."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -155,7 +157,7 @@ class Disk(Protocol):
         ...
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all in it."""
+        """Remove a directory and its contents."""
         ...
 
     def sync_dir(self, path: str) -> None:
@@ -163,24 +165,24 @@ class Disk(Protocol):
         ...
 
     def sync_all(self, paths: Collection[str]) -> bool:
-        """Make everything on the file systems that hold these directories durable, contents and
-        names. False if the system cannot do that, or would not report that it failed."""
+        """Make everything on the file systems of these directories durable, contents and names.
+        False if the system does not support that, or would not report a failure."""
         ...
 
     def read(self, path: str) -> bytes:
-        """A whole small file."""
+        """Read a whole small file."""
         ...
 
     def write(
         self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None
     ) -> None:
-        """Replace a small file whole: a reader (and, with `sync`, a crash) finds the old content or
-        the new. `sync_name=False` leaves it to a later `sync_dir` which of the two a crash
-        finds."""
+        """Replace a small file as a whole: a reader (and, with `sync`, a crash) finds either the
+        old or the new content. With `sync_name=False`, a crash may find either until a later
+        `sync_dir`."""
         ...
 
     def lock(self, path: str, text: str) -> Lock:
-        """Hold a lock file and write `text` into it. Raises LockHeld."""
+        """Lock a file and write `text` into it. Raises LockHeld."""
         ...
 
     def free_bytes(self, path: str) -> tuple[int, int]:

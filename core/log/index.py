@@ -1,25 +1,25 @@
-"""The two sparse indexes beside every segment, in Kafka's formats.
+"""The two sparse indexes of every segment, in Kafka's formats.
 
     .index       (last offset of a batch - base offset) int32, position of that batch int32
     .timeindex   timestamp int64, (offset - base offset) int32: the latest so far, and the end of
                  the batch that had it first
 
-An index is either *in memory* (that of the segment being written: two arrays, no I/O to look
-something up) or *on disk* (all others: a binary search by small reads, so that a lookup in a large
-log reads kilobytes).
+An index is either *in memory* (for the active segment: two arrays, lookups without I/O) or *on
+disk* (for all others: a binary search with small reads, so that a lookup in a large log reads only
+kilobytes).
 
-New entries of an index in memory reach the disk when the segment is flushed, rolled or closed, not
-one by one. Kafka maps its indexes, which is as lazy: after a crash it rebuilds those of all
-segments above the recovery point, and so do we, and the recovery point moves only after the entries
-are written. So an append of one batch costs one write.
+New entries of an index in memory are written to disk when the segment is flushed, rolled or closed,
+not one by one. So appending a batch costs one write. Kafka maps its indexes, which delays writes in
+the same way. After a crash, Kafka rebuilds the indexes of all segments above the recovery point,
+and so does pk; the recovery point moves only after the entries are written.
 
-As Kafka's, the files of the active segment have their full length from the first append on
-(`segment.index.bytes`; a hole, which needs no room), and lose what they did not need when the
-segment rolls or the log is closed. Where a crash came before that, the empty entries at the end are
-cut off when the file is first looked at (`cut_empty`).
+As in Kafka, the files of the active segment have their full length from the first append on
+(`segment.index.bytes`, with a hole that takes no space), and are trimmed when the segment is rolled
+or the log is closed. After a crash, the empty entries at the end are cut off when the file is first
+used (`cut_empty`).
 
-Threads: one thread appends; others may look up and `write` meanwhile. Arrays only grow, the second
-column last, and a reader takes its length from the last column; `write` and `trim` are under the
+Threads: one thread appends; others may look up and `write` at the same time. Arrays only grow, the
+second column last, and a reader takes the length from the last column; `write` and `trim` need the
 segment's lock.
 """
 
@@ -36,7 +36,7 @@ from pk.core.log.files import File
 OFFSET_ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")
 BLOCK_ENTRIES: Final = 256
-"""From this many entries on a binary search on disk reads them all at once."""
+"""A binary search on disk reads the rest at once when this many entries are left."""
 
 
 class TimestampOffset(NamedTuple):
@@ -47,8 +47,7 @@ class TimestampOffset(NamedTuple):
 
 
 class IndexFile:
-    """What both indexes have of their file: how many entries were written to it, and the hole
-    behind them."""
+    """The file of an index: the number of entries written to it, and the hole after them."""
 
     entry: Struct
 
@@ -56,23 +55,22 @@ class IndexFile:
         self.file = file
         self.base_offset = base_offset
         self._written = size // self.entry.size
-        """Entries that are in the file."""
+        """The number of entries in the file."""
         self._stale = False
-        """Whether the file holds something else than its first `_written` entries, and maybe a
+        """Whether the file has other contents than its first `_written` entries and possibly a
         hole."""
         self._allocated = 0
-        """The bytes that the file is to have while it grows; 0 for one that has just its
-        entries."""
+        """The length of the file while it grows; 0 for a file without a hole."""
 
     def allocate(self, length: int, size: int | None = None) -> None:
-        """Give the file, which has `size` bytes if that is known, `length` bytes, but for what is
-        no whole entry, until `trim`. Raises OSError."""
+        """Extend the file to `length` bytes, rounded down to whole entries, until `trim`. `size` is
+        its current size, if known. Raises OSError."""
         self._allocated = length - length % self.entry.size
         if (self.file.size() if size is None else size) < self._allocated:
             self.file.extend(self._allocated)
 
     def trim(self) -> None:
-        """Take back what `allocate` gave and nothing was written to. Raises OSError."""
+        """Cut off the part that `allocate` added and that has no entries. Raises OSError."""
         if self._allocated:
             self._allocated = 0
             if self.file.size() > self._written * self.entry.size:
@@ -81,11 +79,11 @@ class IndexFile:
     def cut_empty(self) -> None:
         """Cut off the empty entries that a crash left at the end of the file. Raises OSError."""
         size, empty = self.entry.size, bytes(self.entry.size)
-        # A single one may be meant: the record of 1 January 1970.
+        # A single one may be real: a record of 1 January 1970.
         if self._written < 2 or self.file.pread(size, (self._written - 1) * size) != empty:
             return
         low, high = 0, self._written
-        while low < high:  # entries grow, so that only the first could be empty
+        while low < high:  # entries increase, so only the first could be empty
             middle = (low + high) // 2
             if self.file.pread(size, middle * size) == empty:
                 high = middle
@@ -94,14 +92,14 @@ class IndexFile:
         self._cut(low)
 
     def _cut(self, count: int) -> None:
-        """Leave `count` entries in the file."""
+        """Truncate the file to `count` entries."""
         self._written = count
         self.file.truncate(count * self.entry.size)
         if self._allocated:
             self.file.extend(self._allocated)
 
     def _put(self, data: bytes, count: int) -> None:
-        """Write the entries behind those that are there, which makes `count`."""
+        """Append entries to the file, which makes `count` in total."""
         self.file.pwrite(data, self._written * self.entry.size)
         if self._stale:
             self._cut(count)
@@ -121,12 +119,12 @@ class OffsetIndex(IndexFile):
 
     @property
     def entries(self) -> int:
-        """How many entries it has."""
+        """The number of entries."""
         positions = self._positions
         return self._written if positions is None else len(positions)
 
     def load(self) -> None:
-        """Bring it into memory, to append to it. Raises OSError."""
+        """Load it into memory, to append to it. Raises OSError."""
         if self._positions is None:
             data = self.file.pread(self._written * OFFSET_ENTRY.size, 0) if self._written else b""
             both = array("i", data)
@@ -135,14 +133,14 @@ class OffsetIndex(IndexFile):
             self._offsets, self._positions = both[0::2], both[1::2]
 
     def start(self) -> None:
-        """Begin empty, in memory, whatever the file holds; the next `write` makes the file
-        agree."""
+        """Start empty, in memory, whatever the file contains; the next `write` overwrites the
+        file."""
         self._written = 0
         self._stale = True
         self._offsets, self._positions = array("i"), array("i")
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry; the index is in memory."""
+        """Add an entry to the index in memory."""
         assert self._offsets is not None and self._positions is not None
         self._offsets.append(offset - self.base_offset)
         self._positions.append(position)
@@ -153,8 +151,8 @@ class OffsetIndex(IndexFile):
         return self.entry_before(offset)[1]
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """The last entry, offset and position, that is not above `offset`; (base offset, 0) if
-        there is none. Raises OSError."""
+        """The last entry (offset, position) that is not above `offset`; (base offset, 0) if there
+        is none. Raises OSError."""
         wanted, base = offset - self.base_offset, self.base_offset
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
@@ -179,8 +177,8 @@ class OffsetIndex(IndexFile):
         )
 
     def entry_after(self, position: int) -> tuple[int, int] | None:
-        """The first entry, offset and position, of a batch that does not begin before `position`.
-        Raises OSError."""
+        """The first entry (offset, position) of a batch that begins at or after `position`. Raises
+        OSError."""
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
             i = bisect_left(positions, position)
@@ -210,7 +208,7 @@ class OffsetIndex(IndexFile):
             self._cut(keep)
 
     def write(self) -> None:
-        """Bring the file up to date. Raises OSError."""
+        """Write new entries to the file. Raises OSError."""
         offsets, positions = self._offsets, self._positions
         if offsets is None or positions is None:
             return
@@ -225,12 +223,12 @@ class OffsetIndex(IndexFile):
             self._put(fresh.tobytes(), count)
 
     def unload(self) -> None:
-        """Leave memory; it has been written."""
+        """Drop it from memory, after it was written."""
         self._offsets = self._positions = None
 
 
 class TimeIndex(IndexFile):
-    """Timestamp → the offset up to which nothing is later. Offsets here are absolute."""
+    """Timestamp → the offset up to which no timestamp is later. Offsets here are absolute."""
 
     entry = TIME_ENTRY
 
@@ -241,12 +239,12 @@ class TimeIndex(IndexFile):
 
     @property
     def entries(self) -> int:
-        """How many entries it has."""
+        """The number of entries."""
         offsets = self._offsets
         return self._written if offsets is None else len(offsets)
 
     def load(self) -> None:
-        """Bring it into memory, to append to it. Raises OSError."""
+        """Load it into memory, to append to it. Raises OSError."""
         if self._offsets is None:
             data = self.file.pread(self._written * TIME_ENTRY.size, 0) if self._written else b""
             timestamps, offsets = array("q"), array("i")
@@ -256,14 +254,14 @@ class TimeIndex(IndexFile):
             self._timestamps, self._offsets = timestamps, offsets
 
     def start(self) -> None:
-        """Begin empty, in memory, whatever the file holds; the next `write` makes the file
-        agree."""
+        """Start empty, in memory, whatever the file contains; the next `write` overwrites the
+        file."""
         self._written = 0
         self._stale = True
         self._timestamps, self._offsets = array("q"), array("i")
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if it is later than the last; the index is in memory."""
+        """Add an entry if its timestamp is later than the last; the index is in memory."""
         timestamps, offsets = self._timestamps, self._offsets
         assert timestamps is not None and offsets is not None
         if timestamp > (timestamps[-1] if timestamps else -1):
@@ -274,10 +272,10 @@ class TimeIndex(IndexFile):
         """The last entry that is earlier than `timestamp`, and the first that is not; None if
         there is none. Raises OSError.
 
-        An entry is written together with one of the offset index, if a later timestamp has come
-        since the one before. So the first batch that reaches `timestamp` lies at most one entry of
-        the offset index before the second: with times out of order a gigabyte may lie between two
-        entries here, and need not be looked at.
+        An entry is written together with one of the offset index, if there was a later timestamp
+        since the previous entry. So the first batch that reaches `timestamp` is at most one entry
+        of the offset index before the second entry returned. With timestamps out of order there may
+        be a gigabyte between two entries here, which need not be searched.
         """
         timestamps, offsets = self._timestamps, self._offsets
         if timestamps is not None and offsets is not None:
@@ -315,7 +313,7 @@ class TimeIndex(IndexFile):
             self._cut(len(self._offsets))
 
     def write(self) -> None:
-        """Bring the file up to date. Raises OSError."""
+        """Write new entries to the file. Raises OSError."""
         timestamps, offsets = self._timestamps, self._offsets
         if timestamps is None or offsets is None:
             return
@@ -328,7 +326,7 @@ class TimeIndex(IndexFile):
             self._put(b"".join(TIME_ENTRY.pack(*pair) for pair in pairs), count)
 
     def unload(self) -> None:
-        """Leave memory; it has been written."""
+        """Drop it from memory, after it was written."""
         self._timestamps = self._offsets = None
 
     def _absolute(self, entry: tuple[int, ...] | None) -> TimestampOffset:
@@ -338,8 +336,8 @@ class TimeIndex(IndexFile):
 
 
 def kept(file: File, written: int, entry: Struct) -> int:
-    """How many of `written` entries can be in the file still: none where somebody removed or cut
-    it, and then it is opened again, under its name. Raises OSError."""
+    """How many of `written` entries can still be in the file: none if it was removed or truncated
+    by someone else; then it is opened again by its name. Raises OSError."""
     if not written or file.size() >= written * entry.size:
         return written
     file.close()
@@ -359,8 +357,8 @@ def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...
 def search_around(
     file: File, entry: Struct, count: int, wanted: int
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Of the file's first `count` entries the last whose first field is below `wanted`, and the one
-    behind it."""
+    """Of the file's first `count` entries, the last one whose first field is below `wanted`, and
+    the one after it."""
     before = None
     for fields in _block(file, entry, count, wanted - 1):
         if fields[0] >= wanted:
@@ -370,7 +368,7 @@ def search_around(
 
 
 def _block(file: File, entry: Struct, count: int, wanted: int) -> Iterable[tuple[int, ...]]:
-    """The entries around the last one that is not above `wanted`, and the one behind it."""
+    """The entries around the last one that is not above `wanted`, and the one after it."""
     low, high, size = 0, count, entry.size
     # Entries before low are not above wanted, those from high on are.
     while high - low > BLOCK_ENTRIES:
@@ -391,8 +389,8 @@ def read_last(file: File, entry: Struct, count: int) -> tuple[int, ...] | None:
 def is_sane(
     offset_index: OffsetIndex, time_index: TimeIndex, offset_bytes: int, time_bytes: int
 ) -> bool:
-    """Whether the two files of a segment can be what they claim to be, as Kafka checks them: whole
-    entries, and a last one that does not lie before the base offset. Raises OSError."""
+    """Whether the two files of a segment are plausible, by Kafka's checks: whole entries, and a
+    last entry not before the base offset. Raises OSError."""
     if offset_bytes % OFFSET_ENTRY.size or time_bytes % TIME_ENTRY.size:
         return False
     base = offset_index.base_offset
@@ -400,12 +398,12 @@ def is_sane(
         offset_index.cut_empty()
         time_index.cut_empty()
         if time_bytes and not time_index.entries:
-            return False  # what it is there for was never written
+            return False  # the entries it was extended for were never written
         if offset_index.entries and offset_index.last()[0] < base:
             return False
         last = time_index.last()
     except StructError:
-        return False  # cut since its size was asked
+        return False  # truncated since its size was read
     if time_index.entries and last.offset < base:
         return False
     return last.timestamp >= -1

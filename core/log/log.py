@@ -1,14 +1,14 @@
 """The log of one partition: its segments, producers, leader epochs, and its first and last offsets.
 
 A `Log` has three parts that share one `LogState`: the `Appender` writes at the end, the `Shape`
-manages the segments, and `Durability` syncs them to disk. Reading is in this file.
+manages the segments, and `Durability` syncs them to disk. This file does the reading.
 
-Threads. One task (the event loop) appends, rolls and reads. Other threads may meanwhile call
-`flush` and the reads (`read`, `offset_for_time`, `max_timestamp`, `aborted_transactions`) that
+Threads. One task (the event loop) appends, rolls and reads. At the same time, other threads may
+call `flush` and the reads (`read`, `offset_for_time`, `max_timestamp`, `aborted_transactions`) that
 would wait for the disk; `is_hot` says whether `read` would. The caller of `truncate_to`,
 `restart_at`, `close` or `move_directory` must keep all other calls away. This works because the
-list of segments is replaced, never changed; files and arrays only grow; and `flush` notes the end
-of the log first, then syncs everything before it, and only then moves the recovery point.
+list of segments is replaced, never changed; files and arrays only grow; and `flush` reads the log
+end first, then syncs everything before it, and only then moves the recovery point.
 
 Failures. A failed write is undone (the file is cut to its previous size) and raises a
 `StorageError`: a full disk refuses produce requests and does no other harm. If the undo fails, or
@@ -82,27 +82,26 @@ class Log:
     """The directory of `log.dirs` that holds it; set by `LogDirs`."""
 
     def __init__(self, state: LogState) -> None:
-        """For `open` only."""
+        """Only for `open`."""
         self.state = state
         self.durability = Durability(state)
         self.shape = Shape(state, self.durability)
         self.appender = Appender(state, self.shape)
         self.recovered: recovery.Cut | None = None
-        """What recovery had to cut, if the log was not closed cleanly."""
+        """The result of recovery, if the log was not closed cleanly."""
         self.closed_as: bytes | None = None
-        """What it was noted as when it was last closed (closed_logs.py), if it was opened by
-        that."""
+        """The note about its last close (closed_logs.py), if it was opened by that."""
         self.mark: Mark | None = None
-        """What was found wrong with it, until it is in sync again."""
+        """The damage found in it, until it is in sync again."""
         self.damaged_segments: dict[int, str] = {}
-        """Base offsets of closed segments that were found damaged since it was opened, and what is
-        wrong with each."""
+        """Base offsets of closed segments found damaged since it was opened, with a description."""
         self.rewriting = False
-        """Whether somebody writes `.cleaned` segments for it: only one may at a time."""
+        """Whether `.cleaned` segments are being written for it; only one writer is allowed at a
+        time."""
         self.kept_bytes = 0
-        """How much of it was cut off and kept, when it was opened with a mark."""
+        """The number of bytes cut off and kept, as of when it was opened with a mark."""
         self.snapshot_bytes = 0
-        """The size in bytes of the producer snapshot that it was opened with."""
+        """The size in bytes of the producer snapshot with which it was opened."""
 
     @classmethod
     def open(
@@ -123,9 +122,9 @@ class Log:
     ) -> Self:
         """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
 
-        `clean`: the log was closed by `close`, and `contents` is what it holds, if that is known.
-        Otherwise it is checked and repaired, and `progress` gets the number of bytes checked.
-        `known` says what shows whether it is damaged. Raises StorageError."""
+        `clean`: the log was closed by `close`, and `contents` are its contents, if known. Otherwise
+        it is checked and repaired, and `progress` is called with the number of bytes checked.
+        `known` helps to detect damage. Raises StorageError."""
         with storage_errors(directory, "open"):
             keeper = Keeper(disk, directory, known.high_watermark)
             found = recovery.find(disk, directory) if contents is None else contents.found
@@ -188,9 +187,8 @@ class Log:
             return self
 
     def _begin_anew(self, offset: int, now_ms: int) -> None:
-        """The end of the log is lost, and what is left of it was deleted: it begins at `offset`,
-        where it began before, so that no offset is given to another record. Raises
-        StorageError."""
+        """Restart a log whose end is lost and whose remains were deleted: it begins at `offset`, as
+        before, so that no offset is reused for another record. Raises StorageError."""
         logger.warning(
             "%s ends at %d, before the log start offset %d of the checkpoint: restarting it there, "
             "empty",
@@ -210,7 +208,7 @@ class Log:
         keeper: Keeper,
         known: Known,
     ) -> None:
-        """Check the segments, and cut what is torn. Raises OSError."""
+        """Check the segments, and cut off a torn tail. Raises OSError."""
         state = self.state
         state.changed = True
         interval = state.config.index_interval_bytes
@@ -231,14 +229,14 @@ class Log:
         state.log_end_offset = self.recovered.end_offset
 
     def _rebuild(self, found: recovery.Found, recovery_point: int) -> None:
-        """Rebuild producers, aborted transactions and leader epochs of a log that was not
-        closed. Raises OSError."""
+        """Rebuild producers, aborted transactions and leader epochs of a log that was not closed.
+        Raises OSError."""
         state, recovered = self.state, self.recovered
         assert recovered is not None
         first = state.segments[recovery.suspect_from(state.segments, recovery_point)]
         if first is state.segments[0] and recovery.has_no_producers(found, recovered):
-            # Their snapshots say so too, where they stand: of a small log's recovery, removing
-            # them would take the longest.
+            # Their snapshots agree and can stay: in the recovery of a small log, removing them
+            # would take the longest.
             self.durability.remove_snapshots(
                 [offset for offset in state.snapshots if offset > state.log_end_offset]
             )
@@ -247,8 +245,8 @@ class Log:
             self._rebuild_producers(first, recovered)
         if first.base_offset:
             epochs = state.read_epochs(first.base_offset)
-            epochs.truncate_end(first.base_offset)  # the batches say it better
-        else:  # they say all of it
+            epochs.truncate_end(first.base_offset)  # the batches are more accurate
+        else:  # the batches have all epochs
             epochs = LeaderEpochs()
             state.replace_epochs(epochs, UNREAD_EPOCH, dirty=state.has_epochs_file)
         for epoch, start_offset in recovered.epochs:
@@ -257,8 +255,8 @@ class Log:
         epochs.truncate_start(state.log_start_offset)
 
     def _rebuild_producers(self, first: Segment, recovered: recovery.Cut) -> None:
-        """From the snapshots before `first`, the first segment that was checked, and its batches.
-        Raises OSError."""
+        """Rebuild the producers from the snapshots before `first`, the first segment that was
+        checked, and from its batches. Raises OSError."""
         state = self.state
         self.durability.remove_snapshots(
             [offset for offset in state.snapshots if offset > first.base_offset]
@@ -270,8 +268,8 @@ class Log:
                 state.segment_of(transaction.last_offset).txn_index.append(transaction)
 
     def keep_from(self, offset: int) -> None:
-        """Before the log is cut at `offset`, below what was committed: mark it, and copy what is
-        going to be cut off. Raises StorageError."""
+        """Mark the log before it is truncated at `offset`, below committed records, and copy the
+        data to be cut off. Raises StorageError."""
         with self.durability.lock, storage_errors(self.directory, "keep records"):
             keeper = Keeper(self.disk, self.directory, NO_OFFSET)
             keeper.keep(self.segments, offset)
@@ -280,8 +278,8 @@ class Log:
             self.kept_bytes = sum(kept_files(self.disk, self.directory).values())
 
     def mend(self, *, keep: bool = False) -> None:
-        """It is in sync again: its mark goes, and what was cut off unless it is to be kept. Raises
-        StorageError."""
+        """Remove the mark once the log is in sync again, and with it the data that was cut off,
+        unless `keep`. Raises StorageError."""
         with self.durability.lock, storage_errors(self.directory, "remove what was kept"):
             if not self.state.abandoned:
                 unmark(self.disk, self.directory, keep=keep)
@@ -292,8 +290,8 @@ class Log:
         StorageError."""
         durability = self.durability
         with durability.lock:
-            # Not for a new epoch alone: 10,000 partitions get one at every start, most write
-            # nothing.
+            # A new epoch alone needs no sync: 10,000 partitions get one at every start, and most
+            # write nothing.
             if self._finish():
                 durability.flush(force=True)
                 if durability.recovery_point < self.state.log_end_offset:
@@ -301,9 +299,9 @@ class Log:
             self._close_files()
 
     def prepare_close(self) -> bool:
-        """Write what a closed log has, without syncing it, and say whether `close` would sync
-        anything: to sync many logs at once is much faster. Nothing is appended from now on. Raises
-        StorageError."""
+        """Write the data of a closed log without syncing it; returns whether `close` would sync
+        anything. Syncing many logs at once is much faster. Nothing may be appended from now on.
+        Raises StorageError."""
         with self.durability.lock:
             unsynced = self._finish()
             if unsynced and not self.durability.prepare():
@@ -311,12 +309,13 @@ class Log:
             return unsynced
 
     def put_in_place(self) -> None:
-        """The file system was synced since `prepare_close`: what was written beside other files
-        takes their places. Raises StorageError."""
+        """Call after the file system was synced since `prepare_close`: temporary files replace
+        others. Raises StorageError."""
         self.durability.put_in_place()
 
     def synced(self) -> None:
-        """The file system was synced since `put_in_place`: `close` syncs nothing."""
+        """Call after the file system was synced since `put_in_place`: `close` then syncs
+        nothing."""
         self.durability.synced()
 
     def _no_room(self) -> StorageError:
@@ -327,8 +326,8 @@ class Log:
             segment.close()
 
     def _finish(self) -> bool:
-        """Bring the active segment to what it is at rest, and write the producer snapshot; whether
-        something is not synced yet."""
+        """Finish the active segment, and write the producer snapshot; returns whether something is
+        not synced yet."""
         state, durability = self.state, self.durability
         if state.dead is not None:
             return False
@@ -350,13 +349,13 @@ class Log:
         return changed
 
     def abandon(self) -> None:
-        """Close the files of a log that will be deleted, after any flush under way."""
+        """Close the files of a log that will be deleted, after any flush in progress."""
         with self.durability.lock:
             self.state.abandoned = True
             self._close_files()
 
     def move_directory(self, directory: str) -> None:
-        """Rename the partition's directory. Reads under way continue. Raises StorageError."""
+        """Rename the partition's directory. Reads in progress continue. Raises StorageError."""
         state = self.state
         try:
             state.disk.rename(state.directory, directory)
@@ -366,11 +365,11 @@ class Log:
             segment.moved(directory)
         state.directory = directory
 
-    # --- what it is ---
+    # --- properties ---
 
     @property
     def disk(self) -> Disk:
-        """Where its files are."""
+        """The disk with its files."""
         return self.state.disk
 
     @property
@@ -401,22 +400,23 @@ class Log:
 
     @property
     def segments(self) -> list[Segment]:
-        """In order, never empty; the last is active. Replaced, never changed."""
+        """The segments in order, never empty; the last is active. The list is replaced, never
+        changed."""
         return self.state.segments
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that a reader may ask for."""
+        """The first offset that a reader may request."""
         return self.state.log_start_offset
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first offset that this broker's disk holds (see `LogState`)."""
+        """The first offset on this broker's disk (see `LogState`)."""
         return self.state.local_log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record that is appended."""
         return self.state.log_end_offset
 
     @property
@@ -441,14 +441,14 @@ class Log:
 
     @property
     def last_batch_epoch(self) -> int:
-        """The leader epoch of the last batch. Of a log from which all records were deleted: of what
-        was last before its start; -1 if that is not known."""
+        """The leader epoch of the last batch; if all records were deleted, that of the last batch
+        before the log start; -1 if unknown."""
         end, epochs = self.state.log_end_offset, self.state.epochs
         return epochs.epoch_of(end - 1 if end > self.state.log_start_offset else end)
 
     @property
     def dead(self) -> StorageError | None:
-        """The error after which its disk cannot be trusted; None while the log is sound."""
+        """The error after which its disk cannot be trusted; None if there is none."""
         return self.state.dead
 
     @dead.setter
@@ -471,7 +471,7 @@ class Log:
 
     @property
     def first_dirty_offset(self) -> int | None:
-        """Up to where the log is compacted; None if that is not known."""
+        """The offset up to which the log is compacted; None if unknown."""
         return self.shape.first_dirty_offset
 
     @first_dirty_offset.setter
@@ -480,13 +480,13 @@ class Log:
 
     @property
     def starts_inside_segment(self) -> bool:
-        """Whether the checkpoint must hold the log start: it differs from the first segment's base,
-        or a crash could restore earlier segments."""
+        """Whether the log start must be in the checkpoint: it differs from the first segment's
+        base, or a crash could restore earlier segments."""
         state = self.state
         first = state.segments[0].base_offset
         return state.log_start_offset > (0 if state.names_changed else first)
 
-    # --- its parts: what each call means stands there ---
+    # --- delegation: documented in the parts ---
 
     def append_as_leader(
         self,
@@ -574,14 +574,14 @@ class Log:
         minimum_one: bool = True,
         wary: bool = False,
     ) -> FetchSlice:
-        """Batches from the one that holds `offset`, up to but not including what begins at
-        `offset_end` (high watermark, last stable offset or end of the log).
+        """Batches from the one that contains `offset`, up to but excluding the first one at or
+        after `offset_end` (high watermark, last stable offset or log end).
 
-        At most `bytes_max` bytes, so that the last batch may be cut off; but the first one whole
-        with `minimum_one` (KIP-74), and nothing without it if the first does not fit. What is not
-        yet checked is checked, and, if `wary`, what comes from the disk again: it ends before a
-        batch that is damaged. Empty where `offset` is not below `offset_end`. Raises
-        KafkaError(OFFSET_OUT_OF_RANGE) outside of the log, StorageError, CorruptBatch.
+        Returns at most `bytes_max` bytes, so the last batch may be incomplete. With `minimum_one`
+        the first batch is always complete (KIP-74); without it, nothing is returned if the first
+        does not fit. Unchecked data is checked, with `wary` also data that comes from the disk
+        again; the result ends before a damaged batch. Empty if `offset` is not below `offset_end`.
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of the log, StorageError, CorruptBatch.
         """
         segments = self.state.segments
         active_size = segments[-1].size
@@ -606,7 +606,8 @@ class Log:
     def read_nowait(
         self, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool = True
     ) -> FetchSlice | None:
-        """As `read`, but None if finding the position needs the disk: call `read` in a thread."""
+        """Like `read`, but None if finding the position needs the disk; then call `read` in a
+        thread."""
         if self.is_hot(offset):
             return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one)
         try:
@@ -616,12 +617,12 @@ class Log:
             return None
 
     def is_hot(self, offset: int) -> bool:
-        """Whether `read` finds the position of `offset` without I/O. (The slice's `resident`
-        answers the same question for the bytes.)"""
+        """Whether `read` finds the position of `offset` without I/O. (The slice's `resident` does
+        the same for the bytes.)"""
         return offset >= self.state.log_end_offset or self.state.segments[-1].is_recent(offset)
 
     def offset_for_time(self, timestamp: int) -> FoundTimestamp | None:
-        """The first record that is not earlier than `timestamp`; None if all are. Raises
+        """The first record that is not earlier than `timestamp`; None if there is none. Raises
         StorageError."""
         with storage_errors(self.state.directory, "look up a time"):
             return lookup.offset_for_time(
@@ -629,7 +630,7 @@ class Log:
             )
 
     def max_timestamp(self) -> FoundTimestamp | None:
-        """The first record with the latest timestamp (KIP-734); None if none has one. Raises
+        """The first record with the latest timestamp (KIP-734); None if no record has one. Raises
         StorageError."""
         with storage_errors(self.state.directory, "look up the latest time"):
             return lookup.max_timestamp(self.state.segments)
@@ -641,8 +642,8 @@ class Log:
         `offset`.
 
         Raises StorageError; CorruptBatch if an index was lost and cannot be rebuilt; WouldWait if
-        an index must be rebuilt or is not in memory and the caller is not `patient`: then call it
-        again in a thread."""
+        an index must be rebuilt or is not in memory and the caller is not `patient` (then call it
+        again in a thread)."""
         if not fetched.length or all(segment.txn_index.empty for segment in self.state.segments):
             return []
         waiting = contextlib.nullcontext() if patient else at_once()
@@ -665,12 +666,11 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of records, over all segments."""
+        """The size of all segments in bytes."""
         return sum(segment.size for segment in self.state.segments)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget the producers that were idle for `producer.id.expiration.ms`; return how
-        many.
+        """Drop the producers that were idle for `producer.id.expiration.ms`; returns how many.
 
         Producers that are not loaded yet do not expire: their idle time starts when they are."""
         producers, after_ms = self.state.known_producers, self.config.producer_id_expiration_ms
@@ -679,22 +679,22 @@ class Log:
         return producers.expire(now_ms, after_ms)
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch that wrote `offset`, or -1 if that is not known."""
+        """The leader epoch that wrote `offset`; -1 if unknown."""
         return self.state.epochs.epoch_of(offset)
 
     @property
     def latest_epoch(self) -> int:
-        """The newest leader epoch that is known, or -1."""
+        """The newest known leader epoch, or -1."""
         return self.state.epochs.latest
 
     def take_start(self, other: "Log") -> None:
-        """Begin where another log of the same partition does, which this one is a copy of."""
+        """Take the log start of another log of the same partition, of which this one is a copy."""
         self.state.log_start_offset = other.log_start_offset
         self.state.local_log_start_offset = other.local_log_start_offset
 
     def take_damage(self, other: "Log") -> None:
-        """Be marked as another log of the same partition, which this one is a copy of, and keep
-        what was cut off it. Raises StorageError."""
+        """Take the mark of another log of the same partition, of which this one is a copy, and copy
+        the data that was cut off from it. Raises StorageError."""
         with other.durability.lock, storage_errors(self.directory, "copy what was kept"):
             take_over(self.disk, self.directory, other.disk, other.directory)
             self.mark, self.kept_bytes = other.mark, other.kept_bytes
@@ -704,24 +704,24 @@ class Log:
         return (self.mark, self.kept_bytes) == (other.mark, other.kept_bytes)
 
     def take_epochs(self, other: "Log") -> None:
-        """Take the leader epochs of another log of the same partition, which this one is a copy
-        of."""
+        """Take the leader epochs of another log of the same partition, of which this one is a
+        copy."""
         self.state.replace_epochs(LeaderEpochs(other.epochs.entries), UNREAD_EPOCH)
 
     def assign_epoch_start(self, epoch: int) -> None:
-        """Note that this broker leads from here on, under `epoch`."""
+        """Record that this broker leads from the log end on, with `epoch`."""
         self.state.note_epoch(epoch, self.state.log_end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where `epoch`, or the largest one below it, ends in this log (KIP-101, KIP-279)."""
+        """The end of `epoch`, or of the largest one below it, in this log (KIP-101, KIP-279)."""
         return self.state.epochs.end_offset(epoch, self.state.log_end_offset)
 
 
 def _closed_end(
     found: recovery.Found, segments: list[Segment], recovery_point: int, known: Known
 ) -> tuple[Known, bool]:
-    """Whether a log of which only its directory tells that it was closed ends where that says, or
-    has to be checked all the same. Raises OSError."""
+    """Whether a log that only its directory marks as closed really ends there, or must be checked
+    all the same. Raises OSError."""
     end = recovery.clean_end_offset(found, segments, recovery_point)
     if end is not None and segments[-1].size:
         with contextlib.suppress(CorruptBatch):
@@ -734,8 +734,8 @@ def _closed_end(
 def _without_hole(
     keeper: Keeper, found: recovery.Found, segments: list[Segment], known: Known
 ) -> list[Segment]:
-    """The segments; none where the first is missing: what follows is no log by itself. Raises
-    OSError."""
+    """The segments; empty if the first is missing, since the others are not a log without it.
+    Raises OSError."""
     first = segments[0].base_offset
     begins = min([b for b in (*found.widowed, known.first_offset) if b >= 0], default=first)
     if begins >= first:
@@ -755,8 +755,8 @@ def _checked_from(
     config: LogConfig,
     known: Known,
 ) -> int:
-    """From where on the log is checked: from its start if it changed since it was closed, and
-    before the first segment that is missing. Raises OSError."""
+    """The offset from which to check the log: its start if it changed since it was closed, and an
+    offset before the first missing segment. Raises OSError."""
     if not segments or known.end_offset >= 0:
         return 0
     holes = list(found.widowed)

@@ -44,7 +44,7 @@ _DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
 
 
 class OpenLog(Protocol):
-    """What a directory knows of a log in it."""
+    """The attributes of an open log that its directory uses."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -66,44 +66,43 @@ class LogDir:
         self.disk = disk
         self.path = path
         self.failed = False
-        """Its disk failed: it is offline until the broker starts again."""
+        """Whether its disk failed: it is offline until the broker restarts."""
         self.cordoned = False
-        """No log may be created in it or moved to it (`cordoned.log.dirs`, KIP-1066)."""
+        """Whether no log may be created in it or moved to it (`cordoned.log.dirs`, KIP-1066)."""
         self.directory_id: Uuid = bytes(16)
         self.clean = False
-        """Whether the last broker closed the logs in it."""
+        """Whether the last broker closed its logs cleanly."""
         self.clean_broker_epoch = UNKNOWN_BROKER_EPOCH
         self.found: dict[TopicPartition, str] = {}
-        """The logs that lay in it at start and are not open yet → their directories."""
+        """The logs found at start that are not open yet → their directories."""
         self.deleted: list[str] = []
         """Directories that wait for `LogDirs.remove_deleted`."""
         self.logs: dict[TopicPartition, OpenLog] = {}
         self.futures: dict[TopicPartition, str] = {}
         """Logs that are being moved here → their directories until they are complete."""
         self.leaving: set[TopicPartition] = set()
-        """Logs that were moved from here, and are not renamed away yet."""
+        """Logs that were moved from here and have not been renamed yet."""
         self._checkpoints = threading.RLock()
-        """One at a time writes a checkpoint, from what it reads to the last byte: several threads
-        may come at once, and what the later one read must not be replaced by what the earlier one
-        did."""
+        """Held while writing a checkpoint, from reading the offsets to the last byte, so that a
+        thread cannot replace another's newer offsets with older ones."""
         self.recovery_points: dict[TopicPartition, int] = {}
-        """What the checkpoint says: where recovery would begin after a crash."""
+        """The content of the checkpoint: where recovery would begin after a crash."""
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.aborted: dict[str, Sizes] = {}
-        """Of the logs that were closed, what their indexes of aborted transactions held."""
+        """The sizes of the indexes of aborted transactions of the logs that were closed."""
         self.is_noted = False
-        """Whether the last broker noted what its logs were closed as."""
+        """Whether the last broker wrote a note about its closed logs."""
         self.closed: dict[str, bytes] = {}
-        """Of the logs that were closed and are not open yet, what they were closed as."""
+        """The note's documents of closed logs that are not open yet."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
-        """Up to where logs are compacted."""
+        """The offsets up to which logs are compacted."""
         self.scrub_times: dict[TopicPartition, int] = {}
-        """When logs were last read for damage, in ms; 0 for those that are damaged."""
+        """When logs were last read to detect damage, in ms; 0 for damaged ones."""
         self._outdated: dict[str, set[TopicPartition]] = {
             name: set() for name, _ in self._offsets_noted()
         }
-        """What the files of the checkpoints still say of logs that are gone."""
+        """Logs that are gone but still in the checkpoint files."""
         self._lock: Lock | None = None
 
     def __repr__(self) -> str:
@@ -112,8 +111,9 @@ class LogDir:
     def take_closed(
         self, tp: TopicPartition, path: str, topic_id: Uuid
     ) -> ClosedLog | Contents | None:
-        """What the log of a partition of this topic, at `path`, was closed as, if that was noted;
-        once only. Where its files have changed since it is what they held then. Raises OSError."""
+        """The noted state of the closed log at `path`, of a partition of this topic, if it is in
+        the note; only once. If its files have changed since, only their contents then. Raises
+        OSError."""
         document = self.closed.pop(str(tp), None)
         if document is None:
             return None
@@ -124,7 +124,7 @@ class LogDir:
                 before = closed_logs.closed_before(self.disk, path, topic_id, document)
         except CborError as e:
             logger.warning("%s: %s cannot be read: %s", path, closed_logs.NOTE, e)
-            self.closed.clear()  # another program's, maybe: then each log would say so
+            self.closed.clear()  # perhaps another program's: then every log would report it
             return None
         contents = before if closed is None else closed.contents
         if contents is None or contents.end_offset != self.recovery_points.get(tp, 0):
@@ -139,7 +139,7 @@ class LogDir:
             raise StorageError(self.path, "ask for free space", e) from e
 
     def hold(self, holder: str) -> None:
-        """Take its lock. Raises LogDirInUse, LogDirIsApache, OSError."""
+        """Lock it. Raises LogDirInUse, LogDirIsApache, OSError."""
         self.disk.make(self.path)
         try:
             self._lock = self.disk.lock(f"{self.path}/{LOCK}", holder)
@@ -158,19 +158,19 @@ class LogDir:
             )
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], Uuid]) -> None:
-        """Check whose it is; an empty one becomes ours. Raises LogDirOfAnother, LogDirBroken,
+        """Check the owner; an empty directory becomes ours. Raises LogDirOfAnother, LogDirBroken,
         OSError."""
         path = f"{self.path}/{META_PROPERTIES}"
         if not self.disk.exists(path):
             self.directory_id = new_id()
             self.disk.write(path, MetaProperties(cluster_id, node_id, self.directory_id).format())
-            with contextlib.suppress(PermissionError):  # the parent may be none of our business
+            with contextlib.suppress(PermissionError):  # the parent may belong to someone else
                 self.disk.sync_dir(_parent(self.path))
             return
         meta = read_meta_properties(self.disk, self.path)
@@ -186,7 +186,7 @@ class LogDir:
         self.directory_id = meta.directory_id
 
     def load(self) -> None:
-        """Read what it says of its logs, and take the clean-shutdown mark away. Raises OSError."""
+        """Read the state of its logs, and remove the clean-shutdown marker. Raises OSError."""
         names = self.disk.list(self.path)
         for name, entry in names.items():
             if not entry.is_directory:
@@ -216,8 +216,8 @@ class LogDir:
             self.closed = self._take_note(closed_logs.NOTE, closed_logs.parse_note)
 
     def _take_note(self, name: str, parse: Callable[[bytes], dict[str, T]]) -> dict[str, T]:
-        """What an orderly stop noted; nothing if none came after it. The note goes: it is true of
-        logs that are closed."""
+        """The note of a clean shutdown; empty after an unclean one. Removes the note, since it is
+        only valid while logs are closed."""
         path, said = f"{self.path}/{name}", dict[str, T]()
         if self.clean:
             try:
@@ -228,8 +228,8 @@ class LogDir:
         return said
 
     def _offsets(self, name: str, names: Container[str]) -> dict[TopicPartition, int]:
-        """What a checkpoint says; nothing, if it cannot be read: then recovery begins at the start
-        of each log."""
+        """The offsets in a checkpoint; empty if it cannot be read, so that recovery begins at the
+        start of each log."""
         if name not in names:
             return {}
         path = f"{self.path}/{name}"
@@ -247,18 +247,18 @@ class LogDir:
             raise StorageError(self.path, "sync", e) from e
 
     def write_recovery_points(self) -> None:
-        """Bring `recovery-point-offset-checkpoint` up to date. Raises StorageError."""
+        """Update `recovery-point-offset-checkpoint`. Raises StorageError."""
         with self._checkpoints:
             now = [(tp, log, log.recovery_point) for tp, log in list(self.logs.items())]
             points = {tp: point for tp, _, point in now}
             self._write(RECOVERY_POINTS, {**self.recovery_points, **points})
             for tp, log, point in now:
-                if self.logs.get(tp) is log:  # or `forget` came meanwhile
+                if self.logs.get(tp) is log:  # unless `forget` was called in the meantime
                     self.recovery_points[tp] = point
             self.write_cleaner_offsets()
 
     def write_cleaner_offsets(self) -> None:
-        """Bring `cleaner-offset-checkpoint` up to date, where that changed. Raises StorageError."""
+        """Update `cleaner-offset-checkpoint` if offsets have changed. Raises StorageError."""
         with self._checkpoints:
             now = [
                 (tp, log, offset)
@@ -273,12 +273,12 @@ class LogDir:
                         self.cleaner_offsets[tp] = offset
 
     def write_scrub_times(self) -> None:
-        """Bring `pk-scrub-time-checkpoint` up to date. Raises StorageError."""
+        """Update `pk-scrub-time-checkpoint`. Raises StorageError."""
         with self._checkpoints:
             self._write(SCRUB_TIMES, self.scrub_times)
 
     def write_log_start_offsets(self) -> None:
-        """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises
+        """Update `log-start-offset-checkpoint` with the logs that start inside a segment. Raises
         StorageError."""
         with self._checkpoints:
             for tp, log in list(self.logs.items()):
@@ -289,7 +289,7 @@ class LogDir:
             self._write(LOG_START_OFFSETS, self.log_start_offsets)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Bring `replication-offset-checkpoint` up to date. Raises StorageError."""
+        """Update `replication-offset-checkpoint`. Raises StorageError."""
         with self._checkpoints:
             for tp in list(self.logs):
                 if tp in high_watermarks:
@@ -297,15 +297,15 @@ class LogDir:
             self._write(HIGH_WATERMARKS, self.high_watermarks)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Drop what the checkpoints and the note say of a log that is gone."""
+        """Remove a deleted log from the checkpoints and the note."""
         self.closed.pop(str(tp), None)
         for name, offsets in self._offsets_noted():
             if offsets.pop(tp, None) is not None:
                 self._outdated[name].add(tp)
 
     def make_way(self, tp: TopicPartition) -> None:
-        """Before a log of this name is made: bring the files of the checkpoints up to date that
-        still speak of a former one. Raises StorageError."""
+        """Before creating a log of this name, update checkpoint files that still contain a former
+        one. Raises StorageError."""
         self.forget(tp)
         with self._checkpoints:
             for name, offsets in self._offsets_noted():
@@ -332,7 +332,7 @@ class LogDir:
 
 
 def _parent(path: str) -> str:
-    """The directory that holds `path`, which may be relative."""
+    """The parent directory of `path`, which may be relative."""
     above, slash, _ = path.rpartition("/")
     return above or slash or "."
 
@@ -347,8 +347,7 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties:
 
 
 def cluster_of(disk: Disk, paths: Sequence[str]) -> str | None:
-    """The cluster id that the first directory which has one belongs to. Raises LogDirBroken,
-    OSError."""
+    """The cluster id of the first directory that has one. Raises LogDirBroken, OSError."""
     for path in paths:
         if disk.exists(f"{path}/{META_PROPERTIES}"):
             return read_meta_properties(disk, path).cluster_id

@@ -1,7 +1,7 @@
-"""Reading a log: slices from an offset, offsets by time, transactions that were aborted.
+"""Reads a log: slices from an offset, offsets by time, aborted transactions.
 
-Functions over a list of segments, which the caller took from its log once; each may run in a thread
-(see log.py).
+The functions take a list of segments that the caller read from its log once; each may run in a
+thread (see log.py).
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import CODEC_BITS, LOGGED_BYTES_MAX, BatchHeader, Record, records
 
 FIRST_BYTES: Final = 16 << 10
-"""Of a batch whose first records may be all that is asked for."""
+"""The first read of a batch of which only the first records may be needed."""
 
 
 class FetchSlice(NamedTuple):
@@ -23,11 +23,11 @@ class FetchSlice(NamedTuple):
 
     slice: Slice
     base_offset: int
-    """Of the first batch, which may lie below the offset asked for; that offset if the slice is
-    empty."""
+    """The offset of the first batch, which may be below the requested one; the requested one if the
+    slice is empty."""
     segment_base: int = -1
     end_position: int = 0
-    """Where in its segment the slice ends."""
+    """The end position of the slice in its segment."""
 
     @property
     def length(self) -> int:
@@ -36,7 +36,7 @@ class FetchSlice(NamedTuple):
 
 
 class FoundTimestamp(NamedTuple):
-    """A record found by its time."""
+    """A record found by its timestamp."""
 
     offset: int
     timestamp: int
@@ -44,7 +44,7 @@ class FoundTimestamp(NamedTuple):
 
 
 def segment_index(segments: list[Segment], offset: int) -> int:
-    """The index of the segment that would hold `offset`; the first for one below all."""
+    """The index of the segment that would contain `offset`; the first one for offsets below all."""
     if offset >= segments[-1].base_offset:
         return len(segments) - 1
     return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
@@ -60,13 +60,13 @@ def read(
     active_size: int,
     wary: bool,
 ) -> FetchSlice:
-    """See `Log.read`. The log may grow meanwhile: `active_size` was taken before `log_end_offset`,
-    so that what begins at `offset_end` or after stays out all the same."""
+    """See `Log.read`. The log may grow at the same time: `active_size` was read before
+    `log_end_offset`, so batches at or after `offset_end` are excluded all the same."""
     nothing = FetchSlice(EMPTY, offset)
     for i in range(segment_index(segments, offset), len(segments)):
         segment = segments[i]
         place = segment.locate(offset)
-        if place is None:  # compaction took what was between this offset and the end of the segment
+        if place is None:  # compaction removed everything from here to the end of the segment
             continue
         following = segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset
         if place.last_offset >= following:
@@ -86,7 +86,7 @@ def read(
             end = active_size if i + 1 == len(segments) else segment.size
         length = end - place.position
         if length <= 0:
-            return nothing  # it was rewritten meanwhile, and is larger
+            return nothing  # it was rewritten in the meantime, and is larger
         if length > bytes_max:
             length = bytes_max
             first = segment.size_at(place)
@@ -108,8 +108,8 @@ def read(
 def offset_for_time(
     segments: list[Segment], timestamp: int, from_offset: int
 ) -> FoundTimestamp | None:
-    """The first record at or after `from_offset` that is not earlier than `timestamp`. Times need
-    not grow."""
+    """The first record at or after `from_offset` that is not earlier than `timestamp`. Timestamps
+    need not increase."""
     for segment in segments[segment_index(segments, from_offset) :]:
         if not segment.size or time_search.latest(segment).timestamp < timestamp:
             continue
@@ -121,7 +121,7 @@ def offset_for_time(
 
 
 def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
-    """The first record that has the latest timestamp of all; None if none has a timestamp."""
+    """The first record with the latest timestamp of all; None if no record has one."""
     with_data = [segment for segment in segments if segment.size]
     if not with_data:
         return None
@@ -138,8 +138,8 @@ def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
 
 
 def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: int) -> int:
-    """An offset that no record of `fetched` reaches, from the index: not the least one, but
-    near."""
+    """An offset above all records of `fetched`, from the index: not the smallest one, but near
+    it."""
     at = segment_index(segments, fetched.segment_base)
     beyond = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
     within = segments[at].offset_after(fetched.end_position)
@@ -162,7 +162,7 @@ def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, from_offset: int
 ) -> Record | None:
     """The first record of a batch, at or after `from_offset`, that is not earlier than `timestamp`.
-    A batch that is not compressed is read as far as that record only."""
+    An uncompressed batch is only read up to that record."""
     data, wanted = b"", header.size
     if not header.attributes & CODEC_BITS:
         wanted = min(wanted, FIRST_BYTES)
@@ -174,7 +174,7 @@ def _first_record(
                 if record.timestamp >= timestamp and record.offset >= from_offset:
                     return record
             return None
-        except KafkaError:  # it may just be that the rest was not read
+        except KafkaError:  # perhaps only because the rest was not read
             if wanted == header.size or len(data) < wanted:
                 raise
             wanted = min(wanted * 4, header.size)

@@ -1,11 +1,12 @@
-"""A disk in memory: a first-class one (`pk up --memory`), and one that can lose, tear and refuse.
+"""A disk in memory: a full implementation (`pk up --memory`), which can also lose, tear and refuse
+writes.
 
-What a crash may do is what a real disk may do, and no more. Bytes of a file count as durable after
-`File.sync`; names in a directory after `Disk.sync_dir` of it. Until then a crash loses them, wholly
-or in part, and the caller of `crash` says how much: nothing here is random.
+A crash has the same effects as on a real disk, and no others. Bytes of a file are durable after
+`File.sync`, names in a directory after `Disk.sync_dir` of it. Until then a crash loses them
+completely or in part, and the caller of `crash` decides how much: nothing here is random.
 
-To undo unsynced writes a file keeps what a write overwrote; appends, which is what logs do, need
-only the size at the last sync. A directory keeps the names it had at its last sync.
+To undo unsynced writes, a file keeps overwritten bytes; appends, which logs mostly do, need only
+the size at the last sync. A directory keeps the names of its last sync.
 """
 
 import errno
@@ -28,8 +29,8 @@ from pk.core.log.files import (
 )
 
 HOLE_BYTES_MAX: Final = 1 << 16
-"""Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would
-take the memory."""
+"""Holes up to this length are filled with zeros, as they appear on a disk. Larger ones would take
+up the memory."""
 
 Operation = Literal[
     "read", "write", "sync", "truncate", "rename", "remove", "sync_dir", "sync_all", "make"
@@ -37,13 +38,13 @@ Operation = Literal[
 
 
 class _Undo(Struct):
-    """How to take one unsynced write or truncation back."""
+    """Undoes one unsynced write or truncation."""
 
     size: int
     """The file's size before it."""
     position: int
     lost: bytes
-    """What was at `position` before it."""
+    """The bytes at `position` before it."""
 
 
 class _Node(Struct):
@@ -52,7 +53,7 @@ class _Node(Struct):
     data: bytearray = field(default_factory=bytearray)
     undo: list[_Undo] = field(default_factory=list[_Undo])
     changed: int = 0
-    """The disk's count of changes when it was last written or cut."""
+    """The disk's change counter when the file was last written or truncated."""
 
 
 class _Directory(Struct):
@@ -61,7 +62,7 @@ class _Directory(Struct):
         default_factory=dict[str, "_Node | _Directory"]
     )
     changed: int = 0
-    """The disk's count of changes when a name in it was last made, replaced or removed."""
+    """The disk's change counter when a name in it was last created, replaced or removed."""
 
 
 class _Fault(Struct):
@@ -152,7 +153,7 @@ class MemoryFile:
         return None
 
     def pin(self) -> None:
-        """Nothing to keep open: a slice holds its bytes."""
+        """Does nothing: a slice has its own bytes."""
 
     def unpin(self) -> None:
         """See `pin`."""
@@ -184,14 +185,14 @@ class _MemoryLock:
 
 
 class MemoryDisk:
-    """A disk in memory of at most `bytes_max` bytes (ENOSPC beyond; None: no cap)."""
+    """A disk in memory of at most `bytes_max` bytes (ENOSPC beyond; None: unlimited)."""
 
     def __init__(self, bytes_max: int | None = None) -> None:
         self.bytes_max = bytes_max
         self.used_bytes = 0
         self.read_failed = ignore_failed_read
         self.generation = 0
-        """How often it crashed: files opened before a crash are dead after it."""
+        """The number of crashes: files opened before a crash are dead after it."""
         self.faults: list[_Fault] = []
         self.mutex = threading.RLock()
         self._root = _Directory()
@@ -209,13 +210,13 @@ class MemoryDisk:
         after_bytes: int = 0,
         times: int = 1,
     ) -> None:
-        """Let the next `times` operations of this kind, on paths that end in `suffix`, fail with
+        """Make the next `times` operations of this kind, on paths that end in `suffix`, fail with
         `code`. A write first writes `after_bytes` of its bytes: a torn write that its writer knows
         of."""
         self.faults.append(_Fault(operation, code, suffix, after_bytes, times))
 
     def heal(self) -> None:
-        """Forget the failures that are still due."""
+        """Cancel the failures that are still due."""
         self.faults.clear()
 
     def crash(
@@ -225,14 +226,14 @@ class MemoryDisk:
         zeroed: bool = False,
         names: Literal["lost", "kept"] = "lost",
     ) -> None:
-        """Lose what was not synced; locks are released, open files are dead.
+        """Lose unsynced data; locks are released, open files are dead.
 
-        `keep` says how many of a file's appended and unsynced bytes reached the disk (a number for
-        all, or a function of path and their count); what was overwritten or cut off since the sync
-        comes back, unless all of the bytes appended after it are kept. With `zeroed` the others are
-        zero bytes instead of missing (the size reached the disk, the data did not). `names` says
-        whether names that were made, changed or removed since the directory was synced go back to
-        what they were.
+        `keep` is the number of a file's appended and unsynced bytes that reached the disk (a number
+        for all files, or a function of path and their count). Bytes overwritten or truncated since
+        the sync come back, unless all bytes appended after that are kept. With `zeroed` the lost
+        bytes are zeros instead of missing (the size reached the disk, the data did not). `names`
+        selects whether names created, changed or removed since the directory was synced are
+        restored.
         """
         with self.mutex:
             self.generation += 1
@@ -243,18 +244,18 @@ class MemoryDisk:
             self.used_bytes = self._count(self._root)
 
     def unsynced_bytes(self, path: str) -> int:
-        """How many bytes at the end of a file a crash would lose."""
+        """How many bytes at the end of a file would be lost in a crash."""
         with self.mutex:
             node = self.node(path)
             return max(0, len(node.data) - min((u.size for u in node.undo), default=len(node.data)))
 
     def check(self, operation: Operation, path: str) -> None:
-        """Raise the failure that is due, if one is."""
+        """Raise the failure that is due, if any."""
         if self.faults and (fault := self.fault(operation, path)):
             raise OSError(fault.code, f"the disk failed a {operation}", path)
 
     def check_read(self, path: str) -> None:
-        """The same for a read that others watch."""
+        """Like `check`, for a read, which is also reported."""
         try:
             self.check("read", path)
         except OSError as e:
@@ -263,7 +264,7 @@ class MemoryDisk:
             raise
 
     def fault(self, operation: Operation, path: str) -> _Fault | None:
-        """Take the failure that is due, if one is."""
+        """Consume the failure that is due, if any."""
         for fault in self.faults:
             if fault.operation == operation and path.endswith(fault.suffix):
                 fault.times -= 1
@@ -396,7 +397,7 @@ class MemoryDisk:
     # --- inside, under the mutex ---
 
     def count_change(self) -> int:
-        """The number of this change."""
+        """Count a change; returns its number."""
         self._changes += 1
         return self._changes
 
@@ -412,8 +413,8 @@ class MemoryDisk:
         return node
 
     def put(self, node: _Node, data: Data, position: int) -> None:
-        """Write into a file. Raises OSError (ENOSPC) and writes nothing when the disk would be too
-        full."""
+        """Write into a file. Raises OSError (ENOSPC), without writing anything, if the disk would
+        be full."""
         content = node.data
         size = len(content)
         end = position + len(data)

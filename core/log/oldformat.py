@@ -1,9 +1,10 @@
-"""A segment's file of old message formats (v0, v1) rewritten as record batches, which is all that a
-log of pk reads.
+"""Rewrites a segment's file of old message formats (v0, v1) as record batches, the only format that
+a log of pk reads.
 
-Offsets and times stay. The new file is written beside the old one, synced, and renamed over it; the
-indexes, which point into the old file, go first: they are made again where they are missing. A
-crash leaves the old file, or the new one, and sometimes a `.tmp`, which opening a log removes.
+Offsets and timestamps stay the same. The new file is written next to the old one, synced, and
+renamed over it. The indexes, which refer to the old file, are removed first; missing indexes are
+rebuilt. A crash leaves the old file or the new one, and sometimes a `.tmp` file, which is removed
+when a log is opened.
 """
 
 from collections.abc import Iterable
@@ -28,16 +29,17 @@ def holds_messages(file: File) -> bool:
 
 
 def begins_with_message(head: bytes) -> bool:
-    """Whether a segment's file that begins with these bytes begins with such a message."""
+    """Whether these first bytes of a segment's file are the start of such a message."""
     return len(head) > _MAGIC_AT and head[_MAGIC_AT] in MAGICS
 
 
 def rewrite(disk: Disk, path: str, indexes: Iterable[str], *, mend: bool = False) -> int:
-    """Rewrite the file of old messages at `path`, and remove its `indexes`; how many bytes at its
-    end were left out.
+    """Rewrite the file of old messages at `path`, and remove its `indexes`; returns how many bytes
+    at its end were left out.
 
-    No other code has it open. `mend`: cut it where it stops being sound, as recovery after a crash
-    does; else damage raises CorruptBatch with its place, and all stays as it was. Raises OSError.
+    No other code may have it open. With `mend` it is truncated before the first damage, as in
+    recovery after a crash; otherwise damage raises CorruptBatch with its position, and everything
+    stays the same. Raises OSError.
     """
     if disk.exists(path + ".tmp"):
         disk.remove(path + ".tmp")
@@ -58,7 +60,7 @@ def rewrite(disk: Disk, path: str, indexes: Iterable[str], *, mend: bool = False
 
 
 def _rewrite(old: File, new: File, mend: bool) -> int:
-    """Write what `old` holds into `new`; how many bytes at its end were left out."""
+    """Convert `old` into `new`; returns how many bytes at its end were left out."""
     position = written = 0
     size, wanted = old.size(), READ_BYTES
     while position < size:
@@ -88,8 +90,8 @@ def _rewrite(old: File, new: File, mend: bool) -> int:
 
 
 def _copy(old: File, new: File, position: int, written: int) -> int:
-    """The rest of a segment that went on with record batches: as it is, checked when it is
-    opened."""
+    """Copy the rest of a segment that continues with record batches. It is unchanged, and checked
+    when the log is opened."""
     while chunk := old.pread(READ_BYTES, position):
         new.pwrite(chunk, written)
         position += len(chunk)

@@ -1,10 +1,11 @@
-"""Which parts of a file are in memory: a send from the event loop must not wait for a disk.
+"""Checks which parts of a file are in memory, since a send from the event loop must not wait for a
+disk.
 
-Linux tells in two ways. `cachestat` (6.5) counts the pages of a range in one call, those too that
-are still on their way from the disk. `preadv2` with RWF_NOWAIT answers EAGAIN where a page is
-missing (and begins to fetch it), for what it reads; asked for one byte every 32 kB it costs twenty
-times as much for a megabyte, and that is a tenth of what sending it costs. So a long range is
-counted, and its last page, which comes last, is read; where there is no `cachestat` each 32 kB is.
+Linux offers two ways. `cachestat` (6.5) counts the cached pages of a range in one call, including
+those still being read from the disk. `preadv2` with RWF_NOWAIT returns EAGAIN if a page it reads is
+missing (and starts to fetch it); reading one byte every 32 kB costs twenty times as much for a
+megabyte, a tenth of the cost of sending it. So for a long range the pages are counted, and only its
+last page, which arrives last, is read. Without `cachestat` a byte of each 32 kB is read.
 """
 
 import errno
@@ -18,18 +19,18 @@ from pk.core.log.patience import WouldWait
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _CAN_ASK = bool(_NOWAIT) and hasattr(os, "preadv")
 _UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
-"""What a file system says that does not know of RWF_NOWAIT."""
+"""Errors of a file system that does not support RWF_NOWAIT."""
 
 _PROBE_BYTES = 32 * 1024
-"""Pages come and go in larger runs than that."""
+"""Pages are loaded and evicted in runs larger than this."""
 
 _CACHESTAT = 451
-"""The number of the system call; new ones have the same on nearly all architectures, and ENOSYS on
-the others."""
+"""The number of the system call, which is the same on nearly all architectures; the others return
+ENOSYS."""
 
 
 def resident(fd: int, position: int, length: int) -> bool:
-    """Whether a read of that range would not wait. False if unknown. Raises OSError."""
+    """Whether a read of that range would not have to wait. False if unknown. Raises OSError."""
     if not _CAN_ASK:
         return False
     last = position + length - 1
@@ -55,8 +56,8 @@ def resident(fd: int, position: int, length: int) -> bool:
 
 
 def pread(fd: int, length: int, position: int) -> bytes:
-    """That range, up to the end of the file. Raises WouldWait if not all of it is known to be in
-    memory."""
+    """Read the range, up to the end of the file. Raises WouldWait unless all of it is known to be
+    in memory."""
     if not _CAN_ASK:
         raise WouldWait
     data = bytearray(length)
@@ -79,8 +80,9 @@ def pread(fd: int, length: int, position: int) -> bytes:
 
 @functools.cache
 def _cached_pages() -> Callable[[int, int, int], int | None] | None:
-    """(descriptor, position, length) → how many pages of it are cached, None if the kernel will
-    not say of this file; None if it never says. For Linux, where RWF_NOWAIT is."""
+    """(descriptor, position, length) → the number of cached pages in the range, None if the kernel
+    does not report it for this file. The whole is None if it never does. For Linux with
+    RWF_NOWAIT."""
     import ctypes
 
     class Range(ctypes.Structure):

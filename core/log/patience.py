@@ -1,4 +1,4 @@
-"""Reads that must not wait for the disk, such as those of the event loop."""
+"""Reads that must not wait for the disk, such as those on the event loop."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from contextlib import contextmanager
 
 
 class WouldWait(Exception):
-    """A read that must not wait would have to (see `Patience`). No OSError: the disk is well."""
+    """A read that must not wait would have to (see `Patience`). Not an OSError, since the disk
+    works."""
 
 
 class Patience(threading.local):
-    """Whether reads of this thread may wait for the disk. The event loop asks for what the page
-    cache has and sends a thread for the rest: `pread` then raises WouldWait."""
+    """Whether reads of this thread may wait for the disk. The event loop reads only from the page
+    cache and uses a thread for the rest: on the loop, `pread` raises WouldWait instead of
+    waiting."""
 
     spent = False
 
@@ -23,7 +25,7 @@ patience = Patience()
 
 @contextmanager
 def at_once() -> Generator[None]:
-    """Within it reads of this thread raise WouldWait rather than wait."""
+    """Inside this context, reads of this thread raise WouldWait instead of waiting."""
     before, patience.spent = patience.spent, True
     try:
         yield

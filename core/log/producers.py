@@ -1,11 +1,11 @@
-"""What a log remembers of its producers: idempotence and open transactions (KIP-98), in Kafka's
-snapshot format.
+"""The producer state of a log: idempotence and open transactions (KIP-98), in Kafka's snapshot
+format.
 
-A producer numbers its batches (producer id, producer epoch, sequence). The log takes each number
-once and in order: of a batch that was sent again because its answer got lost it returns the old
-offset. What is judged by is the state after the last batch of that producer in *this* log, with its
-last five batches; so a new leader, which has the same log, judges alike, and state that is lost is
-read from the log again.
+A producer numbers its batches (producer id, producer epoch, sequence). The log accepts each number
+once and in order; for a batch that was sent again because its response was lost, it returns the old
+offset. The checks use the state after the producer's last batch in *this* log, with its last five
+batches. So a new leader, which has the same log, gives the same results, and lost state can be read
+from the log again.
 
     an unknown producer id      may begin with any sequence: retention may have deleted its batches
     a stale epoch               INVALID_PRODUCER_EPOCH (47)
@@ -17,7 +17,7 @@ read from the log again.
                                 KIP-890)
 
 A snapshot (`<offset>.snapshot`: the state before that offset) is written when a segment begins and
-when the log is closed, so that opening a log replays the headers of one segment at most:
+when the log is closed, so that opening a log replays the headers of at most one segment:
 
     version int16 = 1, CRC-32C uint32 of what follows, count int32, each: producer id int64, epoch
     int16, last sequence int32, last offset int64, offset delta int32, timestamp int64, coordinator
@@ -43,7 +43,7 @@ from pk.core.record.crc import crc32c
 from pk.core.values import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE
 
 BATCHES_KEPT: Final = 5
-"""A producer may have five batches in flight; each of them may be sent again."""
+"""A producer may have five batches in flight, each of which may be sent again."""
 
 _SNAPSHOT_HEAD: Final = Struct(">hIi")
 _SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
@@ -53,8 +53,8 @@ EMPTY_SNAPSHOT_BYTES: Final = _SNAPSHOT_HEAD.size
 
 
 class SentBatch(NamedTuple):
-    """A batch that a producer sent: its last sequence and offset, how many offsets before that it
-    began, and its time."""
+    """A batch that a producer sent: its last sequence and offset, the distance to its first offset,
+    and its timestamp."""
 
     last_sequence: int
     last_offset: int
@@ -73,7 +73,7 @@ class SentBatch(NamedTuple):
 
 
 class ProducerState:
-    """One producer, as far as this log knows it."""
+    """The state of one producer in this log."""
 
     __slots__ = (
         "abridged",
@@ -90,38 +90,38 @@ class ProducerState:
         self.producer_id = producer_id
         self.epoch = epoch
         self.batches: list[SentBatch] = []
-        """Of this epoch, the last five, in order."""
+        """The last five batches of this epoch, in order."""
         self.abridged = False
-        """Whether those before `batches` are only in the log: a snapshot keeps the last one."""
+        """Whether earlier batches are only in the log: a snapshot has only the last one."""
         self.coordinator_epoch = -1
         self.txn_first_offset = NO_OFFSET
         self.timestamp = -1
-        """Of its last batch or marker, milliseconds."""
+        """The timestamp of its last batch or marker, in ms."""
         self.seen_ms = 0
-        """When this broker last took something from it: what expiry goes by. Not the records' time,
-        which is the producer's to choose."""
+        """When this broker last received something from it, which expiry is based on. Record
+        timestamps are not used, since the producer chooses them."""
 
     @property
     def last_sequence(self) -> int:
-        """Of its last batch in this epoch, or -1."""
+        """The last sequence in this epoch, or -1."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:
-        """Of its last batch in this epoch, or -1."""
+        """The last offset in this epoch, or -1."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
 
 class Verification:
-    """That a producer's transaction coordinator has been asked whether this partition is part of
+    """The state of asking a producer's transaction coordinator whether this partition is part of
     the transaction (KIP-890).
 
-    The log remembers it from the question until the first batch of the transaction is appended. A
-    marker that comes in between ends it: the answer may be of a transaction that is over, and a
-    batch behind its marker would stay undecided for ever.
+    The log keeps it from the request until the first batch of the transaction is appended. A marker
+    in between ends it: the answer may concern a transaction that is over, and a batch after its
+    marker would stay undecided forever.
 
-    In the second protocol a marker has a higher epoch than its transaction. There the marker of the
-    transaction before, which often comes while the coordinator is asked, ends nothing.
+    In the second protocol a marker has a higher epoch than its transaction. So the marker of the
+    previous transaction, which often arrives while the coordinator is asked, does not end it.
     """
 
     __slots__ = ("epoch", "lowest_sequence", "second_protocol", "seen_ms")
@@ -132,13 +132,13 @@ class Verification:
         self.epoch = epoch
         self.second_protocol = second_protocol
         self.lowest_sequence = lowest_sequence
-        """The transaction begins here with this sequence: a later batch must not get ahead of one
-        that is tried again."""
+        """The sequence with which the transaction begins here: a later batch must not overtake one
+        that is retried."""
         self.seen_ms = seen_ms
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as DescribeProducers tells of it (KIP-664); -1 for what there is none of."""
+    """A producer as returned by DescribeProducers (KIP-664); missing values are -1."""
 
     producer_id: int
     producer_epoch: int
@@ -149,15 +149,15 @@ class ActiveProducer(NamedTuple):
 
 
 class CorruptSnapshot(Exception):
-    """A snapshot that is cut off or has a wrong CRC."""
+    """A truncated snapshot, or one with a wrong CRC."""
 
 
 class FrozenProducers:
-    """The producers of a log as they are when this is made, so that a thread can write them while
-    the log goes on.
+    """The producers of a log at the time of creation, so that a thread can write them while the log
+    continues.
 
-    Nothing is copied but references. Code that is about to change a producer calls `keep` first,
-    and `snapshot` lets what was kept take the place of what it read.
+    Only references are copied. Code that changes a producer calls `keep` first, and `snapshot`
+    replaces what it read with the kept entries.
     """
 
     __slots__ = ("_before", "_states")
@@ -168,7 +168,7 @@ class FrozenProducers:
         """Producer id → its entry before its first change."""
 
     def keep(self, state: ProducerState) -> None:
-        """Note what is known of a producer, which is about to change."""
+        """Keep the state of a producer that is about to change."""
         if state.producer_id not in self._before and self._states.get(state.producer_id) is state:
             self._before[state.producer_id] = _entry(state)
 
@@ -178,7 +178,7 @@ class FrozenProducers:
         return not self._states
 
     def release(self) -> None:
-        """Frees what it holds: it is no longer needed."""
+        """Free the state when it is no longer needed."""
         self._states, self._before = {}, {}
 
     def snapshot(self) -> bytes:
@@ -186,7 +186,7 @@ class FrozenProducers:
         states, size = self._states, _SNAPSHOT_ENTRY.size
         content = bytearray(_SNAPSHOT_HEAD.size)
         content += b"".join(map(_entry, states.values()))
-        # What changed while it was read was kept before it did.
+        # States that changed while they were read were kept before that.
         for position, producer_id in enumerate(states):
             if (entry := self._before.get(producer_id)) is not None:
                 start = _SNAPSHOT_HEAD.size + position * size
@@ -199,8 +199,8 @@ class FrozenProducers:
 
 
 def _entry(state: ProducerState) -> bytes:
-    """A producer as snapshots have it."""
-    last = state.batches[-1:]  # one step: in a thread it may change between two
+    """A producer's entry in a snapshot."""
+    last = state.batches[-1:]  # one step: it may change while a thread runs this
     sequence, offset, delta, _ = last[0] if last else (NO_SEQUENCE, NO_OFFSET, 0, 0)
     return _SNAPSHOT_ENTRY.pack(
         state.producer_id,
@@ -215,8 +215,7 @@ def _entry(state: ProducerState) -> bytes:
 
 
 class Producers:
-    """The producers of one log. `next_offset` is the offset before which everything has been taken
-    in."""
+    """The producers of one log. All batches before `next_offset` have been applied."""
 
     def __init__(self, next_offset: int = 0) -> None:
         self.next_offset = next_offset
@@ -224,12 +223,12 @@ class Producers:
         self._open: dict[int, int] = {}
         """First offset of each open transaction → its producer, in order of the offsets."""
         self._ended: list[tuple[int, int]] = []
-        """(first offset, offset of the marker) of transactions whose marker may not be replicated
-        yet."""
+        """(first offset, offset of the marker) of ended transactions whose markers may not be
+        replicated yet."""
         self._verifications: dict[int, Verification] = {}
-        """By producer id; a leader's, and gone with it."""
+        """By producer id; kept only by a leader."""
         self._frozen: list[FrozenProducers] = []
-        """Which want to know what changes."""
+        """The frozen states that must keep producers before they change."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -238,11 +237,11 @@ class Producers:
         return iter(list(self._states.values()))
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer."""
+        """The state of a producer; None if unknown."""
         return self._states.get(producer_id)
 
     def active(self) -> list[ActiveProducer]:
-        """Every producer that is remembered."""
+        """Every known producer."""
         return [
             ActiveProducer(
                 s.producer_id,
@@ -255,11 +254,11 @@ class Producers:
             for s in self
         ]
 
-    # --- judging ---
+    # --- checks ---
 
     def check(self, header: BatchHeader) -> SentBatch | None:
-        """Judge a batch from a client that carries a producer id: None to append it, or the batch
-        that it repeats.
+        """Check a client's batch with a producer id; returns None to append it, or the batch that
+        it duplicates.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
@@ -299,9 +298,8 @@ class Producers:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, second_protocol: bool
     ) -> Verification:
-        """The coordinator is about to be asked for the transaction that a batch with this sequence
-        would begin here. `second_protocol`: of a producer whose epoch rises with each
-        transaction."""
+        """Start asking the coordinator about the transaction that a batch with this sequence would
+        begin here. `second_protocol`: the producer's epoch rises with each transaction."""
         known = self._verifications.get(producer_id)
         if known is None or known.epoch < epoch:
             known = self._verifications[producer_id] = Verification(
@@ -311,32 +309,32 @@ class Producers:
             known.lowest_sequence = min(known.lowest_sequence, sequence)
             known.seen_ms = now_ms
         else:
-            # Of a producer that is fenced: never good for an append.
+            # For a fenced producer: never valid for an append.
             return Verification(epoch, sequence, now_ms, second_protocol=second_protocol)
         return known
 
     def is_verified(self, producer_id: int, epoch: int, verification: Verification | None) -> bool:
-        """Whether a transaction may go on or begin here: it is open, or no marker came since
+        """Whether a transaction may continue or begin here: it is open, or no marker has come since
         `verification` began."""
         if self.has_open(producer_id, epoch):
             return True
         return verification is not None and self._verifications.get(producer_id) is verification
 
     def drop_verification(self, producer_id: int) -> None:
-        """The coordinator knows no such transaction."""
+        """Drop the verification, because the coordinator does not know the transaction."""
         self._verifications.pop(producer_id, None)
 
     def check_verified(
         self, header: BatchHeader, verification: Verification | None, *, from_zero: bool
     ) -> None:
-        """Judge a transactional batch from a client: its transaction is open here, or
-        `verification` allows it to begin. `from_zero` holds for producers of the second protocol,
+        """Check a client's transactional batch: its transaction must be open here, or
+        `verification` must allow it to begin. `from_zero` is for producers of the second protocol,
         whose every epoch begins at sequence 0.
 
-        As in Kafka, a batch that repeats one of the last five passes, and `check` finds it. A batch
-        whose transaction ended since the coordinator was asked is judged by its epoch first:
+        As in Kafka, a duplicate of one of the last five batches passes, and `check` finds it. If
+        the transaction has ended since the coordinator was asked, the epoch is checked first:
         markers of the second protocol have a new epoch, and INVALID_PRODUCER_EPOCH lets the
-        producer abort and go on, where INVALID_TXN_STATE ends it.
+        producer abort and continue, while INVALID_TXN_STATE ends the producer.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
@@ -360,7 +358,7 @@ class Producers:
             raise _out_of_order(header, "begins at a producer that is not known")
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """Judge a coordinator's batch, which has a producer but no sequence (offsets committed in a
+        """Check a coordinator's batch, which has a producer but no sequence (offsets committed in a
         transaction).
 
         Raises KafkaError(INVALID_PRODUCER_EPOCH).
@@ -370,7 +368,7 @@ class Producers:
             raise _stale(header, state)
 
     def check_marker(self, header: BatchHeader, marker: Record) -> None:
-        """Judge a marker from a transaction coordinator.
+        """Check a marker from a transaction coordinator.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, INVALID_RECORD.
         """
@@ -388,8 +386,8 @@ class Producers:
                 )
 
     def recall(self, producer_id: int, earlier: Iterable[BatchHeader]) -> None:
-        """Learn what a snapshot has left out: of the batches in `earlier`, in order, those that
-        this producer sent in this epoch, and that are before the ones that are known."""
+        """Add batches that a snapshot left out: those in `earlier`, in order, that this producer
+        sent in this epoch before the known ones."""
         state = self._states[producer_id]
         state.abridged = False
         if not state.batches:
@@ -406,10 +404,10 @@ class Producers:
         state.batches[:0] = found[-BATCHES_KEPT:]
         del state.batches[:-BATCHES_KEPT]
 
-    # --- taking in what was appended ---
+    # --- applying appended batches ---
 
     def update(self, header: BatchHeader, base_offset: int, timestamp: int, now_ms: int) -> None:
-        """Take in a batch of data with a producer id, which was appended at `base_offset`."""
+        """Apply a batch of data with a producer id, appended at `base_offset`."""
         producer_id, epoch, delta = (
             header.producer_id,
             header.producer_epoch,
@@ -440,7 +438,7 @@ class Producers:
     def update_marker(
         self, header: BatchHeader, marker: Record, offset: int, now_ms: int
     ) -> AbortedTxn | None:
-        """Take in the marker that was appended at `offset`; the transaction to index if it aborts
+        """Apply the marker appended at `offset`; returns the transaction to index if it aborts
         one."""
         kind = control_type(marker)
         if kind not in (ControlType.ABORT, ControlType.COMMIT) or header.producer_id < 0:
@@ -470,12 +468,12 @@ class Producers:
         return AbortedTxn(header.producer_id, first, offset, stable)
 
     def _end_verification(self, producer_id: int, marker_epoch: int) -> None:
-        """A marker came: end what may be of its transaction."""
+        """A marker arrived: end a verification that may be for its transaction."""
         known = self._verifications.get(producer_id)
         if known is not None and not (known.second_protocol and marker_epoch <= known.epoch):
             del self._verifications[producer_id]
 
-    # --- asking ---
+    # --- queries ---
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The first offset of the oldest transaction that is open, or whose end is not below the
@@ -491,8 +489,8 @@ class Producers:
         return first
 
     def expire(self, now_ms: int, after_ms: int) -> int:
-        """Forget the producers that were idle for `after_ms` and have no transaction open; how many
-        those were."""
+        """Drop the producers that were idle for `after_ms` and have no open transaction; returns
+        how many."""
         count = 0
         for producer_id in list(self._states):
             state = self._states.get(producer_id)
@@ -510,7 +508,7 @@ class Producers:
         return count
 
     def forget_before(self, log_start_offset: int) -> None:
-        """Let go of ended transactions that lie before the start of the log."""
+        """Drop ended transactions before the log start."""
         self._ended = [ended for ended in self._ended if ended[1] >= log_start_offset]
 
     # --- snapshots ---
@@ -520,14 +518,13 @@ class Producers:
         return FrozenProducers(self._states).snapshot()
 
     def freeze(self) -> FrozenProducers:
-        """The state as it is now, for a snapshot that a thread writes; it is kept until
-        `release`."""
+        """The current state, for a snapshot written by a thread; kept until `release`."""
         frozen = FrozenProducers(self._states)
         self._frozen.append(frozen)
         return frozen
 
     def _keep(self, state: ProducerState) -> None:
-        """Let those that are frozen have a producer as it is, before it changes."""
+        """Make frozen states keep a producer before it changes."""
         self._frozen = [frozen for frozen in self._frozen if not frozen.is_over]
         for frozen in self._frozen:
             frozen.keep(state)
@@ -567,8 +564,8 @@ class Producers:
     def replay(
         self, batches: Iterable[tuple[BatchHeader, Record | None]], now_ms: int
     ) -> Iterator[AbortedTxn]:
-        """Take in batches as in the log (the record of those that are control batches); yields the
-        transactions they abort."""
+        """Apply batches from the log (with the record of control batches); yields the transactions
+        they abort."""
         for header, marker in batches:
             if header.attributes & CONTROL_BIT:
                 if marker is not None:

@@ -1,25 +1,26 @@
-"""Opening a log: which files its directory holds, which can be trusted, and where it ends.
+"""Opens a log: finds the files in its directory, decides which can be trusted, and where the log
+ends.
 
-After a clean shutdown nothing is read. What the log holds was noted when it was closed
-(closed_logs.py). Where that is missing, or the files have changed since, the directory is listed;
-the snapshot that closing wrote carries the end offset in its name, and the recovery point says the
-same. Everything else waits for its first use.
+After a clean shutdown nothing is read, since a note was written when the log was closed
+(closed_logs.py). If the note is missing, or the files have changed since, the directory is listed;
+the end offset is in the name of the snapshot written at close, and equals the recovery point.
+Everything else waits for its first use.
 
-After a crash everything above the recovery point is suspect: from the segment that holds it on,
-every batch is read and checked (size, magic, CRC, offsets and leader epochs that grow), the indexes
-are rebuilt, and at the first batch that is not whole the log is cut and later segments go. What is
-below the recovery point was synced before that moved; of that it is only seen that no segment is
-missing.
+After a crash everything above the recovery point is suspect. From the segment that contains it on,
+every batch is read and checked (size, magic, CRC, increasing offsets and leader epochs) and the
+indexes are rebuilt; at the first incomplete batch the log is truncated and later segments are
+dropped. Data below the recovery point was synced before that moved, so there it only checks that no
+segment is missing.
 
-Where a cut takes more than the torn end that a crash leaves, the log is marked as damaged, and what
-is cut off is kept (damaged.py).
+If more is cut off than the torn tail that a crash leaves, the log is marked as damaged, and the
+data cut off is kept (damaged.py).
 
-No CRC covers a batch's offset and its leader epoch. One that stands out from those before and
-behind it is wrong, and the log is cut before it: a log that claims a later end or epoch than it has
-would be taken for the longest (core/meta/unclean_recovery.py).
+The CRC of a batch does not cover its offset and leader epoch. If they do not fit those of the
+batches before and after it, they are wrong, and the log is truncated before that batch: a log with
+a wrongly high end or epoch would be considered the longest (core/meta/unclean_recovery.py).
 
-The state of producers is the newest snapshot that can be read, not above the end, and the headers
-behind it.
+The producer state comes from the newest readable snapshot that is not above the end, and the
+headers after it.
 """
 
 import contextlib
@@ -63,12 +64,12 @@ from pk.core.record.batch import (
 from pk.core.values import NO_EPOCH, new_dict, new_list
 
 LEFTOVERS: Final = (DELETED, ".cleaned", ".tmp")
-"""Suffixes of files that a crash left half made or half removed."""
+"""Suffixes of files that a crash left incomplete or about to be removed."""
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 UNMEASURED_NAMES: Final = (EPOCHS_FILE, PARTITION_METADATA)
-"""Their size tells nothing: two looks less for each of 50,000 logs."""
+"""Their size is not needed, which saves two system calls for each of 50,000 logs."""
 
 
 class Found(Struct):
@@ -81,17 +82,17 @@ class Found(Struct):
     snapshot_bytes: dict[int, int] = field(default_factory=new_dict)
     leftovers: list[str] = field(default_factory=new_list)
     widowed: list[int] = field(default_factory=new_list)
-    """Base offsets of segments whose log is gone and whose indexes are not, though no crash while
-    it was dropped explains that."""
+    """Base offsets of segments that have indexes but no log, if a crash while dropping them does
+    not explain it."""
     swaps: list[str] = field(default_factory=new_list)
-    """Every name, if one says that a crash cut a swap short (swap.py)."""
+    """All names, if one shows that a crash interrupted a swap (swap.py)."""
     has_epochs: bool = False
     is_marked: bool = False
     """Whether the log was found damaged before (damaged.py)."""
 
 
 class Contents(NamedTuple):
-    """What a log that was closed holds, as far as opening it needs to know."""
+    """The contents of a closed log, as far as opening it needs them."""
 
     found: Found
     end_offset: int
@@ -99,18 +100,18 @@ class Contents(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What recovery did, the end of the log and how much it took away; and what it saw in the
-    batches that are left of those it checked, so that they are not read again."""
+    """The result of recovery: the end of the log, the amount removed, and facts about the checked
+    batches that remain, so that they are not read again."""
 
     end_offset: int
     bytes_cut: int
     segments_dropped: int
     epochs: Sequence[EpochStart] = ()
-    """The leader epochs of these batches, each as it began; they only rise."""
+    """The start of each leader epoch in these batches; epochs only rise."""
     has_producers: bool = True
-    """Whether one of them is of an idempotent producer, or ends a transaction."""
+    """Whether one of them belongs to an idempotent producer, or ends a transaction."""
     rewritten: bool = False
-    """Whether a segment held messages of an old format: its files are others now."""
+    """Whether a segment had messages of an old format, and so has new files."""
 
 
 class Progress(Protocol):
@@ -121,12 +122,12 @@ class Progress(Protocol):
         ...
 
     def checked(self, count: int) -> None:
-        """So many more have been."""
+        """Add to the number of bytes checked."""
         ...
 
 
 PROGRESS_BYTES: Final = 16 << 20
-"""Checked between two words of it."""
+"""The number of bytes checked between two reports."""
 
 
 def find(disk: Disk, directory: str) -> Found:
@@ -161,13 +162,13 @@ def find(disk: Disk, directory: str) -> Found:
             if not any(name.startswith(file_name(base, LOG)) for name in names):
                 found.widowed.append(base)
     last = max(found.segments, default=-1)
-    # The last one may have been made just before the crash.
+    # The last one may have been created just before the crash.
     found.widowed = sorted(base for base in found.widowed if base < last)
     return found
 
 
 def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int) -> int | None:
-    """The end of a log that was closed cleanly, if its directory tells without a read."""
+    """The end of a cleanly closed log, if its directory shows it without a read."""
     last = segments[-1]
     if not last.size:
         return last.base_offset
@@ -176,8 +177,8 @@ def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int)
 
 
 def walked_end_offset(segment: Segment) -> int:
-    """The end of a log whose last segment can be trusted, from its index and the headers behind.
-    Raises OSError."""
+    """The end of a log whose last segment can be trusted, from its index and the headers after the
+    last entry. Raises OSError."""
     segment.check_indexes()
     end = segment.base_offset
     for position, header in segment.headers_at_end():
@@ -197,12 +198,12 @@ def check_segment(
     latest: int = NO_EPOCH,
     limit: int | None = None,
 ) -> Cut:
-    """Read a segment whole, rebuild its indexes, cut it where it stops being a log: at the latest
-    where the first of those begins that are `following`. `keeper` hears of what is cut off.
-    `dense`: no offset was ever removed from the log. `latest` is the leader epoch of the batch
-    before it, where that is known. Nothing from position `limit` on is looked at. Raises OSError.
+    """Read a whole segment, rebuild its indexes, and truncate it where it stops being valid, at the
+    latest at the base offset of the first segment in `following`. `keeper` is informed of data that
+    is cut off. `dense`: no offset was ever removed from the log. `latest` is the leader epoch of
+    the previous batch, if known. Ignores everything from position `limit` on. Raises OSError.
 
-    The segment is active afterwards, its index of aborted transactions empty.
+    Afterwards the segment is active, and its index of aborted transactions empty.
     """
     head, outdated = segment.file.pread(min(READ_BYTES, segment.size), 0), 0
     if rewritten := begins_with_message(head):
@@ -258,17 +259,17 @@ def check_segment(
 
 
 class _Leap(NamedTuple):
-    """A batch that begins behind the end of the one before it, or is of another leader epoch."""
+    """A batch that does not begin at the end of the previous one, or has another leader epoch."""
 
     position: int
     offset: int
-    """Where the batch before ended."""
+    """The end of the previous batch."""
     epoch: int
-    """The latest leader epoch before."""
+    """The latest leader epoch before it."""
     header: BatchHeader
 
     def is_odd(self, following: BatchHeader) -> bool:
-        """Whether this one stands out from the batches before and behind it."""
+        """Whether it does not fit the batches before and after it."""
         count = self.header.last_offset_delta + 1
         if following.base_offset < self.header.next_offset:
             return following.base_offset == self.offset + count
@@ -276,7 +277,7 @@ class _Leap(NamedTuple):
         return max(self.epoch, 0) <= epoch < own or 0 <= own < self.epoch <= epoch
 
     def is_odd_at_end(self, following: Sequence[Segment], *, dense: bool) -> bool:
-        """The same of the last batch of a segment, by the first batch of the next one."""
+        """The same for the last batch of a segment, by the first batch of the next one."""
         for segment in following[:1]:
             chunk = segment.file.pread(HEADER_BYTES, 0)
             if len(chunk) == HEADER_BYTES and chunk[MAGIC_AT] == MAGIC:
@@ -285,14 +286,14 @@ class _Leap(NamedTuple):
 
 
 def has_no_producers(found: Found, checked: Cut) -> bool:
-    """Whether no snapshot and no batch that was checked knows a producer."""
+    """Whether no snapshot and no checked batch has a producer."""
     return not checked.has_producers and all(
         size == EMPTY_SNAPSHOT_BYTES for size in found.snapshot_bytes.values()
     )
 
 
 def suspect_from(segments: list[Segment], recovery_point: int) -> int:
-    """The index of the segment from which on a crash leaves nothing certain."""
+    """The index of the first segment that may be affected by a crash."""
     return max(bisect_right([s.base_offset for s in segments], recovery_point) - 1, 0)
 
 
@@ -307,13 +308,13 @@ def recover(
     *,
     dense: bool = False,
 ) -> tuple[list[Segment], Cut]:
-    """Check everything from the segment that holds the recovery point on; the segments that are
-    left, the last of them active. `keeper` hears of what is cut off; `dense` as in `check_segment`.
-    Raises OSError.
+    """Check everything from the segment with the recovery point on; returns the remaining segments,
+    the last of which is active. `keeper` is informed of data that is cut off; `dense` as in
+    `check_segment`. Raises OSError.
 
-    A segment ends where the next begins; if it does not, what lay between is lost, and what follows
-    must go too. (Where compaction took the end of a segment that does not hold, but then the
-    recovery point is above it.)
+    A segment ends where the next begins; otherwise data in between is lost, and everything after it
+    must be dropped too. (Not if compaction removed the end of a segment, but then the recovery
+    point is above it.)
     """
     first = suspect_from(segments, recovery_point)
     if first and segments[first].base_offset == recovery_point:
@@ -348,8 +349,8 @@ def recover(
 
 
 def hole_below(segments: list[Segment], offset: int) -> int | None:
-    """Where the first segment begins that does not begin where the one before it ends, of those
-    that begin at `offset` or before it; None if all do. For logs of which no offset was ever
+    """The base offset of the first segment that does not begin at the end of the previous one,
+    among those at or below `offset`; None if there is none. For logs from which no offset was ever
     removed. Raises OSError."""
     for segment, following in pairwise(segments):
         if following.base_offset > offset:
@@ -365,8 +366,8 @@ def hole_below(segments: list[Segment], offset: int) -> int | None:
 def batches_between(
     segments: list[Segment], start: int, end: int
 ) -> Iterator[tuple[BatchHeader, Record | None]]:
-    """The headers of the batches in [start, end), with the record of those that are control
-    batches. Raises OSError."""
+    """The headers of the batches in [start, end), with the record of control batches. Raises
+    OSError."""
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else end
         if following <= start or not segment.size:
@@ -397,9 +398,9 @@ def load_producers(
     *,
     quiet_from: int | None = None,
 ) -> tuple[Producers, list[AbortedTxn]]:
-    """The state of producers at `end_offset`, and the transactions whose abort was met on the way;
-    snapshots that cannot be read are removed, from the disk and from `snapshots`. From `quiet_from`
-    on, if it is given, no batch is of a producer: these are not read. Raises OSError."""
+    """The producer state at `end_offset`, and the aborted transactions found on the way. Unreadable
+    snapshots are removed, from the disk and from `snapshots`. From `quiet_from` on, if given, no
+    batch has a producer, and none is read. Raises OSError."""
     producers = Producers(log_start_offset)
     for offset in reversed(snapshots.copy()):
         if offset > end_offset:
@@ -430,8 +431,8 @@ def aborted_within(
     now_ms: int,
 ) -> list[AbortedTxn]:
     """The aborted transactions whose markers are in `segment`, one of `segments`, which end at
-    `end_offset`: from the snapshot that was taken when it began, and the segment's batches. Raises
-    OSError, CorruptBatch."""
+    `end_offset`. They come from the snapshot taken at the start of the segment, and from its
+    batches. Raises OSError, CorruptBatch."""
     base = segment.base_offset
     after = next((s.base_offset for s in segments if s.base_offset > base), end_offset)
     producers, _ = load_producers(disk, directory, [*snapshots], segments, base, base, now_ms)
@@ -439,15 +440,15 @@ def aborted_within(
 
 
 def epochs_on_disk(disk: Disk, directory: str) -> LeaderEpochs:
-    """The leader epochs as their checkpoint has them. Raises OSError, ValueError."""
+    """The leader epochs in their checkpoint. Raises OSError, ValueError."""
     return LeaderEpochs.parse(disk.read(f"{directory}/{EPOCHS_FILE}"))
 
 
 def load_epochs(
     disk: Disk, directory: str, has_file: bool, segments: list[Segment], end_offset: int
 ) -> LeaderEpochs:
-    """The leader epochs from their checkpoint; from the batches where there is none that can be
-    read. Raises OSError."""
+    """The leader epochs from their checkpoint, or from the batches if it is missing or unreadable.
+    Raises OSError."""
     if has_file:
         with contextlib.suppress(ValueError):
             return epochs_on_disk(disk, directory)

@@ -10,18 +10,18 @@ from pk.core.record.batch import BatchHeader, CorruptBatch
 logger = logging.getLogger("pk.log")
 
 INTERVAL: Final = 4096
-"""`index.interval.bytes` of an index that is rebuilt."""
+"""`index.interval.bytes` of a rebuilt index."""
 
 OFFSETS_MAX: Final = (1 << 31) - 1
-"""From the first offset that a segment may hold to the last."""
+"""The maximum distance between the first and the last offset of a segment."""
 
 
 def rebuilt(
     headers: Iterator[tuple[int, BatchHeader]], old: OffsetIndex, old_times: TimeIndex
 ) -> tuple[OffsetIndex, TimeIndex, TimestampOffset]:
-    """Both indexes, written, in the place of those there are; and the latest timestamp. As far as
-    `headers`, position and header of each batch, can be read; without a batch whose offsets cannot
-    be. Raises OSError."""
+    """Both indexes rebuilt and written over the existing ones, and the latest timestamp. Covers
+    `headers` (position and header of each batch) as far as they can be read, except batches with
+    impossible offsets. Raises OSError."""
     index = OffsetIndex(old.file, old.base_offset, 0)
     time_index = TimeIndex(old_times.file, old.base_offset, 0)
     index.start()
@@ -31,7 +31,7 @@ def rebuilt(
     try:
         for position, header in headers:
             if not due <= header.base_offset <= header.last_offset <= offset_max:
-                continue  # its offset is damaged: its reader gets the error
+                continue  # its offset is damaged: its reader will get the error
             due = header.next_offset
             if header.max_timestamp > latest.timestamp:
                 latest = TimestampOffset(header.max_timestamp, header.last_offset)
@@ -44,16 +44,16 @@ def rebuilt(
         logger.error("%s: records after it are not indexed", e.message)
     time_index.maybe_append(*latest)
     for each in (index, time_index):
-        each.file.close()  # it may be of a name that is gone
+        each.file.close()  # it may refer to a removed name
         each.write()
         each.unload()
     return index, time_index, latest
 
 
 def is_wrong_at(position: int, headers: Iterator[tuple[int, BatchHeader]]) -> bool:
-    """Whether it is the index that is wrong, and not the log, where they do not agree at
-    `position`: a walk over the batches passes that by, or what lies there goes well with what
-    follows. Raises OSError."""
+    """If index and log disagree at `position`, whether the index is wrong and not the log:
+    following the batches does not stop there, or the batch there fits the following ones. Raises
+    OSError."""
     due = -1
     try:
         for at, header in headers:

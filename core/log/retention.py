@@ -1,7 +1,7 @@
-"""What of a log is too old or too much: Kafka's rules for `cleanup.policy=delete`, as pure planning
-over segments.
+"""Decides which segments are too old or exceed the size: Kafka's rules for `cleanup.policy=delete`,
+as pure planning.
 
-Segments go whole, and from the front. A segment is
+Whole segments are deleted, oldest first. A segment is
 
     too old     its latest timestamp is more than `retention.ms` back; if no record in it has one,
                 or none that can be true, the time of its last write counts
@@ -9,10 +9,10 @@ Segments go whole, and from the front. A segment is
     before      the next segment begins at or before the start of the log (DeleteRecords, or a
                 leader's start)
 
-and none that reaches above the high watermark, because a follower that becomes leader must have
-what was promised. The active segment may go too: then the log rolls first, so that there is one to
-append to. What DeleteRecords leaves behind goes whatever the policy; age and size count only where
-it holds `delete`.
+and none that extends above the high watermark, because a follower that becomes leader must have all
+acknowledged records. The active segment may be deleted too: then the log is rolled first, so that
+there is a segment to append to. Segments before the log start are deleted under any policy; age and
+size count only if it includes `delete`.
 """
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from pk.core.record.batch import CorruptBatch
 
 
 class Retention(Struct, frozen=True):
-    """How long and how much; negative: without end."""
+    """Limits of time and size; negative values mean unlimited."""
 
     retention_ms: int
     retention_bytes: int
@@ -32,10 +32,10 @@ class Retention(Struct, frozen=True):
 def start_offset(
     log: Log, retention: Retention | None, high_watermark: int, now_ms: int
 ) -> int | None:
-    """Where the log is to begin, None if it stays as it is; `retention` is None for a log that
-    is only compacted.
+    """The new start of the log; None if it does not change. `retention` is None for a log that is
+    only compacted.
 
-    May read a time index: not on the loop. Raises OSError.
+    May read a time index, so not on the loop. Raises OSError.
     """
     segments, end = log.segments, log.log_end_offset
     excess = None
@@ -60,7 +60,7 @@ def start_offset(
 
 
 def is_behind(log: Log) -> bool:
-    """Whether segments are left that lie wholly before the start of the log."""
+    """Whether there are segments completely before the log start."""
     segments = log.segments
     return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset
 
@@ -70,12 +70,10 @@ def _is_old(segment: Segment, retention: Retention | None, is_last: bool, now_ms
         return False
     try:
         latest = segment.max_timestamp.timestamp
-    except (
-        CorruptBatch
-    ):  # of an old format and damaged: it cannot be read, and must not stay for ever
+    except CorruptBatch:  # old format and damaged: unreadable, but must not stay forever
         latest = -1
     if latest < 0:
-        if is_last:  # still being written, for all we know: it rolls by `segment.ms`
+        if is_last:  # probably still being written: it rolls by `segment.ms`
             return False
         latest = segment.modified_ms
     return now_ms - latest > retention.retention_ms

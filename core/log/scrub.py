@@ -1,8 +1,8 @@
-"""Reads closed segments for damage, and judges what is to take the place of a damaged one.
+"""Reads closed segments to find damage, and validates the replacement of a damaged one.
 
-Both are generators over blocking reads, for a thread: each step gives the number of bytes that were
-read since the last one, so that the caller can pace them. The checks are those of `pk log verify`,
-without a look at records and indexes: a broker finds a wrong index when it uses it.
+Both are generators over blocking reads, for a thread: each step yields the number of bytes read
+since the last one, so that the caller can pace them. The checks are those of `pk log verify`,
+without records and indexes: a broker detects a wrong index when it uses it.
 """
 
 from collections.abc import Collection, Generator
@@ -19,24 +19,25 @@ from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import MAGIC, CorruptBatch, check_crc, read_header
 
 STEP_BYTES: Final = 1 << 16
-"""Read in one step, where a batch is not larger: of small batches some 2 ms of work."""
+"""The number of bytes read in one step, except for larger batches: with small batches some 2 ms of
+work."""
 _UNCOVERED_BYTES: Final = 16
-"""Of a batch's begin: its offset, length and leader epoch, which no CRC covers."""
+"""The first bytes of a batch that its CRC does not cover: offset, length and leader epoch."""
 
 
 class Damaged(NamedTuple):
-    """Where a segment is damaged first."""
+    """The first damage in a segment."""
 
     position: int
     what: str
-    """In words."""
+    """A description."""
 
 
 def damage_of(
     segment: Segment, size: int, following: int, epochs: LeaderEpochs
 ) -> Generator[int, None, Damaged | None]:
-    """Read the first `size` bytes of a closed segment: where it is damaged, if it is. `following`
-    is the base offset of the next one, `epochs` are the log's. Raises OSError."""
+    """Read the first `size` bytes of a closed segment; returns the first damage, if any.
+    `following` is the base offset of the next segment, `epochs` are the log's. Raises OSError."""
     scan, told = Scan(segment.file, size=size), 0
     check = BatchCheck(epochs, segment.base_offset, all_epochs=True)
     for batch in scan:
@@ -55,28 +56,28 @@ def damage_of(
 
 
 class Replaced(NamedTuple):
-    """A segment that is to be replaced."""
+    """A segment to be replaced."""
 
     segment: Segment
     size: int
-    """In bytes, when it was found damaged."""
+    """Its size in bytes when it was found damaged."""
     following: int
     """The base offset of the next one."""
     start_offset: int
-    """From where on the leader has it."""
+    """The first offset of it that the leader has."""
     compacted: bool
-    """Whether records may have been removed from the leader's copy."""
+    """Whether records may have been compacted away from the leader's copy."""
 
 
 def flaw_of(
     copy: Segment, replaced: Replaced, epochs: LeaderEpochs
 ) -> Generator[int, None, str | None]:
-    """Read the leader's copy of a damaged segment: why it may not take its place, None if it
-    may. Raises OSError.
+    """Read the leader's copy of a damaged segment; returns why it cannot replace it, or None if it
+    can. Raises OSError.
 
-    Every batch must be sound, in its order and its epoch. Where nothing was compacted the two have
-    the same batches at the same positions, so what is whole here must be the same there: a leader
-    whose own log has a hole does not make one here.
+    Every batch must be valid, in order, and of the right epoch. Without compaction both copies have
+    the same batches at the same positions, so valid batches here must be the same there: a gap in
+    the leader's log must not create one here.
     """
     old, size = replaced.segment, replaced.size
     begins_later = replaced.start_offset > old.base_offset
@@ -116,12 +117,13 @@ def flaw_of(
 def _read(segment: Segment, length: int, position: int) -> bytes:
     try:
         return segment.file.pread(length, position)
-    except FileNotFoundError:  # that is the damage
+    except FileNotFoundError:  # the missing file is the damage
         return b""
 
 
 def _is_another(theirs: bytes, ours: bytes) -> bool:
-    """Whether our bytes at the place of a sound batch are a sound batch too, and another one."""
+    """Whether our bytes at the position of a valid batch are also a valid batch, but a different
+    one."""
     if ours == theirs:
         return False
     try:
@@ -134,8 +136,8 @@ def _is_another(theirs: bytes, ours: bytes) -> bool:
 def aborted_in(
     log: Log, old: Segment, writer: CleanedSegment, markers: Collection[int]
 ) -> list[AbortedTxn]:
-    """The aborted transactions of the segment that takes the place of `old`: those whose markers,
-    which have the offsets `markers`, are in it. Raises OSError, CorruptBatch."""
+    """The aborted transactions of the segment that replaces `old`: those whose markers, at the
+    offsets `markers`, are in it. Raises OSError, CorruptBatch."""
     try:
         return [one for one in old.txn_index.all() if one.last_offset in markers]
     except TxnIndexLost:

@@ -1,13 +1,13 @@
-"""A segment: one stretch of the log in one file, with its indexes beside it. The last one, which
-grows, is *active*.
+"""A segment: a section of the log in one file, with its indexes. The last segment, which grows, is
+*active*.
 
-Finding a batch. The sparse index gives a batch at or before the offset; from there headers are
-walked. For the active segment the positions of the last few thousand batches are kept as well
-(`recent`): a consumer at the tail, which is most of them, costs a bisect and no I/O.
+Finding a batch. The sparse index gives a batch at or before the offset; from there the headers are
+followed. The active segment also keeps the positions of the last few thousand batches (`recent`),
+so that a consumer at the tail, as most are, costs a bisect and no I/O.
 
-Threads. One thread appends and rolls. Others may `locate`, read and `write_indexes` meanwhile:
-`recent` is replaced, not shortened in place, and `size` is set after the bytes and the position are
-there. Truncation excludes everything else.
+Threads. One thread appends and rolls. Others may `locate`, read and `write_indexes` at the same
+time: `recent` is replaced, not shortened in place, and `size` is set after the bytes and the
+position are there. Truncation excludes everything else.
 """
 
 import logging
@@ -41,7 +41,8 @@ T = TypeVar("T")
 
 RECENT_MAX: Final = 8192
 READ_BYTES: Final = 8192
-"""Of headers at a time: a little more than lies between two entries of the index."""
+"""The bytes of headers read at a time: a little more than the distance between two index
+entries."""
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
     ".log",
     ".index",
@@ -50,7 +51,7 @@ LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
     ".snapshot",
 )
 DELETED: Final = ".deleted"
-"""Suffix of a file whose removal is due; found at start it is removed."""
+"""Suffix of a file that is due to be removed; at start it is removed."""
 
 _INT64_MAX: Final = (1 << 63) - 1
 
@@ -82,7 +83,7 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 class Segment:
-    """One segment. Every method may raise OSError; the reading ones CorruptBatch."""
+    """One segment. Every method may raise OSError, and the reading ones CorruptBatch."""
 
     def __init__(
         self,
@@ -93,8 +94,8 @@ class Segment:
         now_ms: int,
         name_suffix: str = "",
     ) -> None:
-        """`sizes` are those of its files by suffix, for those that exist; `name_suffix` ends all
-        their names."""
+        """`sizes` are those of its existing files by suffix; `name_suffix` is appended to all their
+        names."""
 
         def at(suffix: str) -> str:
             return f"{directory}/{file_name(base_offset, suffix)}{name_suffix}"
@@ -111,29 +112,30 @@ class Segment:
         self.created_ms = now_ms
         self.modified_ms = now_ms
         if self.size and not (INDEX in sizes and TIME_INDEX in sizes):
-            self.txn_index.lost = True  # it may have gone with the others
+            self.txn_index.lost = True  # it may have been lost with the others
         self.first_timestamp: int | None = None
-        """The max timestamp of the first batch: what rolling by time goes by. None while
+        """The max timestamp of the first batch, which rolling by time is based on. None while
         unknown."""
         self.active = False
         self._sizes: dict[str, int] | None = sizes if self.size else None
-        """The sizes of the index files until they were checked."""
+        """The sizes of the index files, until they have been checked."""
         self._max_timestamp: TimestampOffset | None = (
             None if self.size else TimestampOffset(-1, base_offset)
         )
         self._bytes_since_index = 0
         self._allocated = False
-        """Whether its file is larger than what was written to it."""
+        """Whether its file is larger than the data written to it."""
         self._index_bytes_due = 0
-        """What the index files are to have from the first append on."""
+        """The allocated size of the index files from the first append on."""
         self.index_bytes = 0
-        """The size of the larger index, while active: a full one is a reason to roll."""
+        """The size of the larger index while active: a full one makes the log roll."""
         self.recent: list[BatchPlace] = []
         self.checked = CheckedBytes(self.size)
         self._index_proved = not self.size
-        """Whether the offset index was made, or held against the log, since this was opened."""
+        """Whether the offset index was created, or verified against the log, since this was
+        opened."""
         self.times_proved = not self.size
-        """The same of the time index."""
+        """The same for the time index."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -142,9 +144,9 @@ class Segment:
     # --- the active segment ---
 
     def activate(self, allocate_bytes: int = 0, index_bytes: int = 0) -> None:
-        """Make it the one that grows: indexes come into memory, their files get `index_bytes`
-        (those of an empty segment with the first append: making a file costs more than that).
-        Creates its file if need be, with `allocate_bytes`."""
+        """Make it the active segment: load the indexes into memory, and extend their files to
+        `index_bytes` (those of an empty segment with the first append, because creating files costs
+        more). Creates the log file if missing, with `allocate_bytes`."""
         self.check_indexes()
         if not self.size:
             self._create(allocate_bytes)
@@ -160,8 +162,8 @@ class Segment:
         self.active = True
 
     def _create(self, allocate_bytes: int) -> None:
-        """Without room nothing is left: a later segment of this name would hold other offsets than
-        it says."""
+        """Leave nothing behind if there is no space: a later segment of this name would have other
+        offsets than its name says."""
         self.file.pwrite(b"", 0)
         if allocate_bytes:
             try:
@@ -175,8 +177,9 @@ class Segment:
         self.time_index.start()
 
     def allocate_indexes(self, length: int, sizes: Mapping[str, int] | None = None) -> None:
-        """Give each index file its full length, as far as whole entries go, until `trim`; 0: leave
-        them as they are. `sizes` are those of the segment's files, where they were just listed."""
+        """Extend each index file to its full length, rounded down to whole entries, until `trim`; 0
+        leaves them unchanged. `sizes` are those of the segment's files, if they were just
+        listed."""
         if length:
             known = sizes or {}
             with self._lock:
@@ -185,19 +188,19 @@ class Segment:
         self._index_bytes_due = 0
 
     def deactivate(self) -> None:
-        """Let it rest: its files are finished, and both indexes leave memory."""
+        """Make it inactive: finish its files, and drop both indexes from memory."""
         self.finish()
         self.rest()
 
     def finish(self) -> None:
-        """Bring its files to what they are at rest: the time index gets its last entry, nothing
-        more is allocated."""
+        """Bring its files into their final form: the time index gets its last entry, and allocated
+        space is cut off."""
         self.seal()
         self.write_indexes()
         self.trim()
 
     def trim(self) -> None:
-        """Give back what was allocated and not used; the indexes have been written."""
+        """Cut off space that was allocated but not used; the indexes have been written."""
         if self._allocated:
             self.file.truncate(self.size)
             self._allocated = False
@@ -206,21 +209,22 @@ class Segment:
             self.time_index.trim()
 
     def rest(self) -> None:
-        """Its indexes, which have been written, leave memory."""
+        """Drop its indexes, which have been written, from memory."""
         self.active = False
         self.index.unload()
         self.time_index.unload()
         self.recent = []
 
     def seal(self) -> None:
-        """Note the latest timestamp in the time index, so that it is known without reading the
+        """Add the latest timestamp to the time index, so that it is known without reading the
         log."""
         if self.active and self.size:
             self.time_index.maybe_append(*self.max_timestamp)
 
     def seal_again(self) -> None:
-        """After a crash, for the segment that ends at the recovery point: all of it was synced but
-        the entry that `seal` wrote when the log rolled, which may be missing or garbage."""
+        """Repeat `seal` after a crash, for the segment that ends at the recovery point: all of it
+        was synced except the entry that `seal` wrote when the log rolled, which may be missing or
+        garbage."""
         self.check_indexes()
         self.index.load()
         self.time_index.load()
@@ -246,8 +250,7 @@ class Segment:
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write one batch at the end; what it leaves after an OSError is undone by
-        `truncate_bytes`."""
+        """Write one batch at the end. After an OSError, `truncate_bytes` undoes the remains."""
         position = self.size
         if not position:
             self.allocate_indexes(self._index_bytes_due)
@@ -267,15 +270,15 @@ class Segment:
         max_timestamps: Sequence[int],
         index_interval_bytes: int,
     ) -> None:
-        """Write several batches, at `places` one after another, by one write at the end of a
-        segment that has some already. What it leaves after an OSError is undone by
-        `truncate_bytes`. As `append` for each."""
+        """Write several batches, at consecutive `places`, in one write at the end of a nonempty
+        segment. After an OSError, `truncate_bytes` undoes the remains. Equivalent to `append` for
+        each."""
         position = self.size
         if len(batches) == 1:
             self.file.pwrite(batches[0], position)
         else:
             self.file.pwritev(batches, position)
-        # As `note` for each, its attributes in variables.
+        # Like `note` for each, with attributes in variables.
         known, since_index = self._max_timestamp, self._bytes_since_index
         assert known is not None
         for batch, place, max_timestamp in zip(batches, places, max_timestamps, strict=True):
@@ -299,7 +302,7 @@ class Segment:
     def note(
         self, place: BatchPlace, size: int, max_timestamp: int, index_interval_bytes: int
     ) -> None:
-        """Take a batch into the indexes, which are in memory."""
+        """Add a batch to the indexes in memory."""
         known = self._max_timestamp
         assert known is not None
         if max_timestamp > known[0]:
@@ -318,7 +321,7 @@ class Segment:
             self.recent = recent[RECENT_MAX // 2 :]
 
     def rebuild_started(self) -> None:
-        """Empty the indexes, for `note` to fill them again."""
+        """Clear the indexes, for `note` to fill them again."""
         self._sizes = None
         self.index.start()
         self.time_index.start()
@@ -329,13 +332,13 @@ class Segment:
         self._index_proved = self.active = True
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date, without syncing them."""
+        """Write new entries to the index files, without syncing them."""
         with self._lock:
             self.index.write()
             self.time_index.write()
 
     def sync(self) -> None:
-        """Make log and indexes durable; `write_indexes` comes first."""
+        """Make log and indexes durable, after `write_indexes`."""
         self.file.sync()
         if self.index.entries:
             self._sync_index(self.index.file)
@@ -346,21 +349,21 @@ class Segment:
             self.txn_index.file.sync()
 
     def close(self) -> None:
-        """Let the files go, after the last reader in flight."""
+        """Close the files, after the last read in flight."""
         for file in self.files:
             file.close()
 
     def truncate_bytes(self, size: int) -> None:
-        """Cut the log file to `size` bytes, and no index: to undo an append that failed. Synced,
-        since the recovery point may be there already: a crash after the next roll would bring the
-        bytes back where no check looks."""
+        """Truncate the log file, but no index, to `size` bytes, to undo a failed append. Syncs,
+        since the recovery point may already be there: a crash after the next roll would bring the
+        bytes back in a place that no check reads."""
         self.file.truncate(size)
         self.file.sync()
         self.size = size
         self.checked.cut(size)
 
     def truncate(self, place: BatchPlace) -> None:
-        """Drop the batch at `place` and all behind it; the segment is active."""
+        """Drop the batch at `place` and all after it; the segment is active."""
         assert self.active
         self.truncate_bytes(place.position)
         self.recent = [other for other in self.recent if other.position < place.position]
@@ -374,8 +377,8 @@ class Segment:
         self._max_timestamp = self._find_max_timestamp()
 
     def rename(self, directory: str, suffix: str = "") -> list[str]:
-        """Move its files that exist to `directory`, under their names with `suffix`; the new
-        paths."""
+        """Move its existing files to `directory`, with `suffix` added to their names; returns the
+        new paths."""
         moved: list[str] = []
         for kind, file in zip((LOG, INDEX, TIME_INDEX, TXN_INDEX), self.files, strict=True):
             path = f"{directory}/{file_name(self.base_offset, kind)}{suffix}"
@@ -387,16 +390,16 @@ class Segment:
         return moved
 
     def moved(self, directory: str) -> None:
-        """Take the new name of its directory."""
+        """Use the new name of its directory."""
         for file in self.files:
             file.path = f"{directory}/{file.path.rpartition('/')[2]}"
 
-    # --- looking ---
+    # --- reading ---
 
     @property
     def max_timestamp(self) -> TimestampOffset:
-        """The latest timestamp within, and the last offset of the batch that first had it; (-1, …)
-        if none has one."""
+        """The latest timestamp in it, and the last offset of the batch that first had it; (-1, …)
+        if no record has one."""
         if self._max_timestamp is None:
             last = self.ask_index(lambda: self.time_index.last())
             self._max_timestamp = self._max_timestamp or last
@@ -428,7 +431,7 @@ class Segment:
         return None
 
     def no_batch(self, position: int) -> CorruptBatch:
-        """What lies at `position` cannot be."""
+        """The error for an impossible batch at `position`."""
         return CorruptBatch(f"{self.file.path} at position {position}: no batch that belongs there")
 
     def size_at(self, place: BatchPlace) -> int:
@@ -440,13 +443,13 @@ class Segment:
         return self.header_at(place.position).size
 
     def checked_length(self, position: int, length: int, end_offset: int, *, wary: bool) -> int:
-        """How many of the `length` bytes from `position`, where a batch begins, are batches that a
-        reader may have.
+        """How many of the `length` bytes from `position`, the start of a batch, are valid batches
+        for a reader.
 
-        All of them, where their CRCs are known to be right (and, if `wary`, they did not leave the
-        page cache). Else they are looked at: whole batches up to one that is damaged. Their
-        offsets, which no CRC covers, must grow and lie below `end_offset`. Raises CorruptBatch
-        if the first is damaged, and WouldWait.
+        All of them if their CRCs are known to be right (and, if `wary`, they are still in the page
+        cache). Otherwise they are checked: whole batches up to a damaged one. Their offsets, which
+        the CRC does not cover, must increase and be below `end_offset`. Raises CorruptBatch if the
+        first is damaged, and WouldWait.
         """
         known = self.checked
         end = known.end(position, self.size)
@@ -479,7 +482,7 @@ class Segment:
         return checked_end - position
 
     def is_recent(self, offset: int) -> bool:
-        """Whether `locate` answers without I/O."""
+        """Whether `locate` needs no I/O."""
         recent = self.recent
         return bool(recent) and offset >= recent[0][1]
 
@@ -492,8 +495,8 @@ class Segment:
     def headers(
         self, position: int = 0, *, chunk_bytes: int = READ_BYTES, end: int | None = None
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch from `position` to `end` (the segment's). CRCs are not
-        looked at."""
+        """Position and header of each batch from `position` to `end` (default: the segment's). Does
+        not check CRCs."""
         end = self.size if end is None else end
         chunk, chunk_at, at_once = b"", position, chunk_bytes
         while position + HEADER_BYTES <= end:
@@ -508,19 +511,19 @@ class Segment:
                 raise self.no_batch(position)
             yield position, _make_header((base, length + LENGTH_END, epoch, magic, *rest))
             position += length + LENGTH_END
-            # Where batches are large, what follows a header is no other header.
+            # With large batches, the bytes after a header are not another header.
             at_once = chunk_bytes if length < chunk_bytes else HEADER_BYTES
 
     def offset_after(self, position: int) -> int | None:
-        """An offset before which all batches end that begin before `position`; None if the index
-        does not tell."""
+        """An offset such that all batches starting before `position` end before it; None if the
+        index does not show one."""
         entry = self.ask_index(lambda: self.index.entry_after(position))
         if entry is None or not (self._index_proved or self._is_batch(entry[1], entry[0])):
             return None
         return entry[0]
 
     def headers_at_end(self) -> Iterator[tuple[int, BatchHeader]]:
-        """As `headers`, from the last batch on that is indexed."""
+        """Like `headers`, from the last indexed batch on."""
         return self.headers(self.begin_at(_INT64_MAX))
 
     def batch_at(self, position: int, header: BatchHeader) -> bytes:
@@ -536,14 +539,13 @@ class Segment:
 
     @property
     def files(self) -> tuple[File, File, File, File]:
-        """Of records, offset index, time index and aborted transactions; the last need not
-        exist."""
+        """The files of records, offset index, time index and aborted transactions; the last need
+        not exist."""
         return (self.file, self.index.file, self.time_index.file, self.txn_index.file)
 
     def check_indexes(self) -> None:
-        """Look at files that were found, once: rebuild indexes that are missing or cannot be right,
-        and a log that holds messages of an old format. Raises CorruptBatch if that is
-        damaged."""
+        """Check the files found, once: rebuild indexes that are missing or implausible, and convert
+        a log with messages of an old format. Raises CorruptBatch if that is damaged."""
         sizes = self._sizes
         if sizes is None:
             return
@@ -560,30 +562,30 @@ class Segment:
             self._sizes = None
 
     def modernize(self, *, mend: bool = False) -> int | None:
-        """Rewrite it as record batches if it holds messages of an old format (see oldformat.py):
-        how many bytes at its end were left out. None if there was nothing to do. No reader has
-        it yet, and its indexes are gone."""
+        """Rewrite it as record batches if it has messages of an old format (see oldformat.py);
+        returns how many bytes at its end were left out, or None if there was nothing to do. It has
+        no readers yet, and its indexes are removed."""
         if not holds_messages(self.file):
             return None
         logger.info("%s contains messages in an old format; rewriting it", self.file.path)
         indexes = (self.index.file.path, self.time_index.file.path)
         cut = rewrite(self._disk, self.file.path, indexes, mend=mend)
         for file in self.files[:3]:
-            file.close()  # they are of what was there before
+            file.close()  # they refer to the previous files
         self.size = self.file.size()
         self.checked = CheckedBytes(self.size)
         return cut
 
     def _rebuild(self) -> None:
-        """Both indexes from the headers, as far as those can be read. Readers have the old ones
-        meanwhile."""
+        """Rebuild both indexes from the headers, as far as those can be read. Readers use the old
+        ones in the meantime."""
         self.index, self.time_index, self._max_timestamp = reindex.rebuilt(
             self.headers(chunk_bytes=1 << 16), self.index, self.time_index
         )
         self._index_proved = self.times_proved = True
 
     def ask_index(self, ask: Callable[[], T]) -> T:
-        """What an index says; a missing or truncated file is rebuilt first."""
+        """The result of a query to an index; a missing or truncated file is rebuilt first."""
         self.check_indexes()
         try:
             return ask()
@@ -592,8 +594,9 @@ class Segment:
         return ask()
 
     def begin_at(self, offset: int) -> int:
-        """The position of a batch from which on `offset` can be found: what the index says, if a
-        batch starts there that it can mean. Else readers would pass over records and never know."""
+        """The position of a batch from which to search for `offset`: that of the index entry, after
+        checking that a matching batch starts there. Otherwise readers would skip records without
+        noticing."""
         entry, position = self.ask_index(lambda: self.index.entry_before(offset))
         if not position or self._index_proved or self._is_batch(position, entry):
             return position
@@ -601,7 +604,7 @@ class Segment:
         return self.ask_index(lambda: self.index.lookup(offset)) if self._index_proved else 0
 
     def _is_batch(self, position: int, offset_max: int) -> bool:
-        """Whether a batch lies at `position` that begins at `offset_max` or before."""
+        """Whether there is a batch at `position` that begins at or before `offset_max`."""
         head = self.file.pread(_PEEK.size, position) if 0 < position < self.size else b""
         if len(head) < _PEEK.size:
             return False
@@ -609,8 +612,8 @@ class Segment:
         return magic == MAGIC and self.base_offset <= base <= offset_max and length > 0
 
     def _judge_index(self, position: int) -> None:
-        """The index and the log do not agree at `position`: rebuild it, if it is the index that is
-        wrong. If not, it is of use as it is: it leads to what lies behind the damage."""
+        """Index and log disagree at `position`: rebuild the index if it is the wrong one. If not,
+        it remains useful, since it leads to the data after the damage."""
         if patience.spent:
             raise WouldWait
         if self.active:
@@ -648,7 +651,7 @@ class Segment:
             file.sync()
 
     def _find_max_timestamp(self) -> TimestampOffset:
-        """After a truncation: the time index's last entry, and what is behind it."""
+        """Find it after a truncation: the time index's last entry, and the batches after it."""
         found = self.time_index.last()
         for _, header in self.headers(self.begin_at(found.offset)):
             if header.max_timestamp > found.timestamp:

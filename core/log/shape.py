@@ -1,5 +1,5 @@
-"""How a log is cut into segments: beginning a new one, dropping old ones, cutting the end off,
-swapping compacted ones in."""
+"""Manages the segments of a log: starts new ones, drops old ones, truncates the end, and swaps in
+compacted ones."""
 
 import contextlib
 import zlib
@@ -35,18 +35,18 @@ class Shape:
         self._deleted: dict[str, None] = {}
         self._swap: swap.Swap | None = None
         self.first_dirty_offset: int | None = None
-        """Up to where the log is compacted; None if that is not known."""
+        """The offset up to which the log is compacted; None if unknown."""
         self.configure(log.config)
 
     def configure(self, config: LogConfig) -> None:
-        """Go by other settings from now on."""
+        """Use other settings from now on."""
         self.segment_bytes = min(config.segment_bytes, INT32_MAX)
         self.index_bytes_max = config.segment_index_bytes - config.segment_index_bytes % 12
         self._set_roll_time()
 
     def activate(self, segment: Segment) -> None:
-        """Before the first append. The producers too: read later, they would find that append in
-        the log already."""
+        """Prepare for the first append. Also reads the producers: if read later, they would find
+        that append in the log already."""
         log = self._log
         log.changed = True
         log.producers  # noqa: B018
@@ -56,7 +56,7 @@ class Shape:
             raise log.refuse("read an index", e) from e
 
     def create(self, segment: Segment) -> None:
-        """Make the files of a new segment, which becomes the active one. Raises OSError."""
+        """Create the files of a new segment, which becomes the active one. Raises OSError."""
         config = self._log.config
         allocate_bytes = self.segment_bytes if config.preallocate else 0
         segment.activate(allocate_bytes, config.segment_index_bytes)
@@ -79,8 +79,8 @@ class Shape:
         return now_ms - segment.created_ms > self.roll_ms
 
     def begin_segment(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """End the active segment, unless it is empty and begins there already, and return the next
-        one, which begins at `base_offset` (the log's end, if None)."""
+        """Finish the active segment, unless it is empty and already begins there, and return the
+        next one, which begins at `base_offset` (default: the log end)."""
         log = self._log
         base_offset = log.log_end_offset if base_offset is None else base_offset
         old = log.segments[-1]
@@ -110,32 +110,32 @@ class Shape:
         return segment
 
     def _set_roll_time(self) -> None:
-        """When the active segment is too old. The jitter, which spreads the rolls of many
-        partitions, is no chance but a number that belongs to the segment."""
+        """Compute when the active segment is too old. The jitter, which spreads the rolls of many
+        partitions, is not random but a number that belongs to the segment."""
         log = self._log
         jitter_max = min(log.config.segment_jitter_ms, log.config.segment_ms)
         seed = zlib.crc32(f"{log.directory}/{log.segments[-1].base_offset}".encode())
         self.roll_ms = log.config.segment_ms - (seed % jitter_max if jitter_max else 0)
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment; nothing happens while the active one is empty."""
+        """Start a new segment, unless the active one is empty."""
         self._log.check_alive()
         self.begin_segment(now_ms)
 
     def roll_to(self, offset: int, now_ms: int) -> None:
-        """Begin a new segment at `offset`, which is not below the end: what lies between has no
-        records any more."""
+        """Start a new segment at `offset`, which is not below the end: there are no records left in
+        between."""
         log = self._log
         log.check_alive()
         assert offset >= log.log_end_offset
         self.begin_segment(now_ms, offset)
 
     def _drop(self, segments: list[Segment]) -> None:
-        """Rename the files of segments for removal, and let them go. Raises OSError."""
+        """Rename the files of segments for removal, and close them. Raises OSError."""
         log = self._log
         for segment in segments:
             suffix, number = DELETED, 0
-            # A log can begin twice at an offset: the readers of each are left alone.
+            # A log can begin twice at an offset: do not disturb the readers of either.
             while file_name(segment.base_offset, LOG + suffix) in self._deleted:
                 number += 1
                 suffix = f".{number}{DELETED}"
@@ -151,10 +151,9 @@ class Shape:
             raise self._log.die("drop an empty segment", e) from e
 
     def delete_before(self, offset: int, segments_max: int | None = None) -> int:
-        """Move the start of the log up to `offset` and drop the segments that lie wholly below,
-        `segments_max` of them if that is given (the rest with the next call); how many. The caller
-        checks the high watermark. Raises KafkaError(OFFSET_OUT_OF_RANGE) beyond the end,
-        StorageError."""
+        """Move the start of the log up to `offset` and drop the segments completely below it, at
+        most `segments_max` if given (the rest in later calls); returns how many. The caller checks
+        the high watermark. Raises KafkaError(OFFSET_OUT_OF_RANGE) beyond the end, StorageError."""
         log = self._log
         log.check_alive()
         if offset > log.log_end_offset:
@@ -164,7 +163,7 @@ class Shape:
             offset = log.log_start_offset
             if len(segments) == 1 or segments[1].base_offset > offset:
                 return 0
-        epochs, producers = log.epochs, log.producers  # first: these may fail, with nothing done
+        epochs, producers = log.epochs, log.producers  # first, since these may fail
         log.begin_at(offset)
         count = sum(following.base_offset <= offset for following in segments[1:])
         count = count if segments_max is None else min(count, segments_max)
@@ -183,13 +182,13 @@ class Shape:
         return count
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut the log so that it ends at `offset`, or at the begin of the batch that holds it;
-        whether there was anything to cut. The recovery point may fall: the caller writes its
-        checkpoint before the next append. Raises StorageError."""
+        """Truncate the log so that it ends at `offset`, or at the start of the batch that contains
+        it; returns whether anything was cut off. The recovery point may move back: the caller
+        writes its checkpoint before the next append. Raises StorageError."""
         log = self._log
         log.check_alive()
         if offset >= log.log_end_offset:
-            # An epoch may begin at the end: that of a leadership of ours in which nothing was
+            # An epoch may begin at the end: that of our own leadership, in which nothing was
             # written.
             log.cut_epochs(log.log_end_offset)
             return False
@@ -202,7 +201,7 @@ class Shape:
                 keep = lookup.segment_index(log.segments, offset) + 1
                 gone, log.segments = log.segments[keep:], log.segments[:keep]
                 self._drop(gone)
-                if gone:  # or a crash could bring them back behind what is cut off now
+                if gone:  # or a crash could bring them back after the part cut off now
                     log.disk.sync_dir(log.directory)
                 segment = log.segments[-1]
                 if not segment.active:
@@ -226,7 +225,8 @@ class Shape:
         with self._durability.lock:
             self.finish_swap()
             try:
-                # First: one that a crash left would be of producers that the log does not know.
+                # First: after a crash, a remaining one would have producers that the log does not
+                # know.
                 self._durability.remove_snapshots(log.snapshots.copy())
                 self._drop(log.segments)
                 now = log.opened_ms if now_ms is None else now_ms
@@ -240,10 +240,9 @@ class Shape:
         log.replace_epochs(LeaderEpochs(), NO_EPOCH)
 
     def swap_in(self, base_offset: int, replaced: Sequence[Part], sizes: dict[str, int]) -> bool:
-        """Let the compacted segment whose `.cleaned` files are durable take the place of
-        `replaced`; False, and nothing done, where those are not the log's any more (retention, a
-        cut). On the loop; `step_swap` goes on from here.
-        """
+        """Let the compacted segment, whose `.cleaned` files are durable, replace `replaced`; False,
+        without any change, if those are no longer in the log (retention, truncation). On the loop;
+        `step_swap` continues from here."""
         log = self._log
         log.check_alive()
         segments = log.segments
@@ -271,8 +270,8 @@ class Shape:
         return True
 
     def step_swap(self) -> bool:
-        """Go on with a swap, once the directory was synced; False if there is nothing to do. On
-        the loop. Raises StorageError."""
+        """Continue a swap once the directory was synced; False if there is nothing to do. On the
+        loop. Raises StorageError."""
         log = self._log
         if self._swap is None or self._swap.done or log.abandoned:
             self._swap = None
@@ -286,8 +285,8 @@ class Shape:
         return True
 
     def finish_swap(self) -> None:
-        """Bring a swap under way to its end: what it replaced must not come back after what follows
-        now."""
+        """Finish a swap in progress, so that replaced segments cannot come back after the following
+        change."""
         log = self._log
         unfinished, self._swap = self._swap, None
         try:
@@ -298,7 +297,7 @@ class Shape:
             raise log.die("swap segments", e) from e
 
     def _end_at(self, offset: int) -> None:
-        """Note that the log was cut at `offset`. Raises OSError."""
+        """Record that the log was truncated at `offset`. Raises OSError."""
         log = self._log
         log.end_at(offset)
         if self.first_dirty_offset is not None:
@@ -309,21 +308,21 @@ class Shape:
 
     @property
     def deleted_files(self) -> list[str]:
-        """The names of the files that wait for `remove_deleted`."""
+        """The names of the files waiting for `remove_deleted`."""
         return list(self._deleted)
 
     def remove_deleted(self, names: list[str] | None = None) -> int:
         """Remove the files of dropped segments: `names`, which were `deleted_files` when
-        `file.delete.delay.ms` began, or all. How many those were. May run in a thread."""
+        `file.delete.delay.ms` began, or all. Returns how many. May run in a thread."""
         log = self._log
         with self._durability.lock:
             if log.abandoned:
-                return 0  # the whole directory goes
+                return 0  # the whole directory will be removed
             due = [n for n in (self._deleted if names is None else names) if n in self._deleted]
             try:
                 for name in due:
                     self._deleted.pop(name, None)
-                    with contextlib.suppress(FileNotFoundError):  # somebody was quicker
+                    with contextlib.suppress(FileNotFoundError):  # already removed
                         log.disk.remove(f"{log.directory}/{name}")
             except OSError as e:
                 raise log.die("remove a segment", e) from e

@@ -1,7 +1,6 @@
-"""What a log consists of: where it is, its segments, where it begins and ends, its producers and
-leader epochs.
+"""The state of a log: its location, segments, start and end offsets, producers and leader epochs.
 
-The parts of a `Log` (appender, shape, durability) share one of these and change it by the rules at
+The parts of a `Log` (appender, shape, durability) share one and change it according to the rules at
 the top of log.py.
 """
 
@@ -24,7 +23,7 @@ UNREAD_EPOCH: Final = -2
 
 
 class LogState:
-    """The state of one log. Methods raise StorageError where they read."""
+    """The state of one log. Methods that read may raise StorageError."""
 
     __slots__ = (
         "_epochs",
@@ -64,42 +63,44 @@ class LogState:
         self.config = config
         self.topic_id = topic_id
         self.segments = segments
-        """In order, never empty; the last is active. Replaced, never changed."""
+        """The segments in order, never empty; the last is active. The list is replaced, never
+        changed."""
         self.opened_ms = opened_ms
         self.log_start_offset = 0
-        """The first offset that a reader may ask for."""
+        """The first offset that a reader may request."""
         self.local_log_start_offset = 0
-        """The first offset that this broker's disk holds; after the log's start only where older
-        segments were moved to remote storage (KIP-405)."""
+        """The first offset on this broker's disk; above the log start only if older segments were
+        moved to remote storage (KIP-405)."""
         self.log_end_offset = 0
         self.snapshots: list[int] = []
         """The offsets of the producer snapshots on the disk."""
         self.has_epochs_file = False
         self.dead: StorageError | None = None
-        """Why nothing on its disk can be trusted any more."""
+        """Why its disk can no longer be trusted."""
         self.abandoned = False
-        """Whether nothing is written or synced any more: the log is deleted, or closed."""
+        """Whether writes and syncs have stopped, because the log was deleted or closed."""
         self.changed = False
-        """Whether closing must write: something was appended, cut or rolled since it was opened."""
+        """Whether closing must write, because the log was appended to, truncated or rolled since it
+        was opened."""
         self.names_changed = False
-        """Whether the directory must be synced, since files were made, renamed or removed."""
+        """Whether the directory must be synced, since files were created, renamed or removed."""
         self.latest_epoch = UNREAD_EPOCH
-        """The epoch of the last append, which is noted already."""
+        """The epoch of the last append, which has already been recorded."""
         self._epochs: LeaderEpochs | None = None
         self._producers: Producers | None = None
 
     def begin_at(self, offset: int) -> None:
-        """Let the log, here and as a whole, begin at `offset`."""
+        """Make the log, here and as a whole, begin at `offset`."""
         self.log_start_offset = self.local_log_start_offset = offset
 
     def end_at(self, offset: int) -> None:
-        """Let the log end at `offset`, which may lie before its start."""
+        """Make the log end at `offset`, which may be before its start."""
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.local_log_start_offset = min(self.local_log_start_offset, offset)
 
     def segment_of(self, offset: int) -> Segment:
-        """The segment that holds `offset`."""
+        """The segment that contains `offset`."""
         return self.segments[lookup.segment_index(self.segments, offset)]
 
     # --- producers and epochs, read at first use ---
@@ -118,17 +119,17 @@ class LogState:
 
     @property
     def known_producers(self) -> Producers | None:
-        """The same, if it was read before."""
+        """Like `producers`; None if not read yet."""
         return self._producers
 
     def read_producers_again(self) -> None:
-        """The log was cut: what its producers sent is read from what is left."""
+        """Read the producers again from the remaining log after it was truncated."""
         self._producers = None
-        self.producers  # noqa: B018  now: the next append must not find itself in the log
+        self.producers  # noqa: B018  now, since the next append must not find itself in the log
 
     def load_producers(self, quiet_from: int | None = None) -> tuple[Producers, list[AbortedTxn]]:
-        """The state of producers as snapshots and batches say it, and the transactions that were
-        aborted. No batch from `quiet_from` on is of a producer, if it is given. Raises OSError,
+        """The producer state from snapshots and batches, and the aborted transactions found on the
+        way. From `quiet_from` on, if given, no batch has a producer. Raises OSError,
         CorruptBatch."""
         return recovery.load_producers(
             self.disk,
@@ -150,8 +151,8 @@ class LogState:
         return self._epochs
 
     def read_epochs(self, end_offset: int) -> LeaderEpochs:
-        """Read them from their file; where it is missing, from the batches before `end_offset`.
-        Raises OSError."""
+        """Read the epochs from their file or, if it is missing, from the batches before
+        `end_offset`. Raises OSError."""
         has_file = self.has_epochs_file
         self._epochs = recovery.load_epochs(
             self.disk, self.directory, has_file, self.segments, end_offset
@@ -160,36 +161,36 @@ class LogState:
 
     @property
     def known_epochs(self) -> LeaderEpochs | None:
-        """The same, if they were read before."""
+        """Like `epochs`; None if not read yet."""
         return self._epochs
 
     def replace_epochs(self, epochs: LeaderEpochs, latest: int, *, dirty: bool = True) -> None:
-        """Take other leader epochs, which the next flush writes if they are `dirty`."""
+        """Replace the leader epochs; the next flush writes them if `dirty`."""
         self._epochs = epochs
         epochs.dirty = dirty
         self.latest_epoch = latest
 
     def cut_epochs(self, offset: int) -> None:
-        """Forget the epochs that begin at `offset` or later."""
+        """Drop the epochs that begin at or after `offset`."""
         epochs = self.epochs
         epochs.truncate_end(offset)
         self.latest_epoch = epochs.latest
 
     def note_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`."""
+        """Record that `epoch` begins at `start_offset`."""
         self.epochs.assign(epoch, start_offset)
         self.latest_epoch = epoch
 
     # --- failures ---
 
     def check_alive(self) -> None:
-        """Raise what the log died of."""
+        """Raise the error that killed the log, if any."""
         if self.dead is not None:
             raise without_frames(self.dead)
 
     def refuse(self, action: str, cause: OSError) -> StorageError:
-        """The error for a failure that left the log as it was, if space or something that this
-        process has too few of was missing; else the log is dead."""
+        """The error for a failure that left the log unchanged, if it was a lack of space or of
+        another resource of this process; otherwise the log is dead."""
         error = StorageError(self.directory, action, cause, undone=True)
         return error if error.is_passing else self.die(action, cause)
 

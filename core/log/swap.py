@@ -1,5 +1,4 @@
-"""Putting a compacted segment in the place of others, so that a crash at any moment leaves a log
-that is right.
+"""Replaces segments with a compacted one, so that a crash at any moment leaves a correct log.
 
     1  .cleaned           the new files are written and synced; a crash leaves the old log
                           (`.cleaned` is removed at start)
@@ -8,15 +7,16 @@ that is right.
     3  old → .deleted     removed `file.delete.delay.ms` later; the names are synced
     4  .swap → final      the indexes, synced, and then the records, synced
 
-What a start finds with `.log.swap` it takes through 3 and 4: `complete`. Old segments that begin
-within the new one go; one that begins behind the new one's last batch may stay, when compaction
-left nothing of it: what it holds is old news that the segments behind it, or the next round, outdo.
+If a start finds `.log.swap`, it does steps 3 and 4: `complete`. Old segments that begin within the
+new one are removed. One that begins after the new one's last batch, because compaction removed all
+its records, may stay: its records are superseded by the segments after it, or by the next round.
 
-Between two steps names are synced, off the loop; the renames are for the loop. Code that cuts the
-log in that time finishes the swap first: an old segment must not come back behind a cut.
+Between two steps the names are synced, off the loop; the renames run on the loop. Code that
+truncates the log in that time finishes the swap first, so that no old segment comes back after the
+truncation.
 
-The index of aborted transactions always exists, even when empty, while it is swapped: its absence
-would not say whether the old one is to go.
+The index of aborted transactions always exists while it is swapped, even when empty: its absence
+would not show whether to remove the old one.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ INDEXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
 
 
 class Swap:
-    """A swap under way: `steps` that rename, each to be followed by a sync of the directory."""
+    """A swap in progress: `steps` that rename, each to be followed by a sync of the directory."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Swap:
         directory: Callable[[], str],
         is_current: Callable[[Segment], bool],
     ) -> None:
-        """`drop` renames segments for removal; `is_current`: whether the log still has the new
-        one."""
+        """`drop` renames segments for removal; `is_current` returns whether the log still has the
+        new segment."""
         self._new = new
         self._old = list(old)
         self._drop = drop
@@ -57,7 +57,7 @@ class Swap:
         return not self._steps
 
     def step(self) -> None:
-        """Rename some. Raises OSError."""
+        """Do the next renames. Raises OSError."""
         self._steps.pop(0)()
 
     def _remove_old(self) -> None:
@@ -71,7 +71,7 @@ class Swap:
 
     def _name(self, first: int) -> None:
         if not self._is_current(self._new):
-            return  # retention took it meanwhile: its files have other names
+            return  # retention removed it in the meantime: its files have other names
         files = self._new.files[first:] if first else self._new.files[:1]
         for file in files:
             name = file.path.rpartition("/")[2].removesuffix(SWAP)
@@ -79,16 +79,16 @@ class Swap:
 
 
 def begin(new: Segment, directory: str) -> None:
-    """Step 2: the files of `new`, which end in `.cleaned`, end in `.swap`. Raises OSError, with
-    nothing decided."""
+    """Do step 2: rename the files of `new` from `.cleaned` to `.swap`. After an OSError nothing is
+    decided."""
     files = new.files
     for file in (*files[1:], files[0]):
         file.rename(f"{directory}/{file.path.rpartition('/')[2].removesuffix(CLEANED)}{SWAP}")
 
 
 def complete(disk: Disk, directory: str, names: Sequence[str], now_ms: int) -> None:
-    """Finish the swaps that a crash left decided, and remove what others left. `names` are those in
-    the directory. Raises OSError."""
+    """Finish the swaps that were decided before a crash, and remove the remains of others. `names`
+    are those in the directory. Raises OSError."""
     there = set(names)
     decided = sorted(name for name in there if name.endswith(LOG + SWAP))
     for name in decided:

@@ -1,11 +1,11 @@
-"""Looking for a time in a segment, without believing its time index blindly.
+"""Searches for a timestamp in a segment, without trusting its time index blindly.
 
-An entry says that the batch which holds its offset has its timestamp, and that nothing before is
-later. A flipped bit in one would send a reader past records that it asked for, and it would never
-know. So the entries that an answer rests on are held against the batches they mean: the one before
-the time looked for, since a later one would have ended the search, and the one behind it, from
-which the search goes back. A wrong one elsewhere only makes the search begin too early. Where an
-entry and a sound batch contradict each other, the index is rebuilt.
+An entry says that the batch with its offset has its timestamp, and that no earlier batch has a
+later one. A flipped bit in one would make a reader skip requested records without noticing. So the
+entries that a result depends on are checked against their batches: the last one before the
+timestamp and the first one after it, since the search starts between them. A wrong entry elsewhere
+only makes the search begin too early. If an entry and a valid batch contradict each other, the
+index is rebuilt.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 
 def latest(segment: Segment) -> TimestampOffset:
-    """`Segment.max_timestamp`, held against the log once. Raises OSError, CorruptBatch."""
+    """`Segment.max_timestamp`, checked against the log once. Raises OSError, CorruptBatch."""
     found = segment.max_timestamp
     if not segment.times_proved and not segment.active:
         if found.timestamp >= 0 and not _agrees(segment, found):
@@ -31,9 +31,9 @@ def latest(segment: Segment) -> TimestampOffset:
 def batches_from(
     segment: Segment, timestamp: int, from_offset: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches, in order, that end at or after `from_offset` and hold something not earlier than
+    """The batches, in order, that end at or after `from_offset` and have a record not earlier than
     `timestamp`. Raises OSError, CorruptBatch."""
-    # Taken first: the indexes may grow meanwhile.
+    # Read first, since the indexes may grow in the meantime.
     position = segment.begin_at(_INT64_MAX)
     before, entry = segment.ask_index(lambda: segment.time_index.around(timestamp))
     if not segment.active and not all(_agrees(segment, e) for e in (before, entry) if e):
@@ -48,11 +48,11 @@ def batches_from(
 
 
 def _agrees(segment: Segment, entry: TimestampOffset) -> bool:
-    """Whether the batch that holds the entry's offset has its timestamp; also where that batch is
-    damaged, and cannot tell."""
+    """Whether the batch with the entry's offset has its timestamp; True also if that batch is
+    damaged."""
     try:
         position = segment.begin_at(entry.offset)
-        # One header at a time: nearly always the first is the one.
+        # One header at a time, since nearly always the first is the right one.
         for at, header in segment.headers(position, chunk_bytes=HEADER_BYTES):
             if header.last_offset < entry.offset:
                 continue

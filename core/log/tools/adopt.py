@@ -1,14 +1,14 @@
-"""What there is to take over in data directories that Apache Kafka (KRaft) wrote.
+"""Finds what to take over from data directories written by Apache Kafka (KRaft).
 
-Topic ids and partitions are what lies there: `partition.metadata` and the directories' names.
-Configs come from Apache's metadata log where that can be read (see `core/meta/kraft.py`). Two
-things must not be missed:
+Topic ids and partitions come from `partition.metadata` and the directories' names. Configs come
+from Apache's metadata log if it can be read (see `core/meta/kraft.py`). Two things are essential:
 
-- leader epochs go on: a partition begins here with the epoch after the last one its log knows, or
+- leader epochs continue: a partition starts here with the epoch after the last one in its log, or
   its next leader would write batches that look older than those before;
-- producer ids go on: an id given out twice would be judged by the sequences of its first owner.
+- producer ids continue: an id given out twice would be checked against the sequences of its first
+  owner.
 
-Nothing is written here; `pk.cli.nouns.log.adopt` does that, with the events this makes.
+Nothing is written here; `pk.cli.nouns.log.adopt` writes the events that this returns.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ from pk.core.record.batch import MAGIC
 from pk.core.values import METADATA_TOPIC, NO_EPOCH, NO_NODE, OFFSETS_TOPIC, Uuid, uuid_text
 
 APACHE_NAMES: Final = (f"{METADATA_TOPIC}-0", "quorum-state", "bootstrap.checkpoint")
-"""What of Apache's own goes aside."""
+"""Apache's own files, which are moved aside."""
 ASIDE: Final = "apache-kafka"
 PK_METADATA: Final = "pk-metadata"
 _SNAPSHOT_SUFFIX: Final = ".checkpoint"
@@ -56,8 +56,7 @@ _IDS_PER_BLOCK: Final = 1000
 
 
 class CannotAdopt(Exception):
-    """The directories cannot be taken over as they are; the message is one sentence for the
-    operator."""
+    """The directories cannot be taken over; the message is one sentence for the operator."""
 
 
 class AdoptedTopic(Struct):
@@ -66,31 +65,31 @@ class AdoptedTopic(Struct):
     name: str
     topic_id: Uuid
     directories: dict[int, str] = field(default_factory=dict[int, str])
-    """Partition → where it lies."""
+    """Partition → its directory."""
     epochs: dict[int, int] = field(default_factory=dict[int, int])
-    """Partition → the leader epoch it goes on with."""
+    """Partition → the leader epoch to continue with."""
     configs: dict[str, str] = field(default_factory=dict[str, str])
     bytes: int = 0
     has_id_file: bool = True
 
 
 class Adoption(Struct):
-    """All that `adopt` takes over."""
+    """Everything that `adopt` takes over."""
 
     paths: list[str]
     meta: MetaProperties
     topics: list[AdoptedTopic]
     producer_id_next: int
     moves: list[tuple[str, str]]
-    """What goes aside: from, to."""
+    """Files to move aside: from, to."""
     clean: bool
     notes: list[str]
     security: list[Event]
-    """What Apache's metadata said of ACLs, SCRAM users and quotas."""
+    """ACLs, SCRAM users and quotas in Apache's metadata."""
 
 
 def plan(disk: Disk, paths: Sequence[str], new_id: Callable[[], Uuid]) -> Adoption:
-    """Look at the data directories of one broker. Raises CannotAdopt, OSError."""
+    """Inspect the data directories of one broker. Raises CannotAdopt, OSError."""
     meta = _whose(disk, paths)
     kraft, notes = _metadata(disk, paths)
     clean = all(disk.exists(f"{path}/{CLEAN_SHUTDOWN}") for path in paths)
@@ -112,7 +111,7 @@ def plan(disk: Disk, paths: Sequence[str], new_id: Callable[[], Uuid]) -> Adopti
 
 
 def _security(kraft: KraftMetadata, new_id: Callable[[], Uuid]) -> list[Event]:
-    """ACLs, SCRAM users and quotas, as pk's metadata has them."""
+    """ACLs, SCRAM users and quotas as pk's metadata events."""
     found: list[Event] = [AclCreated(*rule) for rule in dict.fromkeys(kraft.acls.values())]
     if kraft.users:
         found.append(StrangersSecretMade(new_id() + new_id()))
@@ -128,7 +127,7 @@ def _security(kraft: KraftMetadata, new_id: Callable[[], Uuid]) -> list[Event]:
 
 
 def events(adoption: Adoption) -> Iterator[Event]:
-    """What the metadata log is to say, behind the event that names the cluster."""
+    """The events for the metadata log, after the one that names the cluster."""
     node = adoption.meta.node_id
     for topic in adoption.topics:
         yield TopicCreated(topic.name, topic.topic_id)
@@ -144,7 +143,7 @@ def events(adoption: Adoption) -> Iterator[Event]:
         yield ProducerIdsAllocated(NO_NODE, NO_EPOCH, adoption.producer_id_next)
 
 
-# --- whose it is ---
+# --- owner ---
 
 
 def _whose(disk: Disk, paths: Sequence[str]) -> MetaProperties:
@@ -184,14 +183,14 @@ def _moves(disk: Disk, paths: Sequence[str]) -> list[tuple[str, str]]:
         for name in (
             *APACHE_NAMES,
             PK_METADATA,
-        ):  # pk's own: left by an adoption that was interrupted
+        ):  # pk's own, left by an interrupted adoption
             if disk.exists(f"{path}/{name}"):
                 moves.append((f"{path}/{name}", f"{aside}/{name}"))
     return moves
 
 
 def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, list[str]]:
-    """What Apache's metadata log says, with its warnings."""
+    """The contents of Apache's metadata log, and warnings."""
     where = next((p for p in paths if disk.exists(f"{p}/{APACHE_NAMES[0]}")), None)
     if where is None:
         return None, ["There is no metadata log of Apache Kafka: configs come from -c alone."]
@@ -218,8 +217,8 @@ def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, l
 
 
 def _metadata_values(disk: Disk, directory: str) -> Iterator[bytes]:
-    """The records of the newest snapshot, then those of the log behind it. Raises ValueError if
-    some are missing."""
+    """The records of the newest snapshot, then those of the log after it. Raises ValueError if some
+    are missing."""
     names = disk.list(directory)
     snapshots = sorted(n for n in names if n.endswith(_SNAPSHOT_SUFFIX) and n[:20].isdecimal())
     offset = 0
@@ -310,7 +309,7 @@ def _last_epoch(partition: Partition) -> int:
 
 
 def _check_partitions(topic: AdoptedTopic, described: set[int]) -> None:
-    """One broker serves all of a topic, or the rest could not be found."""
+    """Check that the broker has all partitions of a topic, since it could not find the rest."""
     expected = described | set(range(max(topic.directories) + 1))
     missing = sorted(expected - set(topic.directories))
     if missing:
@@ -323,8 +322,8 @@ def _check_partitions(topic: AdoptedTopic, described: set[int]) -> None:
 
 
 def _producer_ids(disk: Disk, topics: Sequence[AdoptedTopic], clean: bool) -> Iterator[int]:
-    """One above each producer id that a log remembers; of logs that were not closed, one above
-    those in the batches."""
+    """One above each producer id in a log's state; for logs that were not closed, one above those
+    in the batches."""
     for topic in topics:
         for directory in topic.directories.values():
             partition = Partition(disk, directory)
@@ -343,8 +342,7 @@ def _producer_ids(disk: Disk, topics: Sequence[AdoptedTopic], clean: bool) -> It
 
 
 def with_configs(adoption: Adoption, given: Mapping[str, Mapping[str, str]]) -> None:
-    """Put the operator's configs over those that were found. Raises CannotAdopt for a missing
-    topic."""
+    """Apply the operator's configs over those found. Raises CannotAdopt for a missing topic."""
     by_name = {topic.name: topic for topic in adoption.topics}
     for name, configs in given.items():
         if name not in by_name:

@@ -1,5 +1,5 @@
-"""What no CRC covers of a batch, its offset and its leader epoch, held against the batches around
-it."""
+"""Checks the parts of a batch header that no CRC covers, offset and leader epoch, against the
+neighboring batches."""
 
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.recovery import EPOCHS_FILE
@@ -7,23 +7,23 @@ from pk.core.record.batch import BatchHeader
 
 
 class BatchCheck:
-    """Checks headers in the order in which they lie in a log."""
+    """Checks headers in the order of the log."""
 
     def __init__(
         self, epochs: LeaderEpochs | None, next_offset: int = -1, *, all_epochs: bool = False
     ) -> None:
-        """`epochs` are the log's leader epochs, where they are known, and with `all_epochs` there
-        is no newer one; no batch begins before `next_offset`."""
+        """`epochs` are the log's leader epochs, if known; with `all_epochs` there is no newer one.
+        No batch may begin before `next_offset`."""
         self.epochs = epochs
         self._all_epochs = all_epochs
         self.next_offset = next_offset
-        """After the batches that were checked."""
+        """The offset after the checked batches."""
         self._epoch = -1
         self._reported_epochs: set[int] = set()
 
     def check(self, header: BatchHeader, following: int | None) -> list[str]:
-        """What is wrong with the next batch, in words. `following` is the base offset of the next
-        segment."""
+        """Descriptions of what is wrong with the next batch. `following` is the base offset of the
+        next segment."""
         wrong: list[str] = []
         if header.last_offset_delta < 0:
             wrong.append(f"its last offset delta is {header.last_offset_delta}")
