@@ -1,1 +1,1 @@
-"""Principals, and the machines that authenticate a connection, without I/O."""
+"""Principals, and the state machines that authenticate a connection, without I/O."""

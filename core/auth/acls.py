@@ -22,10 +22,10 @@ from pk.core.needs import Operation, ResourceType
 from pk.core.structs import repr_without
 
 WILDCARD: Final = "*"
-"""As the name of a literal pattern, every resource; as the host of a rule, every host."""
+"""Every resource, as the name of a literal pattern; every host, as the host of a rule."""
 
 WILDCARD_PRINCIPAL: Final = "User:*"
-"""The principal of a rule that is about everyone."""
+"""The principal of a rule for everyone."""
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
@@ -42,7 +42,7 @@ class PatternType(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether a rule forbids or allows."""
+    """Whether a rule denies or allows."""
 
     UNKNOWN = 0
     ANY = 1
@@ -57,7 +57,7 @@ class AclBinding(NamedTuple):
     resource_name: str
     pattern_type: int
     principal: str
-    """`TYPE:NAME`, as `User:alice`."""
+    """`TYPE:NAME`, such as `User:alice`."""
     host: str
     operation: int
     permission: int
@@ -119,7 +119,7 @@ class AclFilter(NamedTuple):
 
 
 Entry = tuple[int, int, str]
-"""The rest of a rule, filed under its resource and its principal: operation, permission, host."""
+"""The rest of a rule, stored under its resource and principal: operation, permission, host."""
 
 Entries = Mapping[str, tuple[Entry, ...]]
 """The rules of one pattern by their principals."""
@@ -131,7 +131,7 @@ class Patterns(Struct, frozen=True):
     literal: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
     prefixed: Mapping[str, Entries] = field(default_factory=dict[str, Entries])
     lengths: tuple[int, ...] = ()
-    """The lengths of the prefixes, in characters, each once, the shortest first."""
+    """The distinct lengths of the prefixes in characters, ascending."""
 
 
 _NO_PATTERNS: Final = Patterns()
@@ -141,7 +141,7 @@ class Acls(Struct, frozen=True):
     """All rules of a cluster."""
 
     rules: Mapping[AclBinding, None] = field(default_factory=dict[AclBinding, None])
-    """The rules, in the order in which they came."""
+    """The rules, in order of creation."""
     by_type: Mapping[int, Patterns] = field(default_factory=dict[int, Patterns])
     """The same, for `about` and `of_type`."""
 
@@ -206,7 +206,7 @@ class Acls(Struct, frozen=True):
 
 
 class AclsEdit:
-    """Rules while they change: a dictionary is copied when it is first written to."""
+    """Rules during a change: a dictionary is copied when it is first written to."""
 
     def __init__(self, acls: Acls) -> None:
         self._acls = acls
@@ -234,7 +234,7 @@ class AclsEdit:
             del own[rule.principal]
 
     def finish(self) -> Acls:
-        """The rules as they are now. Call nothing after it."""
+        """The resulting rules. Call nothing after it."""
         for (resource_type, pattern_type, name), own in self._own.items():
             names = self._names[resource_type, pattern_type]
             if own:
@@ -272,8 +272,8 @@ class AclsEdit:
 
 
 def _entries_of(own: dict[str, Iterable[Entry]], principal: str) -> dict[Entry, None]:
-    """A principal's entries, as they are while they change: of 10,000, a tuple would be copied for
-    each change."""
+    """A principal's entries during a change, in a dict, because a tuple of 10,000 entries would be
+    copied for each change."""
     entries = own.get(principal, ())
     if isinstance(entries, dict):
         return cast(dict[Entry, None], entries)

@@ -2,14 +2,14 @@
 
 A super user may do everything. Otherwise the rules whose pattern, principal, host and operation
 match decide: a rule that denies overrides all that allow. Without a rule for the resource the
-answer is `allow.everyone.if.no.acl.found`; with rules, of which none matches, it is no.
+answer is `allow.everyone.if.no.acl.found`; if there are rules but none matches, it is no.
 
 Implied operations: a rule that allows READ, WRITE, DELETE or ALTER allows DESCRIBE; one that allows
-ALTER_CONFIGS allows DESCRIBE_CONFIGS. A rule that denies implies nothing. ALL stands for each
-operation, in both.
+ALTER_CONFIGS allows DESCRIBE_CONFIGS. A rule that denies implies nothing. ALL means every operation
+in both cases.
 
-An authorizer is a value: other rules, another authorizer. So it may remember its answers, and what
-a broker derives from an answer holds as long as the authorizer is the same object.
+An authorizer is immutable: new rules mean a new authorizer. So it may cache its answers, and
+anything a broker derives from an answer holds as long as the authorizer is the same object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pk.core.auth.acls import (
 from pk.core.structs import repr_without
 
 REMEMBERED_MAX: Final = 50_000
-"""How many answers an authorizer remembers; then it forgets all of them."""
+"""How many answers an authorizer caches; beyond that, it drops them all."""
 
 _DESCRIBE_IMPLIED_BY: Final = frozenset(
     (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
@@ -43,7 +43,7 @@ _DESCRIBE_CONFIGS_IMPLIED_BY: Final = frozenset(
 )
 
 _HARD_CODED_NAME: Final = "hardcode"
-"""The topic by which Apache Kafka asks whether somebody may do something to any topic."""
+"""The topic with which Apache Kafka asks whether a principal may do something to any topic."""
 
 
 class Reason(Enum):
@@ -74,7 +74,7 @@ def implies(allowed: int, asked: int) -> bool:
 
 
 class Authorizer(Struct, frozen=True, eq=False):
-    """Answers by these rules."""
+    """Answers according to its rules."""
 
     acls: Acls = NO_ACLS
     super_users: frozenset[str] = frozenset()
@@ -83,7 +83,7 @@ class Authorizer(Struct, frozen=True, eq=False):
     remembered: dict[tuple[str, str, int, int, str], bool] = field(
         default_factory=dict[tuple[str, str, int, int, str], bool]
     )
-    """Answers that were given: principal, host, operation, resource type, name."""
+    """Cached answers by principal, host, operation, resource type, name."""
 
     def __repr__(self) -> str:
         return repr_without(self, "remembered")
@@ -105,7 +105,7 @@ class Authorizer(Struct, frozen=True, eq=False):
     def decide(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> Verdict:
-        """The same question, answered with what decides."""
+        """Like `allows`, but returns what decided."""
         if principal in self.super_users:
             return Verdict(True, Reason.SUPER_USER)
         allowing: AclBinding | None = None
@@ -183,9 +183,8 @@ class Authorizer(Struct, frozen=True, eq=False):
 
 
 def _hosts(host: str) -> tuple[str, ...]:
-    """The names that a rule may use for a host: `*`, its address, and the other form of an IPv6
-    address: Java, and so the rules of Apache Kafka's operators, write `0:0:0:0:0:0:0:1` for
-    `::1`."""
+    """The names that a rule may use for a host: `*`, its address, and for an IPv6 address its other
+    form, since Java (and so the rules of Kafka operators) writes `0:0:0:0:0:0:0:1` for `::1`."""
     if ":" not in host:
         return WILDCARD, host
     try:

@@ -1,9 +1,9 @@
-"""Delegation tokens (KIP-48): a user has the cluster make a second login of its own, which ends by
-itself.
+"""Delegation tokens (KIP-48): a user lets the cluster create a second login for itself, which
+expires.
 
-A token has an id, and its HMAC by the brokers' shared secret (`delegation.token.secret.key`) is its
-password: a client that shows both by SCRAM (`tokenauth=true`) is the token's owner. The HMAC is in
-no log and in no file: every broker computes it.
+A token has an id, and its HMAC with the brokers' shared secret (`delegation.token.secret.key`) is
+its password: a client that presents both by SCRAM (`tokenauth=true`) is authenticated as the
+token's owner. The HMAC is not stored in any log or file: every broker computes it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class DelegationToken(Struct, frozen=True):
     """The principals that may renew and expire it in addition to its owner."""
     issue_ms: int
     expiry_ms: int
-    """When it ends unless it is renewed."""
+    """When it expires unless it is renewed."""
     max_ms: int
-    """When it ends for good."""
+    """When it expires for good."""
 
     def is_over(self, now_ms: int) -> bool:
         """Whether it has expired."""
@@ -71,13 +71,13 @@ class TokenSecret:
         return None if token_id is None else tokens.get(token_id)
 
     def login(self, token: DelegationToken, mechanism: Mechanism) -> TokenLogin:
-        """How somebody logs in by a token. Slow on purpose, the first time."""
+        """The SCRAM login with a token. Slow on purpose, the first time."""
         password = b64encode(self.hmac(token.token_id)).decode()
         credential = _credential(mechanism, token.token_id, password)
         return TokenLogin(token.owner.name, token.expiry_ms, credential)
 
     def _learn(self, tokens: Tokens) -> None:
-        """Compute the HMACs of new tokens, and forget those that are gone."""
+        """Compute the HMACs of new tokens, and drop those of removed ones."""
         for token_id in self._known.keys() - tokens.keys():
             del self._by_hmac[self._known.pop(token_id)]
         for token_id in tokens.keys() - self._known.keys():
@@ -87,7 +87,7 @@ class TokenSecret:
 
 @lru_cache(maxsize=4)
 def token_secret(secret: str) -> TokenSecret:
-    """The state of a secret: one in a process."""
+    """The state of a secret: one per process."""
     return TokenSecret(secret)
 
 

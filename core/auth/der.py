@@ -1,10 +1,10 @@
-"""As much of DER, the form of certificates and keys, as is needed to find something in it."""
+"""A minimal parser of DER, the encoding of certificates and keys."""
 
 from __future__ import annotations
 
 
 class DerError(ValueError):
-    """Bytes that are no DER."""
+    """Bytes that are not DER."""
 
 
 def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:

@@ -1,7 +1,7 @@
-"""The subject of an X.509 certificate as Java names it (RFC 2253): `CN=alice,OU=people,O=example`.
+"""The subject of an X.509 certificate in Java's form (RFC 2253): `CN=alice,OU=people,O=example`.
 
-Principals and their mapping rules are written in Java's form, so it is made here from the
-certificate's bytes. Only as much of DER is read as leads to the subject.
+Principals and their mapping rules use Java's form, so it is built here from the certificate's
+bytes. DER is only parsed up to the subject.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
 class CertificateError(ValueError):
-    """Bytes that are no certificate."""
+    """Bytes that are not a certificate."""
 
 
 def subject_of(certificate: bytes) -> str:

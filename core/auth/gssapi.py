@@ -1,10 +1,11 @@
-"""SASL GSSAPI (RFC 4752), by which Kerberos logs in.
+"""SASL GSSAPI (RFC 4752), the mechanism for Kerberos logins.
 
-First the two sides pass the tokens of a GSS context until it stands; each then knows the other.
-Then they agree on a security layer, in one wrapped message each way: the server offers, the client
-chooses and may name an authorization id. Kafka has one layer only, none: TLS encrypts, where it
-must. As in Apache Kafka, the authorization id is ignored: the ticket identifies the client.
-`net/kerberos.py` provides the context; this file does no I/O except through its steps.
+First the two sides exchange the tokens of a GSS context until it is established; each has then
+authenticated the other. Then they agree on a security layer, in one wrapped message each way: the
+server makes an offer, the client chooses and may name an authorization id. Kafka only supports "no
+security layer"; for encryption, use TLS. As in Apache Kafka, the authorization id is ignored: the
+ticket identifies the client. `net/kerberos.py` provides the context; this file does no I/O except
+through its steps.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from pk.core.auth.sasl import SaslError
 NO_LAYER: Final = 1
 """The bit of the only security layer."""
 _OFFER: Final = bytes((NO_LAYER, 0, 0, 0))
-"""Layers, and the bytes that a wrapped message may have: 0 if no layer wraps any."""
+"""The offered layers, and the maximum size of a wrapped message: 0 if no layer wraps any."""
 _STEPS_MAX: Final = 8
-"""Of a context: Kerberos needs one or two."""
+"""The maximum number of steps of a context: Kerberos needs one or two."""
 
 
 class GssFailed(Exception):
@@ -32,24 +33,25 @@ class GssContext(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether the context stands."""
+        """Whether the context is established."""
         ...
 
     @property
     def initiator(self) -> str:
-        """The principal that began, once the context stands."""
+        """The principal of the initiator, once the context is established."""
         ...
 
     def step(self, token: bytes) -> bytes:
-        """The token that answers the other side's; b"" begins, and b"" is no answer."""
+        """The answer to the other side's token; b"" as the argument begins, and as the result means
+        no answer."""
         ...
 
     def wrap(self, data: bytes) -> bytes:
-        """`data`, signed."""
+        """`data`, wrapped with a signature."""
         ...
 
     def unwrap(self, data: bytes) -> bytes:
-        """What the other side wrapped."""
+        """The data that the other side wrapped."""
         ...
 
 
@@ -57,7 +59,7 @@ class GssapiServer:
     """The server's side of one exchange."""
 
     def __init__(self, context: GssContext, local_name: Callable[[str], str]) -> None:
-        """`local_name` makes the user of a principal, and raises RuleError."""
+        """`local_name` returns the user of a principal, and raises RuleError."""
         self._context = context
         self._local_name = local_name
         self._steps = 0
@@ -67,8 +69,8 @@ class GssapiServer:
         self.by_token = False
 
     def step(self, data: bytes) -> bytes:
-        """The answer to a token, to the empty message after the last, or to the choice of a layer.
-        Raises SaslError."""
+        """Answer a token, the empty message after the last one, or the choice of a layer. Raises
+        SaslError."""
         try:
             return self._step(data)
         except (GssFailed, RuleError) as e:
@@ -106,7 +108,7 @@ class GssapiClient:
         self.complete = False
 
     def step(self, data: bytes) -> bytes:
-        """The message that answers the server's. Raises SaslError."""
+        """Answer the server's message. Raises SaslError."""
         try:
             return self._step(data)
         except GssFailed as e:

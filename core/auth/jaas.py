@@ -1,11 +1,11 @@
 """`sasl.jaas.config`: a login in Java's notation, `CLASS required KEY="VALUE" … ;`.
 
-The text is read as Apache Kafka reads it, with the rules of `java.io.StreamTokenizer`: `/* … */`,
-`// …` and `/ …` are comments, a quoted value may hold escapes (`\\n`, the octal `\\101`), and a
+The text is parsed like in Apache Kafka, with the rules of `java.io.StreamTokenizer`: `/* … */`, `//
+…` and `/ …` are comments, a quoted value may contain escapes (`\\n`, the octal `\\101`), and a
 value that is not quoted is a word of letters, digits and `_ $ . -`. A number is not a word: it
 needs quotation marks.
 
-Nothing of the text is quoted in an error: it holds passwords.
+Errors quote nothing of the text, since it contains passwords.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NUMBER: Final = re.compile(r"-?(?=[0-9.])[0-9]*\.?[0-9]*")
 
 
 class JaasError(ValueError):
-    """A text that is no login; the message quotes nothing of it."""
+    """A text that is not a login; the message quotes nothing of it."""
 
 
 class Login(Struct, frozen=True):
@@ -46,7 +46,7 @@ class Login(Struct, frozen=True):
 
     @property
     def username(self) -> str | None:
-        """Who logs in with it as a client."""
+        """The user name for logging in as a client."""
         return self.options.get("username")
 
     @property
@@ -56,7 +56,7 @@ class Login(Struct, frozen=True):
 
     @property
     def plain_users(self) -> dict[str, str]:
-        """The users whom PLAIN's server lets in, from `user_NAME="PASSWORD"`."""
+        """The users that a PLAIN server accepts, from `user_NAME="PASSWORD"`."""
         return {
             key.removeprefix("user_"): password
             for key, password in self.options.items()
@@ -65,7 +65,7 @@ class Login(Struct, frozen=True):
 
 
 def parse_jaas(text: str) -> Login:
-    """The login that `text` says. Raises JaasError."""
+    """Parse a login. Raises JaasError."""
     tokens = list(_tokens(text))
     if len(tokens) < 3:
         raise JaasError('a login is CLASS required KEY="VALUE" … ;')
@@ -96,14 +96,15 @@ def parse_jaas(text: str) -> Login:
 
 
 class _Token(NamedTuple):
-    """A word or a quoted text, else a sign that stands for itself; a number is neither."""
+    """A word or a quoted text, else a sign; a number is neither."""
 
     word: str | None = None
     sign: str | None = None
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """What `java.io.StreamTokenizer` makes of `text`, set up as Kafka's JaasConfig does it."""
+    """The tokens that `java.io.StreamTokenizer`, set up as in Kafka's JaasConfig, finds in
+    `text`."""
     position, end = 0, len(text)
     while position < end:
         char = text[position]
@@ -132,11 +133,11 @@ def _is_alpha(char: str) -> bool:
 
 
 def _after_comment(text: str, position: int) -> int:
-    """Where the comment ends that begins at `position`."""
+    """The end of the comment that begins at `position`."""
     if text.startswith("/*", position):
         end = text.find("*/", position + 2)
         return len(text) if end < 0 else end + 2
-    # Java reads the character behind a slash without a look at it: a line may end there.
+    # Java skips the character after a slash without checking it, even if it ends the line.
     position += 2
     while position < len(text) and text[position] not in "\r\n":
         position += 1
@@ -144,8 +145,8 @@ def _after_comment(text: str, position: int) -> int:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """The text in quotation marks that begins at `position`, and where it ends: with its line at
-    the latest."""
+    """The quoted text that begins at `position`, and its end, which is the end of the line at the
+    latest."""
     quote, found = text[position], list[str]()
     position += 1
     while position < len(text) and text[position] not in (quote, "\n", "\r"):
@@ -158,13 +159,13 @@ def _quoted(text: str, position: int) -> tuple[str, int]:
 
 
 def _escaped(text: str, position: int) -> tuple[str, int]:
-    """The character that is written behind a backslash, and where it ends."""
+    """The character escaped with a backslash, and its end."""
     char = text[position : position + 1]
     if not char:
         raise JaasError("a quotation mark without its partner in the JAAS config")
     if char not in _OCTAL:
         return _ESCAPED.get(char, char), position + 1
-    # Three digits from 0 to 3 on, else two: a byte holds no more.
+    # Three digits if the first is 0 to 3, else two, so that the value fits into a byte.
     end = position + 1
     last = min(position + (3 if char <= "3" else 2), len(text))
     while end < last and text[end] in _OCTAL:

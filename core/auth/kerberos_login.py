@@ -1,8 +1,8 @@
-"""How a node or a client says who it is to Kerberos: the options of Java's Krb5LoginModule.
+"""Parses how a node or a client authenticates to Kerberos: the options of Java's Krb5LoginModule.
 
-A keytab holds the keys of a principal; a ticket cache holds what `kinit` fetched. Servers need a
-keytab. Options that only say how Java does it (`storeKey`, `doNotPrompt`, `debug` …) change nothing
-here: there is never a prompt, and the keys are read when they are needed.
+A keytab contains the keys of a principal; a ticket cache contains the tickets that `kinit` fetched.
+Servers need a keytab. Options about Java's own behavior (`storeKey`, `doNotPrompt`, `debug` …) have
+no effect here: there is never a prompt, and keys are read when needed.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _OPTIONS: Final = frozenset(
 
 
 class KerberosLogin(Struct, frozen=True):
-    """Where the credentials are."""
+    """The locations of the credentials."""
 
     principal: str | None
     keytab: str | None
-    """The file; None if a ticket cache counts."""
+    """The file; None to use a ticket cache."""
     ticket_cache: str | None
     """The file; None for the default cache."""
     service_name: str | None
 
     @staticmethod
     def parse(text: str) -> KerberosLogin:
-        """Of a `sasl.jaas.config`. Raises JaasError."""
+        """Parse a `sasl.jaas.config`. Raises JaasError."""
         return KerberosLogin.of(parse_jaas(text))
 
     @staticmethod
     def of(login: Login) -> KerberosLogin:
-        """Raise JaasError."""
+        """Parse the options of a login. Raises JaasError."""
         if login.module != KERBEROS_LOGIN:
             raise JaasError(f"the login module of GSSAPI is {KERBEROS_LOGIN}")
         options = {key.lower(): value for key, value in login.options.items()}
@@ -61,7 +61,7 @@ class KerberosLogin(Struct, frozen=True):
 
     def service(self, given: str | None) -> str:
         """The Kerberos name of the brokers: the login's, or `sasl.kerberos.service.name`. Raises
-        JaasError where there is none, or they differ."""
+        JaasError if there is none, or they differ."""
         if self.service_name and given and self.service_name != given:
             raise JaasError(
                 "Conflicting serviceName values found in JAAS and Kafka configs: value in JAAS"
@@ -77,5 +77,5 @@ class KerberosLogin(Struct, frozen=True):
 
 
 def _path(text: str) -> str:
-    """A file's path, which Java also takes with FILE: before it."""
+    """A file's path, which may have FILE: before it, as in Java."""
     return text.removeprefix("FILE:")

@@ -1,11 +1,11 @@
 """`sasl.kerberos.principal.to.local.rules`: the short name of a Kerberos principal
 (`alice@EXAMPLE.COM`, `kafka/broker1@EXAMPLE.COM`).
 
-Rules are tried in order. `DEFAULT` takes the first part of a name of the default realm.
-`RULE:[N:FORMAT](PATTERN)s/FROM/TO/g` fits names of N parts: FORMAT makes a text of them (`$0` the
-realm, `$1` and `$2` the parts), PATTERN must match all of it, and `s/FROM/TO/` replaces the first
-match in it, with `g` every match. `/L` or `/U` at the end make it lower or upper case. Pattern and
-replacement may be left out. The patterns are Java's (`core/java_regex.py`).
+Rules are tried in order. `DEFAULT` takes the first part of a name in the default realm.
+`RULE:[N:FORMAT](PATTERN)s/FROM/TO/g` applies to names of N parts: FORMAT builds a text from them
+(`$0` is the realm, `$1` and `$2` the parts), PATTERN must match all of it, and `s/FROM/TO/`
+replaces the first match in it, with `g` every match. `/L` or `/U` at the end converts it to lower
+or upper case. Pattern and replacement are optional. The patterns are Java's (`core/java_regex.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KerberosName(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> KerberosName:
-        """Raise RuleError."""
+        """Parse a name. Raises RuleError."""
         match = _NAME.fullmatch(text)
         if match is None:
             if "@" in text:
@@ -57,7 +57,8 @@ class _Rule(Struct, frozen=True):
     case: str
 
     def apply(self, values: Sequence[str]) -> str | None:
-        """`values` are the realm and the parts. Raises RuleError if the name is none."""
+        """The short name, or None if the rule does not apply; `values` are the realm and the parts.
+        Raises RuleError if the result is not a short name."""
         if len(values) - 1 != self.parts:
             return None
 
@@ -101,12 +102,13 @@ def _rule(text: str) -> _Rule | None:
 
 
 def check_short_name_rules(rules: Sequence[str]) -> None:
-    """Raise RuleError."""
+    """Check rules. Raises RuleError."""
     _rules(tuple(rules))
 
 
 def short_name(rules: Sequence[str], principal: str, default_realm: str) -> str:
-    """The short name of a principal. Raises RuleError if no rule fits, or the name is none."""
+    """The short name of a principal. Raises RuleError if no rule applies, or the name is
+    invalid."""
     name = KerberosName.parse(principal)
     if name.realm is None:
         return name.first

@@ -1,9 +1,8 @@
-"""SASL OAUTHBEARER (RFC 7628, KIP-255): the client shows a token that somebody else signed.
+"""SASL OAUTHBEARER (RFC 7628, KIP-255): the client presents a token signed by a third party.
 
 The client's only message has the token. A server that refuses it does not fail at once: it answers
-with JSON that says so, the client acknowledges with one byte, and then the login fails. What a
-token must look like is not this file's business: `validate` says whose it is, or why it does not
-count.
+with a JSON error, the client acknowledges with one byte, and then the login fails. This file does
+not know the format of tokens: `validate` returns a token's principal, or raises why it is refused.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Final, NamedTuple
 from pk.core.auth.sasl import AuthenticationFailed, SaslError
 
 ACKNOWLEDGED: Final = b"\x01"
-"""What a client answers to a refusal."""
+"""A client's answer to a refusal."""
 TOKEN_CHARS_MAX: Final = 256 << 10
-"""A token that is longer is not looked into."""
+"""Longer tokens are not parsed."""
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'
 
 _SASL_NAME: Final = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
@@ -31,20 +30,20 @@ _EXTENSION: Final = re.compile(rf"[A-Za-z]+={_VALUE}")
 
 
 class TokenRefused(Exception):
-    """A token does not count. The text is for the log, and quotes nothing of the token."""
+    """A token is refused. The text is for the log, and quotes nothing of the token."""
 
 
 class KeysNeeded(Exception):
-    """Whether a token counts cannot be said before the provider's keys are fetched again. Then the
-    same step may be repeated."""
+    """The token cannot be checked before the provider's keys are fetched again. After that the same
+    step may be repeated."""
 
 
 class ValidToken(NamedTuple):
-    """What a token proves."""
+    """The facts that a token proves."""
 
     name: str
     expires_ms: int
-    """Since 1970."""
+    """In ms since 1970."""
 
 
 class OAuthBearerServer:
@@ -59,8 +58,8 @@ class OAuthBearerServer:
         self.by_token = False
 
     def step(self, data: bytes) -> bytes:
-        """The answer to the client's token, or to its acknowledgement of a refusal. Raises
-        SaslError, KeysNeeded."""
+        """Answer the client's token, or its acknowledgement of a refusal. Raises SaslError,
+        KeysNeeded."""
         if self._refusal is not None:
             if data != ACKNOWLEDGED:
                 raise SaslError(f"{self._refusal}; and the client did not acknowledge that")
@@ -84,7 +83,8 @@ class OAuthBearerClient:
     """The client's side of one exchange."""
 
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
-        """Raise SaslError if the token or the extensions hold what cannot be sent."""
+        """Raises SaslError if the token or the extensions contain characters that cannot be
+        sent."""
         pairs = [f"{key}={value}" for key, value in (extensions or {}).items()]
         for pair in pairs:
             if not _EXTENSION.fullmatch(pair) or pair.startswith("auth="):
@@ -96,7 +96,7 @@ class OAuthBearerClient:
         self.complete = False
 
     def step(self, data: bytes) -> bytes:
-        """The message with the token, then nothing; or the acknowledgement of a refusal."""
+        """The message with the token, then an empty one; or the acknowledgement of a refusal."""
         if not self._begun:
             self._begun = True
             return self._first

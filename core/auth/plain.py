@@ -1,4 +1,4 @@
-"""SASL PLAIN (RFC 4616): user and password in one message, as they are."""
+"""SASL PLAIN (RFC 4616): user and password in one message, unencrypted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlainServer:
         if not password:
             raise SaslError("Authentication failed: password not specified")
         expected = self._passwords.get(user)
-        # Digests have one length, and an unknown user costs the same comparison.
+        # Digests have the same length, and an unknown user takes as long as a known one.
         same = compare_digest(
             sha256(password.encode()).digest(), sha256((expected or "").encode()).digest()
         )

@@ -1,4 +1,4 @@
-"""Who asks: Kafka's principals."""
+"""Kafka's principals, the identities of clients."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ USER: Final = "User"
 
 
 class KafkaPrincipal(Struct, frozen=True):
-    """The name under which ACLs and quotas know a client: `User:alice`."""
+    """The name of a client for ACLs and quotas: `User:alice`."""
 
     type: str
     name: str
     token_authenticated: bool = False
-    """Whether a delegation token proved it. As in Kafka, that makes no other principal of it."""
+    """Whether it was authenticated by a delegation token. As in Kafka, that does not make it
+    another principal."""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not KafkaPrincipal:
@@ -31,8 +32,7 @@ class KafkaPrincipal(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> KafkaPrincipal:
-        """The principal that `TYPE:NAME` names; the name may hold colons. Raises ValueError in
-        Apache's words."""
+        """Parse `TYPE:NAME`; the name may contain colons. Raises ValueError in Apache's words."""
         kind, colon, name = text.partition(":")
         if not text:
             raise ValueError(

@@ -1,11 +1,11 @@
 """`ssl.principal.mapping.rules`: the name of a principal from the subject of its certificate
 (KIP-371).
 
-Rules are tried in order, `RULE:PATTERN/REPLACEMENT/` with `L` or `U` behind it for lower or upper
-case; `DEFAULT` is the subject as it is. A pattern is Java's (`core/java_regex.py`) and must match
-the whole subject; then every match in it is replaced, so that `.*` is replaced twice: the subject,
-and nothing at its end. `$1` in the replacement is its first group; a number that no group has
-stands for itself, as long as there are groups.
+Rules are tried in order: `RULE:PATTERN/REPLACEMENT/`, with `L` or `U` after it for lower or upper
+case; `DEFAULT` is the unchanged subject. A pattern is Java's (`core/java_regex.py`) and must match
+the whole subject; then every match in it is replaced, so `.*` is replaced twice: the subject, and
+the empty match at its end. `$1` in the replacement is the first group; the number of a missing
+group is taken literally, if there are any groups.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REFERENCE: Final = re.compile(r"\$([0-9]{1,9})")
 
 
 class RuleError(ValueError):
-    """Rules that are none."""
+    """Invalid rules."""
 
 
 class _Rule(Struct, frozen=True):
@@ -65,8 +65,8 @@ def _rule(rule: str, pattern: str, replacement: str, case: str) -> _Rule:
 
 
 def _with_literals(replacement: str, groups: int) -> str:
-    """The replacement with a backslash before a `$NUMBER` that names no group, where there are
-    groups. As in Kafka, a second one is not found where it is by then, and fails."""
+    """The replacement with a backslash before each `$NUMBER` without a group, if there are groups.
+    As in Kafka, a second one is then not found at its old position, and fails."""
     if not groups:
         return replacement
     text = replacement
@@ -80,12 +80,12 @@ def _with_literals(replacement: str, groups: int) -> str:
 
 
 def check_rules(text: str) -> None:
-    """Raise RuleError."""
+    """Check rules. Raises RuleError."""
     _rules(text)
 
 
 def mapped_name(rules: str, subject: str) -> str:
-    """The principal's name for a subject. Raises RuleError if no rule fits."""
+    """The principal's name for a subject. Raises RuleError if no rule applies."""
     for rule in _rules(rules):
         name = subject if rule is None else rule.apply(subject)
         if name is not None:

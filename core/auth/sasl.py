@@ -1,4 +1,4 @@
-"""What every SASL mechanism has in common: an exchange of messages that ends with a user's name, or
+"""The common interface of SASL mechanisms: an exchange of messages that ends with a user's name, or
 fails."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class AuthenticationFailed(SaslError):
     password is wrong."""
 
     def __init__(self, said: str, why: str | None = None) -> None:
-        """`said` is for the peer; `why`, where it says more, for the log."""
+        """`said` is for the peer; `why`, for the log, has more detail."""
         super().__init__(said)
         self.why = why or said
 
@@ -41,11 +41,11 @@ class ServerExchange(Protocol):
 
     @property
     def by_token(self) -> bool:
-        """Whether a delegation token proved the user."""
+        """Whether the user was authenticated by a delegation token."""
         ...
 
     def step(self, data: bytes) -> bytes:
-        """The answer to the client's message. Raises SaslError, and KeysNeeded (`oauthbearer`)."""
+        """Answer the client's message. Raises SaslError, and KeysNeeded (`oauthbearer`)."""
         ...
 
 
@@ -54,9 +54,10 @@ class ClientExchange(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Whether the client has nothing more to send, and the server has proved what it must."""
+        """Whether the client has nothing more to send, and the server has proved its identity where
+        required."""
         ...
 
     def step(self, data: bytes) -> bytes:
-        """The message that answers the server's; the first one answers b"". Raises SaslError."""
+        """Answer the server's message; the first call answers b"". Raises SaslError."""
         ...

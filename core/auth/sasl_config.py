@@ -1,8 +1,8 @@
-"""What a broker's keys say about SASL on one listener, read as Apache Kafka reads them.
+"""A broker's SASL configuration on one listener, interpreted as by Apache Kafka.
 
-A key may be a listener's own (`listener.name.clients.sasl.enabled.mechanisms`), and a login must be
-a listener's and a mechanism's (`listener.name.clients.plain.sasl.jaas.config`): without these names
-Kafka's brokers do not read it.
+A key may be specific to a listener (`listener.name.clients.sasl.enabled.mechanisms`), and a login
+must be specific to a listener and a mechanism (`listener.name.clients.plain.sasl.jaas.config`):
+without these prefixes Kafka's brokers ignore it.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def enabled_mechanisms(config: BrokerConfig, listener: str) -> tuple[str, ...]:
 
 
 def login_of(config: BrokerConfig, listener: str, mechanism: str) -> Login | None:
-    """The login of a listener and a mechanism, None if there is none. Raises ConfigError, which
-    quotes nothing of it."""
+    """The login of a listener and a mechanism; None if there is none. Raises ConfigError, without
+    secrets."""
     name = listener_key(listener, JAAS, mechanism)
     text = config.given(name)
     if text is None:
@@ -99,8 +99,8 @@ def short_name_rules(config: BrokerConfig, listener: str) -> tuple[str, ...]:
 
 
 def check_changed_login(name: str, text: str) -> None:
-    """Raise ConfigError if a key that is set while brokers run is a login that is none, or
-    belongs to no listener and mechanism, or rules for names that are none."""
+    """Check a key changed at runtime. Raises ConfigError for an invalid login, a login without a
+    listener and mechanism, or invalid rules for names."""
     base = base_name(name)
     try:
         if base == JAAS:
@@ -115,7 +115,7 @@ def check_changed_login(name: str, text: str) -> None:
 
 
 def check_listener(config: BrokerConfig, listener: str) -> None:
-    """Raise ConfigError if a listener cannot authenticate anybody as its keys say."""
+    """Check that a listener can authenticate clients as configured. Raises ConfigError."""
     names = enabled_mechanisms(config, listener)
     if not names:
         raise ConfigError(f"sasl.enabled.mechanisms is empty, and listener {listener} uses SASL")
@@ -164,8 +164,8 @@ def _check_tokens(config: BrokerConfig, listener: str, login: Login | None) -> N
 
 
 def check_sasl(config: BrokerConfig) -> None:
-    """Raise ConfigError if a node cannot authenticate its peers, or itself to them, as its keys
-    say."""
+    """Check that a node can authenticate its peers, and itself to them, as configured. Raises
+    ConfigError."""
     for name in config.static:
         if base_name(name) == JAAS:
             _check_name(name)
@@ -187,7 +187,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_own_login(config: BrokerConfig, key: str, how: tuple[str, str, str]) -> None:
-    """Whether this node can log in where other nodes listen."""
+    """Check that this node can log in to the listeners of other nodes."""
     listener, protocol, mechanism = how
     if protocol not in SASL_PROTOCOLS:
         return
@@ -229,8 +229,8 @@ def _own_credential(mechanism: Mechanism, username: str, password: str) -> Scram
 
 
 class ListenerMechanisms:
-    """`sasl_server.Mechanisms` of one listener, as its keys and the cluster's users are when a
-    client comes."""
+    """`sasl_server.Mechanisms` of one listener, with its keys and the cluster's users at the time a
+    client connects."""
 
     def __init__(
         self,
@@ -246,10 +246,10 @@ class ListenerMechanisms:
         accept: Callable[[KerberosLogin], GssContext],
         default_realm: Callable[[], str],
     ) -> None:
-        """`find_user` has the cluster's SCRAM users, `shape` says what most of their credentials
-        look like, `secret` makes the salts of strangers, `find_token` has the cluster's delegation
-        tokens that are not over, `validate` checks tokens of OAUTHBEARER, `accept` begins contexts
-        of Kerberos and raises ConfigError."""
+        """`find_user` finds the cluster's SCRAM users, `shape` returns the usual shape of their
+        credentials, `secret` is for the salts of unknown users, `find_token` finds the cluster's
+        delegation tokens that have not expired, `validate` checks OAUTHBEARER tokens, `accept`
+        begins Kerberos contexts and raises ConfigError."""
         self._config = config
         self._listener = listener
         self._find_user = find_user
@@ -305,8 +305,8 @@ class ListenerMechanisms:
 
 
 def _of_login(login: Login | None, mechanism: Mechanism, user: str) -> ScramCredential | None:
-    """The credential of the brokers' own user, with which they meet before the metadata holds
-    any."""
+    """The credential of the brokers' own user, with which brokers log in to each other before the
+    metadata has any."""
     if login is None or login.password is None or login.username != user:
         return None
     return _own_credential(mechanism, user, login.password)

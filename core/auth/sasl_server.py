@@ -1,13 +1,12 @@
-"""A connection's way to a principal: SaslHandshake, then the messages of a mechanism (KIP-43,
+"""Authenticates a connection by SASL: SaslHandshake, then the messages of a mechanism (KIP-43,
 KIP-152, KIP-368).
 
-After SaslHandshake v0 the mechanism's messages are bare frames, after v1 they travel in
+After SaslHandshake v0 the mechanism's messages are plain frames, after v1 they are in
 SaslAuthenticate requests. Before the handshake a client may ask for ApiVersions, once; every other
-request ends the connection, before its body is read. A client that authenticates again goes the
-same way on the open connection, and must come out as the same principal.
+request ends the connection, before its body is read. A client that authenticates again follows the
+same steps on the open connection, and must be the same principal.
 
-The machine takes whole frames and gives whole frames; what fails raises `Refused`, which holds the
-last answer.
+The machine takes and returns whole frames; a failure raises `Refused`, which has the last answer.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ SASL_AUTHENTICATE: Final = 36
 
 
 class Refused(ProtocolError):
-    """The connection must end. `parts` is what the client still gets, later than at once
-    (`credentials_failed`)."""
+    """The connection must end. `parts` are still sent to the client, with a delay if
+    `credentials_failed`."""
 
     def __init__(
         self,
@@ -50,15 +49,14 @@ class Refused(ProtocolError):
     ) -> None:
         super().__init__(why)
         self.unexpected = unexpected
-        """A request that came instead of a token: it is answered ILLEGAL_SASL_STATE, as any
-        error."""
+        """A request that came instead of a token: it gets the error response ILLEGAL_SASL_STATE."""
         self.parts = list(parts)
         self.credentials_failed = credentials_failed
-        """Whether somebody tried to log in: the next try must wait."""
+        """Whether it was a login attempt, after which the next one must wait."""
 
 
 class Mechanisms(Protocol):
-    """What a listener lets clients log in with."""
+    """The mechanisms that a listener offers to clients."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -66,11 +64,11 @@ class Mechanisms(Protocol):
         ...
 
     def begin(self, name: str) -> ServerExchange:
-        """A new exchange of an enabled mechanism."""
+        """Start a new exchange of an enabled mechanism."""
         ...
 
     def session_ms_max(self, name: str) -> int:
-        """How long a session lasts (`connections.max.reauth.ms`); 0 for ever."""
+        """The maximum duration of a session (`connections.max.reauth.ms`); 0 for unlimited."""
         ...
 
     def now_ms(self) -> int:
@@ -79,7 +77,7 @@ class Mechanisms(Protocol):
 
 
 AnswerVersions = Callable[[RequestHead, memoryview], tuple[list[Part], bool]]
-"""(head, frame) → the answer to ApiVersions, and whether it was a good one."""
+"""(head, frame) → the response to ApiVersions, and whether it succeeded."""
 
 
 class _Phase(Enum):
@@ -90,31 +88,31 @@ class _Phase(Enum):
 
 
 class Session(Struct, frozen=True):
-    """Who a connection is, and until when."""
+    """The identity of a connection, and its duration."""
 
     principal: KafkaPrincipal
     mechanism: str
     lifetime_ms: int
-    """0: for ever."""
+    """0 for unlimited."""
 
 
 class SaslServer(Struct):
-    """The way to one session. For a client that authenticates again, `before` is the session that
-    it has."""
+    """Authenticates one session. For a client that authenticates again, `before` is its current
+    session."""
 
     mechanisms: Mechanisms
     answer_versions: AnswerVersions
     before: Session | None = None
     session: Session | None = None
-    """Set when the client is authenticated."""
+    """Set once the client is authenticated."""
     _phase: _Phase = _Phase.VERSIONS_OR_HANDSHAKE
     _mechanism: str = ""
     _bare: bool = False
     _exchange: ServerExchange | None = None
 
     def take(self, frame: memoryview) -> list[Part]:
-        """The answer to one frame. Raises Refused, ProtocolError, and KeysNeeded, after which the
-        same frame may come again."""
+        """Answer one frame. Raises Refused, ProtocolError, and KeysNeeded, after which the same
+        frame may be passed again."""
         if self._phase is not _Phase.TOKENS:
             return self._before_tokens(frame)
         if self._bare:
@@ -161,7 +159,7 @@ class SaslServer(Struct):
         except SaslError as e:
             raise Refused(_why(e), credentials_failed=True) from e
         if not answer and self.session is not None and self._mechanism == GSSAPI:
-            return []  # Java's server has no last message there
+            return []  # Java's server has no final message there
         return [len(answer).to_bytes(4, "big") + answer]
 
     def _authenticate(self, frame: memoryview) -> list[Part]:
@@ -215,7 +213,7 @@ class SaslServer(Struct):
             )
         lifetime_ms = self.mechanisms.session_ms_max(self._mechanism)
         if expires_ms is not None:
-            # 0 would be for ever, and what ended just now is over.
+            # 0 would mean unlimited, and a credential that expires right now has expired.
             left_ms = max(expires_ms - self.mechanisms.now_ms(), 1)
             lifetime_ms = min(lifetime_ms or left_ms, left_ms)
         self.session = Session(principal, self._mechanism, lifetime_ms)
@@ -232,7 +230,7 @@ class SaslServer(Struct):
 
 
 def _why(error: SaslError) -> str:
-    """Why an exchange failed, for the log."""
+    """The reason for a failed exchange, for the log."""
     return error.why if isinstance(error, AuthenticationFailed) else str(error)
 
 

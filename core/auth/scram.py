@@ -1,13 +1,13 @@
-"""SCRAM (RFC 5802, RFC 7677): a password is proved by both sides, and neither sends it.
+"""SCRAM (RFC 5802, RFC 7677): both sides prove that they know a password without sending it.
 
-A server stores a salt, a number of iterations and two keys that the password gave with them, never
-the password. The client sends its name and a nonce; the server answers with the salt, the
-iterations and the rest of the nonce; the client sends a proof that only who knows the password can
-make, and the server one that only who has the keys can.
+A server stores a salt, a number of iterations and two keys derived from them and the password,
+never the password. The client sends its name and a nonce; the server answers with the salt, the
+iterations and the rest of the nonce. Then the client sends a proof that requires the password, and
+the server one that requires the keys.
 
-A server must not tell who exists: an unknown name gets a salt too, always the same one
-(`stranger`), and fails where a wrong password does. As in Kafka, names and passwords are not
-prepared by SASLprep, and there is no channel binding.
+A server must not reveal which users exist: an unknown name gets a salt too, always the same one
+(`stranger`), and fails at the same step as a wrong password. As in Kafka, names and passwords are
+not prepared by SASLprep, and there is no channel binding.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from msgspec import Struct
 from pk.core.auth.sasl import SCRAM_SHA_256, SCRAM_SHA_512, AuthenticationFailed, SaslError
 
 ITERATIONS_MIN: Final = 4096
-"""Fewer are refused by Kafka's servers and clients."""
+"""Kafka's servers and clients refuse fewer."""
 ITERATIONS_MAX: Final = 16384
-"""More are refused by Kafka's controllers: every login would pay for them."""
+"""Kafka's controllers refuse more, since every login would take longer."""
 SALT_BYTES: Final = 24
-"""The salts that pk makes."""
+"""The size of the salts that pk creates."""
 CLIENT_ITERATIONS_MAX: Final = 10_000_000
-"""A server that asks for more wants to keep the client busy."""
+"""A server that asks for more is trying to keep the client busy."""
 
 _B64: Final = r"[A-Za-z0-9+/]*={0,2}"
 _VALUE: Final = r"[^,\0]+"
@@ -53,7 +53,7 @@ _DIGITS36: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Mechanism(IntEnum):
-    """SCRAM with a hash, by its number in Kafka's requests."""
+    """SCRAM with a hash, by its number in Kafka's protocol."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -70,7 +70,7 @@ class Mechanism(IntEnum):
 
     @classmethod
     def named(cls, sasl_name: str) -> Mechanism:
-        """The mechanism with a name of SASL's. Raises ValueError."""
+        """The mechanism with a SASL name. Raises ValueError."""
         return {SCRAM_SHA_256: cls.SCRAM_SHA_256, SCRAM_SHA_512: cls.SCRAM_SHA_512}[sasl_name]
 
     def hmac(self, key: bytes, text: bytes) -> bytes:
@@ -87,8 +87,8 @@ class Mechanism(IntEnum):
 
 
 class ScramCredential(Struct, frozen=True):
-    """What a server knows of one user for one mechanism. It is a secret, of which the repr shows
-    nothing."""
+    """A server's data about one user for one mechanism. It is secret, and the repr shows nothing of
+    it."""
 
     salt: bytes
     stored_key: bytes
@@ -102,7 +102,7 @@ class ScramCredential(Struct, frozen=True):
     def of_salted_password(
         cls, mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """The credential of a salted password, which AlterUserScramCredentials carries."""
+        """The credential for a salted password, as sent in AlterUserScramCredentials."""
         client_key = mechanism.hmac(salted, b"Client Key")
         server_key = mechanism.hmac(salted, b"Server Key")
         return cls(salt, mechanism.hash(client_key), server_key, iterations)
@@ -111,22 +111,22 @@ class ScramCredential(Struct, frozen=True):
     def of_password(
         cls, mechanism: Mechanism, password: str, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """The credential of a password; slow on purpose."""
+        """The credential for a password; slow on purpose."""
         salted = mechanism.salted_password(password, salt, iterations)
         return cls.of_salted_password(mechanism, salted, salt, iterations)
 
 
 class Shape(NamedTuple):
-    """What anybody sees of a credential besides the salt itself."""
+    """The properties of a credential that anyone can see, apart from the salt itself."""
 
     iterations: int
     salt_bytes: int
     base36: bool
-    """Whether the salt is letters and digits, as Kafka's own clients make it."""
+    """Whether the salt consists of letters and digits, as created by Kafka's own clients."""
 
 
 def usual_shape(known: Iterable[ScramCredential]) -> Shape:
-    """What most of the credentials look like."""
+    """The shape that most of the credentials have."""
     shapes = Counter(
         Shape(c.iterations, len(c.salt), _BASE36.fullmatch(c.salt) is not None) for c in known
     )
@@ -135,10 +135,10 @@ def usual_shape(known: Iterable[ScramCredential]) -> Shape:
 
 
 def stranger(mechanism: Mechanism, name: str, secret: bytes, shape: Shape) -> ScramCredential:
-    """The credential of somebody who has none: no password fits, and it looks like those of others.
+    """The fake credential of an unknown user: no password matches it, and it looks like real ones.
 
-    The salt depends on the name and on `secret`, so that a second attempt, or another broker, gives
-    the same.
+    The salt depends on the name and on `secret`, so that a second attempt, or another broker,
+    returns the same one.
     """
     seed = f"{mechanism.sasl_name}\0{name}".encode()
     keyed = hmac.digest(secret, seed, "sha256")
@@ -150,7 +150,7 @@ def stranger(mechanism: Mechanism, name: str, secret: bytes, shape: Shape) -> Sc
 
 
 class TokenLogin(NamedTuple):
-    """What a server needs to let somebody in by a delegation token."""
+    """The data with which a server accepts a delegation token."""
 
     owner: str
     expires_ms: int
@@ -168,8 +168,8 @@ class ScramServer:
         nonce: str,
         find_token: Callable[[str], TokenLogin | None],
     ) -> None:
-        """`find` has the credentials of users, `find_token` those of delegation tokens by their
-        ids, `instead` those of strangers; `nonce` is random, printable, without a comma."""
+        """`find` returns the credentials of users, `find_token` those of delegation tokens by id,
+        `instead` those of unknown users; `nonce` is random, printable, without a comma."""
         self._mechanism = mechanism
         self._find = find
         self._instead = instead
@@ -186,7 +186,7 @@ class ScramServer:
         self.by_token = False
 
     def step(self, data: bytes) -> bytes:
-        """The answer to the client's first or final message. Raises SaslError."""
+        """Answer the client's first or final message. Raises SaslError."""
         if self._credential is None:
             return self._first(data)
         if self.user is not None:
@@ -262,8 +262,8 @@ class ScramClient:
         self.complete = False
 
     def step(self, data: bytes) -> bytes:
-        """The first message, the proof, and nothing once the server has proved itself. Slow on
-        purpose in between: see `Mechanism.salted_password`. Raises SaslError."""
+        """The first message, the proof, and an empty one once the server has proved itself. The
+        second step is slow on purpose: see `Mechanism.salted_password`. Raises SaslError."""
         if not self._begun:
             self._begun = True
             return f"n,,{self._bare}".encode()

@@ -1,7 +1,7 @@
-"""Unsigned tokens of OAUTHBEARER: a JWT whose algorithm is `none` (RFC 7515, appendix
-A.5), as Apache Kafka takes and sends them where no provider is named.
+"""Unsigned tokens of OAUTHBEARER: a JWT whose algorithm is `none` (RFC 7515, appendix A.5), as
+Apache Kafka accepts and sends them if no provider is configured.
 
-They prove nothing: any client can be anyone. They count only with
+They prove nothing: any client can claim any identity. They are only accepted with
 `pk.sasl.oauthbearer.unsecured=true`, which is for tests and development.
 """
 
@@ -21,14 +21,14 @@ _LIFETIME_S: Final = 3600
 
 
 def asks_for_unsecured(options: Mapping[str, str]) -> bool:
-    """Whether the options of a login make an unsigned token."""
+    """Whether the options of a login create an unsigned token."""
     return any(name.startswith(LOGIN) for name in options)
 
 
 def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
-    """The token that a login's options make: `unsecuredLoginStringClaim_NAME`, `…NumberClaim_NAME`,
-    `…ListClaim_NAME` (its first character separates), `…PrincipalClaimName`, `…LifetimeSeconds`.
-    Raises ValueError, which quotes no value."""
+    """The token created by a login's options: `unsecuredLoginStringClaim_NAME`,
+    `…NumberClaim_NAME`, `…ListClaim_NAME` (its first character is the separator),
+    `…PrincipalClaimName`, `…LifetimeSeconds`. Raises ValueError, which quotes no value."""
     claims: dict[str, Any] = {}
     for name, text in options.items():
         kind, _, claim = name.partition("Claim_")
@@ -47,15 +47,15 @@ def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
     life_s = _number(lifetime, options.get(lifetime, str(_LIFETIME_S)))
     if life_s <= 0:
         raise ValueError(f"{lifetime} must be above 0")
-    # In whole ms, as Kafka does: a broker reads its clock in ms, and a token must have begun.
+    # In whole ms, as in Kafka: a broker reads its clock in ms, and a token must already be valid.
     begins_s = int(now_s * 1000) / 1000
     claims |= {"iat": begins_s, "exp": begins_s + life_s}
     return f"{_part({'alg': 'none'})}.{_part(claims)}."
 
 
 def validate_unsecured(token: str, options: Mapping[str, str], now_ms: int) -> ValidToken:
-    """Whose token it says it is, and until when. `options` are those of the listener's login:
-    `unsecuredValidatorPrincipalClaimName`, `…ScopeClaimName`, `…RequiredScope`,
+    """The claimed principal of a token, and its expiry. `options` are those of the listener's
+    login: `unsecuredValidatorPrincipalClaimName`, `…ScopeClaimName`, `…RequiredScope`,
     `…AllowableClockSkewMs`. Raises TokenRefused."""
     parts = token.split(".")
     if len(token) > TOKEN_CHARS_MAX or len(parts) != 3:

@@ -186,5 +186,5 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the file system that holds `path`."""
+        """(total, usable) bytes of the file system with `path`."""
         ...

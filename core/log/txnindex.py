@@ -1,18 +1,17 @@
-"""The index of aborted transactions beside a segment (`.txnindex`, KIP-98), in Kafka's format.
+"""The index of aborted transactions of a segment (`.txnindex`, KIP-98), in Kafka's format.
 
     version int16 = 0, producer id int64, first offset int64, last offset int64 (of the marker),
     last stable offset int64
 
-A transaction stands in the index of the segment that holds its marker. Readers of committed records
-are given those that overlap what they fetched, and drop their records. Aborts are rare, so every
-entry is written when it happens, and reads take the whole file; where none was ever written there
-is no file.
+A transaction is in the index of the segment with its marker. Readers of committed records get the
+transactions that overlap the fetched range, and drop their records. Aborts are rare, so every entry
+is written immediately, and reads load the whole file; without entries there is no file.
 
 A reader that gets too few entries takes aborted records for committed ones. So an index that was
-removed, cut or overwritten is *lost*: nothing is read from it until the log has rebuilt it. That
-there was one is known while the log is open, where its segment's other indexes are missing too, and
-after an orderly stop (txnindex_sizes.py). One that was removed alone, after a crash, is noticed
-only by `pk log verify`, as with Kafka.
+removed, truncated or overwritten is *lost*: nothing is read from it until the log has rebuilt it.
+That an index existed is known while the log is open, if its segment's other indexes are missing
+too, and after a clean shutdown (txnindex_sizes.py). If it alone is removed after a crash, only `pk
+log verify` notices, as in Kafka.
 """
 
 import threading
@@ -27,8 +26,8 @@ VERSION: Final = 0
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction: its first record, its marker, and the last stable offset once it was
-    over."""
+    """An aborted transaction: its first record, its marker, and the last stable offset after it
+    ended."""
 
     producer_id: int
     first_offset: int
@@ -37,7 +36,7 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndexLost(Exception):
-    """The index of the segment that begins at `base_offset` is not what was written."""
+    """The index of the segment that begins at `base_offset` does not have its written contents."""
 
     def __init__(self, base_offset: int) -> None:
         super().__init__(base_offset)
@@ -51,17 +50,17 @@ class TxnIndex:
         self.file = file
         self.base_offset = base_offset
         self.dirty = False
-        """Whether something was written since the last sync."""
+        """Whether entries were written since the last sync."""
         self.lost = size % ENTRY.size != 0
         self.lock = threading.RLock()
-        """For appending, and for rebuilding."""
+        """For appending and rebuilding."""
         self._size = size - size % ENTRY.size
         self._last = -1
-        """The marker of the last entry that was written since this was opened."""
+        """The marker of the last entry written since this was opened."""
 
     @property
     def size(self) -> int:
-        """The bytes of its entries."""
+        """The size of its entries in bytes."""
         return self._size
 
     @property
@@ -71,13 +70,13 @@ class TxnIndex:
 
     @property
     def intact(self) -> bool:
-        """Whether the file still has, under its name, what was written to it, as far as its size
-        tells. Raises OSError."""
+        """Whether the file under its name still has the written entries, judging by its size.
+        Raises OSError."""
         return not self.lost and (not self._size or self.file.size() >= self._size)
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Add an entry; they come in the order of their markers. One that is lost is left alone: a
-        rebuild finds the marker in the log. Raises OSError; it is lost then."""
+        """Add an entry, in the order of markers. A lost index is not changed, since a rebuild will
+        find the marker in the log. Raises OSError; the index is then lost."""
         with self.lock:
             if self.lost or aborted.last_offset <= self._last:
                 return
@@ -86,7 +85,7 @@ class TxnIndex:
                 return
             try:
                 self.file.pwrite(ENTRY.pack(VERSION, *aborted), self._size)
-            except BaseException:  # not sooner: readers in threads see it
+            except BaseException:  # not before: reader threads see it
                 self.lost = True
                 raise
             self._size += ENTRY.size
@@ -96,7 +95,7 @@ class TxnIndex:
     def all(self) -> list[AbortedTxn]:
         """Every entry. Raises OSError, TxnIndexLost."""
         size = self._size
-        if self.lost:  # once: a rebuild may end at any moment
+        if self.lost:  # checked once: a rebuild may finish at any moment
             raise TxnIndexLost(self.base_offset)
         try:
             data = self.file.pread(size, 0) if size else b""
@@ -110,8 +109,7 @@ class TxnIndex:
         return found
 
     def _can_be(self, data: bytes, found: list[AbortedTxn]) -> bool:
-        """Whether entries make sense: of the version that is known, in order, within the
-        segment."""
+        """Whether entries are plausible: of the known version, in order, within the segment."""
         if any(data[at : at + 2] != b"\0\0" for at in range(0, len(data), ENTRY.size)):
             return False
         due = self.base_offset
@@ -124,7 +122,7 @@ class TxnIndex:
     def replace(self, entries: Sequence[AbortedTxn]) -> None:
         """Rewrite and sync the file, but not its name. Raises OSError."""
         with self.lock:
-            self.file.close()  # it may be of a name that is gone
+            self.file.close()  # it may refer to a removed name
             data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
             if data or self.file.size():
                 self.file.pwrite(data, 0)
@@ -135,7 +133,7 @@ class TxnIndex:
             self.dirty = self.lost = False
 
     def clear(self) -> None:
-        """Drop every entry, whatever they are. Raises OSError."""
+        """Drop all entries. Raises OSError."""
         with self.lock:
             if (self._size or self.lost) and self.file.size():
                 self.file.truncate(0)
@@ -149,7 +147,7 @@ class TxnIndex:
         try:
             kept = [aborted for aborted in self.all() if aborted.last_offset < offset]
         except TxnIndexLost:
-            return  # it will be rebuilt from what is left
+            return  # it will be rebuilt from the remaining log
         if len(kept) * ENTRY.size < self._size:
             self._size = len(kept) * ENTRY.size
             self._last = kept[-1].last_offset if kept else -1

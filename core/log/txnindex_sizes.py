@@ -1,10 +1,10 @@
-"""What an orderly stop notes of the indexes of aborted transactions: `.pk_aborted`, CBOR, beside
-the checkpoints.
+"""Notes that a clean shutdown writes about the indexes of aborted transactions: `.pk_aborted`,
+CBOR, next to the checkpoints.
 
-Most segments have no such index, so the loss of one while no broker ran would go unnoticed; and a
-reader who gets too few entries takes aborted records for committed ones. The note says how many
-bytes of them each segment has, and is there only where one has any. It goes with the mark of the
-clean stop: what it says is true of logs that are closed.
+Most segments have no such index, so the loss of one while no broker was running would go unnoticed;
+and a reader that gets too few entries takes aborted records for committed ones. The note has the
+size of each segment's index, and only exists if there are any. It is removed together with the
+marker of the clean shutdown, since it is only valid while logs are closed.
 
 body        {"<topic>-<partition>": {base offset of a segment: bytes of its index; -1: it was lost}}
 """
@@ -27,7 +27,7 @@ Sizes = dict[int, int]
 
 
 def sizes_of(segments: Iterable[Segment]) -> Sizes:
-    """What to note of a log."""
+    """The sizes to note for a log."""
     return {
         segment.base_offset: LOST if segment.txn_index.lost else segment.txn_index.size
         for segment in segments
@@ -49,7 +49,7 @@ def format_note(noted: Mapping[TopicPartition, Sizes]) -> bytes:
 
 
 def parse_note(content: bytes) -> dict[str, Sizes]:
-    """What it says, by the name of a log's directory. Raises CborError."""
+    """The noted sizes, by the name of a log's directory. Raises CborError."""
     _, body = cbor.loads(KIND, content, VERSION)
     try:
         return {

@@ -1,16 +1,16 @@
-"""A log as it lies there, read without opening it: for who dumps, checks or copies it.
+"""Reads a log without opening it: for tools that dump, check or copy it.
 
-Nothing here writes, mends or believes. A broker may be at work on the same files meanwhile, so what
-is read may be older than the file, the last batch of a growing file may be half written, and a file
+Nothing here writes, repairs or trusts the files. A broker may be using the same files, so the data
+read may be older than the file, the last batch of a growing file may be half written, and a file
 may be gone when its turn comes:
 
-- sizes are taken before a file is read, and what came later is left alone;
-- indexes are read before the log they point into, so that whatever they name has been written;
-- a batch that is cut off at the end is looked at again (`again`) before it is called torn.
+- sizes are taken before a file is read, and later data is ignored;
+- indexes are read before the log they refer to, so that the batches they name have been written;
+- an incomplete batch at the end is read again (`again`) before it is reported as torn.
 
-Where bytes are no batch, the length of a batch, by which the next one is found, is not to be
-trusted either. `Scan` then goes on at the next place where an index says a batch begins, so that
-one flipped bit does not hide what follows.
+If bytes are not a valid batch, its length, which leads to the next batch, cannot be trusted either.
+`Scan` then continues at the next position where a batch begins according to an index, so that one
+flipped bit does not hide the batches after it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,19 +43,18 @@ from pk.core.values import TopicPartition
 
 READ_BYTES: Final = 1 << 20
 LOOKS_MAX: Final = 20
-"""How often a batch that is cut off is looked at before it is called torn."""
+"""How often an incomplete batch is read before it is reported as torn."""
 
 _PEEK: Final = Struct(">qiib")
 """Base offset, length, leader epoch (in old formats: the CRC), magic."""
 
 Again = Callable[[], None]
-"""Called before something unfinished is looked at once more: a caller with a clock waits a
-little."""
+"""Called before unfinished data is read again: a caller with a clock waits a little."""
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: in which file, at which byte, at which offset of the log (-1 if
-    there is none)."""
+    """A problem, with the file, the byte position, and the offset in the log (-1 if there is
+    none)."""
 
     file: str
     position: int
@@ -64,7 +63,7 @@ class Finding(NamedTuple):
 
 
 class Kind(Enum):
-    """What a file of a data directory is."""
+    """The kind of a file in a data directory."""
 
     LOG = "log"
     INDEX = "index"
@@ -98,11 +97,11 @@ _SUFFIXES: Final = {
     "-offset-checkpoint": Kind.OFFSETS,
 }
 _PASSING: Final = (DELETED, ".cleaned", ".swap")
-"""Suffixes that a segment's file has while it is replaced or waits to be removed."""
+"""Suffixes of a segment's file that is being replaced or waits to be removed."""
 
 
 def kind_of(name: str) -> Kind | None:
-    """What the file of this name is, None for a stranger."""
+    """The kind of the file with this name; None if unknown."""
     for suffix in _PASSING:
         name = name.removesuffix(suffix)
     if name in _NAMES:
@@ -111,8 +110,7 @@ def kind_of(name: str) -> Kind | None:
 
 
 def partition_of(directory: str) -> TopicPartition | None:
-    """The partition whose directory this is, by its name; also one that was renamed to be
-    removed."""
+    """The partition of a directory by its name, including one that was renamed for removal."""
     name = directory.rstrip("/").rpartition("/")[2]
     stem, dot, why = name.rpartition(".")
     if dot and why.endswith(("-delete", "-stray", "-future")):
@@ -133,8 +131,8 @@ def base_of(name: str) -> int:
 
 
 class Batch(NamedTuple):
-    """A batch where it lies. A message of format v0 or v1 has a header as if it were one, with what
-    it does not know at -1; a wrapper of compressed ones that cannot be opened counts one record."""
+    """A batch with its position. A message of format v0 or v1 has a batch header with unknown
+    fields at -1; a compressed wrapper that cannot be decompressed counts as one record."""
 
     position: int
     header: BatchHeader
@@ -153,7 +151,7 @@ class Batch(NamedTuple):
         return None
 
     def records(self) -> list[Record]:
-        """What is inside. Raises KafkaError."""
+        """The records in it. Raises KafkaError."""
         if self.header.magic == MAGIC:
             return list(records(self.data, self.header))
         return legacy.message_records(self.data)
@@ -185,12 +183,12 @@ def _old_batch(position: int, data: bytes) -> Batch:
 
 
 class Scan:
-    """The batches of one segment's file, in order. After the walk `problems` says where there was
-    none, and `end_position` where it ended.
+    """The batches of one segment's file, in order. After the iteration, `problems` has the
+    positions without a valid batch, and `end_position` the end.
 
-    `size`: how much of the file to look at (default: all of it, also what comes while it is read).
-    `anchors`: where batches begin according to an index, in order. CRCs and what is inside are not
-    looked at. Raises OSError.
+    `size`: how much of the file to read (default: all of it, including data added while it is
+    read). `anchors`: the positions of batches according to an index, in order. Does not check CRCs
+    and contents. Raises OSError.
     """
 
     def __init__(
@@ -304,7 +302,7 @@ class Scan:
 
 
 def _zeros(data: bytes) -> bool:
-    """Whether there are only zero bytes; fast, because Kafka's indexes end in ten megabytes of
+    """Whether there are only zero bytes; fast, because Kafka's indexes end with ten megabytes of
     them."""
     return data == bytes(len(data))
 
@@ -313,26 +311,26 @@ class _Torn(NamedTuple):
     what: str
 
 
-# --- what lies beside a segment ---
+# --- index files of a segment ---
 
 
 class OffsetEntry(NamedTuple):
-    """An entry of an offset index: the last offset of a batch, and where that batch begins."""
+    """An entry of an offset index: the last offset of a batch, and the batch's position."""
 
     offset: int
     position: int
 
 
 class TimeEntry(NamedTuple):
-    """An entry of a time index: nothing up to that offset is later than that time."""
+    """An entry of a time index: nothing up to that offset has a later timestamp."""
 
     timestamp: int
     offset: int
 
 
 def offset_entries(path: str, data: bytes, base: int) -> tuple[list[OffsetEntry], list[Finding]]:
-    """The entries of an offset index, and what is wrong with them by themselves. The zeros behind
-    the last one of an index that Kafka holds open are none."""
+    """The entries of an offset index, and problems within it. Zeros at the end of an index that
+    Kafka has open are not entries."""
     raw, findings = _entries(path, data, OFFSET_ENTRY, lambda entry: entry[0] == 0)
     found = [OffsetEntry(base + offset, position) for offset, position in raw]
     for i in range(1, len(found)):
@@ -350,7 +348,7 @@ def offset_entries(path: str, data: bytes, base: int) -> tuple[list[OffsetEntry]
 
 
 def time_entries(path: str, data: bytes, base: int) -> tuple[list[TimeEntry], list[Finding]]:
-    """The entries of a time index, and what is wrong with them by themselves."""
+    """The entries of a time index, and problems within it."""
     raw, findings = _entries(path, data, TIME_ENTRY, lambda entry: entry[1] == 0)
     found = [TimeEntry(timestamp, base + offset) for timestamp, offset in raw]
     for i in range(1, len(found)):
@@ -370,7 +368,8 @@ def time_entries(path: str, data: bytes, base: int) -> tuple[list[TimeEntry], li
 def _entries(
     path: str, data: bytes, entry: Struct, is_empty: Callable[[tuple[int, int]], bool]
 ) -> tuple[list[tuple[int, int]], list[Finding]]:
-    """The entries up to the first empty one behind the first: what follows must be zeros."""
+    """The entries before the first empty one (other than the very first): everything after it must
+    be zeros."""
     findings: list[Finding] = []
     rest = len(data) % entry.size
     if rest:
@@ -388,8 +387,7 @@ def _entries(
 
 
 def txn_entries(path: str, data: bytes) -> tuple[list[AbortedTxn], list[Finding]]:
-    """The entries of an index of aborted transactions, and what is wrong with them by
-    themselves."""
+    """The entries of an index of aborted transactions, and problems within it."""
     findings: list[Finding] = []
     rest = len(data) % TXN_ENTRY.size
     if rest:
@@ -418,20 +416,20 @@ def txn_entries(path: str, data: bytes) -> tuple[list[AbortedTxn], list[Finding]
 
 
 class Directory(NamedTuple):
-    """What lies below a path: partitions, and files that are not a partition's."""
+    """The contents of a path: partitions, and files that do not belong to a partition."""
 
     partitions: list[str]
     files: list[str]
 
 
 def survey(disk: Disk, path: str) -> Directory:
-    """What `path` is or holds: itself if it is a partition's directory; of a data directory its
-    partitions (those that wait to be removed left out), its small files, and pk's metadata; of a
-    directory of such, as `pk up` makes one for several brokers, all of theirs. Raises OSError."""
+    """List a path: a partition's directory is itself the partition. A data directory has partitions
+    (except those waiting to be removed), small files, and pk's metadata. A directory of data
+    directories, as `pk up` creates for several brokers, has all of theirs. Raises OSError."""
     names = disk.list(path)
     if any(n.endswith(LOG) and n[:20].isdecimal() for n in names):
         return Directory([path], [])
-    # A data directory may be called like a partition: those of `pk up` are broker-1, broker-2.
+    # A data directory may be named like a partition: those of `pk up` are broker-1, broker-2.
     whole = any(e.is_directory or name == META_PROPERTIES for name, e in names.items())
     if partition_of(path) is not None and not whole:
         return Directory([path], [])
@@ -453,19 +451,19 @@ def survey(disk: Disk, path: str) -> Directory:
 def _is_data_directory(disk: Disk, path: str) -> bool:
     try:
         return META_PROPERTIES in disk.list(path)
-    except OSError:  # removed meanwhile, or somebody else's: lost+found
+    except OSError:  # since removed, or not readable: lost+found
         return False
 
 
 class SegmentFiles(NamedTuple):
-    """The files of one segment that were there, by suffix."""
+    """The existing files of one segment, by suffix."""
 
     base_offset: int
     files: dict[str, Entry]
 
 
 class Partition:
-    """A partition's directory as its listing says. Raises OSError."""
+    """A partition's directory as listed. Raises OSError."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self.disk = disk
@@ -489,15 +487,15 @@ class Partition:
         """Indexes whose log is missing."""
 
     def path(self, name: str) -> str:
-        """Where a file of this directory lies."""
+        """The path of a file in this directory."""
         return f"{self.directory}/{name}"
 
     def segment_path(self, base_offset: int, suffix: str) -> str:
-        """Where a file of a segment lies."""
+        """The path of a segment's file."""
         return f"{self.directory}/{base_offset:020d}{suffix}"
 
     def read(self, path: str) -> bytes | None:
-        """A small file, or None if it is gone."""
+        """A small file; None if it is gone."""
         try:
             return self.disk.read(path)
         except FileNotFoundError:
@@ -521,8 +519,8 @@ class Partition:
         return offset_entries(path, self.read(path) or b"", base_offset)[0]
 
     def position_of(self, segment: SegmentFiles, offset: int) -> int:
-        """Where in its segment to begin to look for `offset`: what the index says, if a batch is
-        there."""
+        """The position in its segment at which to start searching for `offset`: that of the index,
+        if there is a batch."""
         at = 0
         for entry in self.index(segment.base_offset):
             if entry.offset > offset:
@@ -535,8 +533,8 @@ class Partition:
         return at
 
     def batches(self, offset: int = 0, again: Again | None = None) -> Iterator[Batch]:
-        """The batches from the one that holds `offset` on, over all segments. Raises CorruptBatch
-        if there is none though the file goes on."""
+        """The batches from the one that contains `offset` on, over all segments. Raises
+        CorruptBatch at invalid data before the end of a file."""
         for i, segment in enumerate(self.segments):
             last = i + 1 == len(self.segments)
             if not last and self.segments[i + 1].base_offset <= offset:

@@ -1,7 +1,6 @@
-"""Segments of old message formats (v0, v1) made into segments of record batches, for a log that
-comes from an old Kafka: once, before the log is opened. What is put into a log's directory by hand
-later is rewritten when it is first looked at (`Segment.check_indexes`).
-"""
+"""Rewrites segments of old message formats (v0, v1) as record batches, once, before a log from an
+old Kafka is opened. Segments added by hand to a log's directory later are rewritten at first use
+(`Segment.check_indexes`)."""
 
 from typing import NamedTuple
 
@@ -12,21 +11,21 @@ from pk.core.log.segment import INDEX, LOG, TIME_INDEX, file_name
 
 
 class Upgraded(NamedTuple):
-    """What `upgrade_log` did."""
+    """The result of `upgrade_log`."""
 
     segments: int
-    """How many were rewritten."""
+    """The number of rewritten segments."""
     bytes_cut: int
-    """How much at their ends was no message and no batch any more."""
+    """The number of bytes at their ends that were neither message nor batch."""
 
 
 def upgrade_log(disk: Disk, directory: str, *, mend: bool = False) -> Upgraded:
     """Rewrite every segment in a partition's `directory` that begins with old messages, as record
     batches.
 
-    The log is not open. `mend`: cut the last segment where it stops being sound, as recovery after
-    a crash does; else, and elsewhere, damage raises CorruptBatch with its place, and that segment
-    stays as it was. Raises OSError.
+    The log must not be open. With `mend` the last segment is truncated before the first damage, as
+    in recovery after a crash; otherwise, and in other segments, damage raises CorruptBatch with its
+    position, and that segment stays the same. Raises OSError.
     """
     count = cut = 0
     bases = sorted(recovery.find(disk, directory).segments)

@@ -1,13 +1,12 @@
-"""Whether a partition's files are what they should be: every batch, every record, and everything
-that points at them.
+"""Verifies a partition's files: every batch, every record, and everything that refers to them.
 
-Each finding is reported, with its file, byte and offset, and the walk continues. Nothing is mended.
-For what a broker may do to the files meanwhile see inspect.py; besides, the active segment's index
-entries and newest epochs may not have been written yet, so that what is missing there is no
-finding.
+Each finding is reported, with its file, byte and offset, and the check continues. Nothing is
+repaired. inspect.py explains the effects of a broker using the files at the same time. Index
+entries of the active segment and the newest epochs may also not be written yet, so missing ones are
+not findings.
 
-One damaged byte may show many times (a wrong base offset puts every index entry out of place); a
-file tells of its first FINDINGS_MAX only, and of how many more there were.
+One damaged byte may cause many findings (a wrong base offset misplaces every index entry), so each
+file reports only its first FINDINGS_MAX and the number of further ones.
 """
 
 from array import array
@@ -54,7 +53,7 @@ FINDINGS_MAX: Final = 20
 
 
 class Report(Struct):
-    """What was looked at, and what is wrong."""
+    """The amounts checked, and the findings."""
 
     findings: list[Finding] = field(default_factory=list[Finding])
     segments: int = 0
@@ -62,12 +61,12 @@ class Report(Struct):
     records: int = 0
     bytes: int = 0
     start_offset: int = -1
-    """The base offset of the first segment, -1 if there is none."""
+    """The base offset of the first segment; -1 if there is none."""
     end_offset: int = -1
-    """The offset after the last batch that could be read."""
+    """The offset after the last readable batch."""
 
     def add(self, findings: list[Finding]) -> None:
-        """Take findings of one file in, not too many."""
+        """Add findings of one file, up to a limit."""
         self.findings += findings[:FINDINGS_MAX]
         if more := findings[FINDINGS_MAX:]:
             what = f"and {len(more)} more findings in this file from here on"
@@ -75,17 +74,18 @@ class Report(Struct):
 
 
 class _Beside(Struct):
-    """What lies beside a segment, read before it."""
+    """The index files of a segment, read before its log."""
 
     offsets: list[OffsetEntry] = field(default_factory=list[OffsetEntry])
     times: list[TimeEntry] = field(default_factory=list[TimeEntry])
     aborted: list[AbortedTxn] = field(default_factory=list[AbortedTxn])
     log_bytes: int = 0
-    """How much of the log there was before: what must be in them."""
+    """The size of the log before they were read: the indexes must cover this much."""
 
 
 class _Walked:
-    """What a segment's batches were, for what points at them. In arrays: there may be millions."""
+    """A summary of a segment's batches, for checking the files that refer to them. In arrays, since
+    there may be millions."""
 
     def __init__(self) -> None:
         self.positions = array("q")
@@ -93,8 +93,8 @@ class _Walked:
         self.lasts = array("q")
         self.times = array("q")
         self.aborts: dict[int, tuple[int, int | None, int]] = {}
-        """Offset of an abort marker → producer, first offset of its transaction where that was
-        seen, position."""
+        """Offset of an abort marker → producer, first offset of its transaction if that was seen,
+        position."""
 
     def note(self, batch: Batch) -> None:
         self.positions.append(batch.position)
@@ -103,16 +103,16 @@ class _Walked:
         self.times.append(batch.header.max_timestamp)
 
     def holding(self, offset: int) -> int | None:
-        """The index of the batch that holds `offset`."""
+        """The index of the batch that contains `offset`."""
         i = bisect_left(self.lasts, offset)
         return i if i < len(self.lasts) and self.bases[i] <= offset else None
 
 
 class PartitionCheck:
-    """One walk over a partition's directory: `run` it once.
+    """One check of a partition's directory: `run` it once.
 
-    `progress` gets the number of bytes of logs read since its last call. With `logs` False only the
-    indexes are held against the headers; what is inside the batches is not looked at.
+    `progress` gets the number of bytes of logs read since its last call. With `logs` False the
+    indexes are only checked against the headers; the contents of batches are not checked.
     """
 
     def __init__(
@@ -130,11 +130,11 @@ class PartitionCheck:
         self._logs = logs
         self._check = BatchCheck(None)
         self._open: dict[int, int] = {}
-        """Producer → first offset of its open transaction, as far as its beginning was seen."""
+        """Producer → first offset of its open transaction, if its beginning was seen."""
         self.report = Report()
 
     def run(self) -> Report:
-        """Look at everything. Raises OSError, but not for files that went away meanwhile."""
+        """Check everything. Raises OSError, but not for files removed in the meantime."""
         partition, report = self._partition, self.report
         self._read_epochs()
         for offset in partition.snapshots:
@@ -147,7 +147,7 @@ class PartitionCheck:
             try:
                 self._check_segment(segment, following)
             except FileNotFoundError:
-                continue  # retention was quicker
+                continue  # removed by retention
             report.segments += 1
         report.end_offset = self._check.next_offset
         self._check_orphans()
@@ -158,7 +158,7 @@ class PartitionCheck:
     def _read_epochs(self) -> None:
         path = self._partition.path(EPOCHS_FILE)
         content = self._partition.read(path)
-        if not content:  # Kafka makes it empty, before the first epoch
+        if not content:  # Kafka creates it empty, before the first epoch
             return
         try:
             self._check.epochs = LeaderEpochs.parse(content)
@@ -192,7 +192,7 @@ class PartitionCheck:
         )
 
     def _check_orphans(self) -> None:
-        """An index whose log was not there at the start of the walk nor is now."""
+        """Report indexes without a log both at the start of the check and now."""
         partition = self._partition
         for base, files in partition.orphans:
             for suffix in files:
@@ -205,7 +205,7 @@ class PartitionCheck:
     # --- a segment ---
 
     def _beside(self, segment: SegmentFiles) -> _Beside:
-        """Read the files beside a segment; report what is wrong with each by itself."""
+        """Read the index files of a segment, and report problems within each."""
         partition, base, found = self._partition, segment.base_offset, _Beside()
         found.log_bytes = partition.disk.open(partition.segment_path(base, LOG)).size()
         if INDEX in segment.files:
@@ -290,7 +290,7 @@ class PartitionCheck:
         header = batch.header
         found = list(records(batch.data, header))
         if not found:
-            return []  # compaction leaves an empty one where a producer's last sequence was
+            return []  # an empty batch that compaction keeps for a producer's last sequence
         kind = control_type(found[0])
         if kind in (ControlType.ABORT, ControlType.COMMIT):
             first = self._open.pop(header.producer_id, None)
@@ -298,7 +298,7 @@ class PartitionCheck:
                 walked.aborts[header.last_offset] = (header.producer_id, first, batch.position)
         return []
 
-    # --- what points at it ---
+    # --- files that refer to it ---
 
     def _check_offset_index(self, segment: SegmentFiles, beside: _Beside, walked: _Walked) -> None:
         path = self._partition.segment_path(segment.base_offset, INDEX)
@@ -309,8 +309,8 @@ class PartitionCheck:
             if i == len(walked.positions) or walked.positions[i] != position:
                 what = f"entry {n} points at position {position}, where no batch begins"
             else:
-                # Older brokers indexed several batches they had fetched at once by the last one's
-                # offset.
+                # Older brokers indexed several batches fetched at once by the offset of the last
+                # one.
                 holding = walked.holding(offset)
                 j = -1 if holding is None else holding
                 end = entries[n + 1].position if n + 1 < len(entries) else position + (1 << 62)
@@ -391,6 +391,6 @@ class PartitionCheck:
 
 
 def _after(walked: _Walked, position: int) -> int:
-    """The offset that is due at a position where no batch could be read; -1 for the first."""
+    """The expected offset at a position where no batch could be read; -1 for the first."""
     i = bisect_left(walked.positions, position)
     return walked.lasts[i - 1] + 1 if i else -1

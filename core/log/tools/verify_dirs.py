@@ -1,8 +1,7 @@
-"""Whether a whole data directory is what it should be: its partitions, and what its small files say
-of them.
+"""Verifies a whole data directory: its partitions, and its small files against them.
 
-The small files are read before the partitions: what a broker appends meanwhile only moves ends away
-from what they say.
+The small files are read before the partitions, so that concurrent appends of a broker can only move
+log ends above the offsets in them.
 """
 
 from collections.abc import Callable
@@ -33,7 +32,7 @@ _METADATA_END: Final = f"/pk-metadata/{METADATA_TOPIC}-0"
 
 
 def log_bytes(disk: Disk, path: str) -> int:
-    """How many bytes of logs `verify` of this path will read. Raises OSError."""
+    """How many bytes of logs `verify` will read for this path. Raises OSError."""
     return sum(
         segment.files[".log"].size
         for directory in survey(disk, path).partitions
@@ -50,9 +49,9 @@ def verify(
     progress: Progress = lambda _: None,
     logs: bool = True,
 ) -> None:
-    """Look at a partition's directory or a data directory; `on_report` gets each partition by its
-    path, and the directory's own files. For `again`, `progress` and `logs` see `PartitionCheck`.
-    Raises OSError."""
+    """Verify a partition's directory or a data directory; `on_report` gets the report of each
+    partition with its path, and that of the directory's own files. For `again`, `progress` and
+    `logs` see `PartitionCheck`. Raises OSError."""
     found = survey(disk, path)
     own = Report()
     offsets: list[tuple[str, dict[TopicPartition, int]]] = []
@@ -81,8 +80,7 @@ def verify(
 
 
 def _check_small(path: str, content: bytes) -> dict[TopicPartition, int] | None:
-    """The offsets that a checkpoint has. Raises ValueError if a small file cannot be
-    understood."""
+    """The offsets in a checkpoint. Raises ValueError if a small file is invalid."""
     match kind_of(path.rpartition("/")[2]):
         case Kind.OFFSETS:
             return checkpoints.parse_offsets(content)
@@ -100,7 +98,7 @@ def _check_small(path: str, content: bytes) -> dict[TopicPartition, int] | None:
 def _check_topic_id(
     disk: Disk, directory: str, ids: dict[str, tuple[Uuid, str]], report: Report
 ) -> None:
-    """All partitions of a topic must be of the same one."""
+    """Check that all partitions of a topic have the same topic id."""
     path = f"{directory}/{PARTITION_METADATA}"
     tp = partition_of(directory)
     try:
@@ -119,7 +117,7 @@ def _check_topic_id(
 
 
 def _check_events(disk: Disk, directory: str, report: Report) -> None:
-    """Every record of pk's metadata log must be an event."""
+    """Check that every record of pk's metadata log is an event."""
     try:
         for batch in Partition(disk, directory).batches():
             for record in batch.records():
@@ -134,14 +132,14 @@ def _check_events(disk: Disk, directory: str, report: Report) -> None:
 def _check_offsets(
     directory: str, offsets: list[tuple[str, dict[TopicPartition, int]]], report: Report
 ) -> None:
-    """No checkpoint may name an offset that the log beside it has not reached."""
+    """Check that no checkpoint has an offset that the log next to it has not reached."""
     tp = partition_of(directory)
     where, _, name = directory.rpartition("/")
     if tp is None or "." in name.removeprefix(tp.topic):
         return
     for file, said in offsets:
         if file.rpartition("/")[0] != where:
-            continue  # of another broker, whose replica may be ahead
+            continue  # from another broker, whose replica may be ahead
         offset = said.get(tp, -1)
         if offset > max(report.end_offset, 0):
             what = f"says {offset} for {tp}, whose log ends at {max(report.end_offset, 0)}"
