@@ -4,7 +4,6 @@ shown."""
 from ipaddress import ip_address
 from typing import Final
 
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
 from pk.core.auth.acls import (
     CLUSTER_NAME,
@@ -15,6 +14,7 @@ from pk.core.auth.acls import (
     Permission,
     ResourceType,
 )
+from pk.core.nearest import did_you_mean
 
 RESOURCE_OPTIONS: Final = {
     ResourceType.TOPIC: "--topic",

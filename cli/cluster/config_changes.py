@@ -12,7 +12,6 @@ from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.cluster.configs import own_source, remember_keys, shown_name, spoken_name
 from pk.cli.cluster.propagation import until_configs
 from pk.cli.cluster.topics import is_unknown, unknown_topic
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.config_keys.consequences import consequences
 from pk.cli.config_keys.units import both_ways, shown_value
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
@@ -23,6 +22,7 @@ from pk.cli.undo.configs import remember_configs, settle_configs
 from pk.cli.undo.log import how_to_undo
 from pk.core.config import TOPIC_SYNONYMS
 from pk.core.errors import KafkaError
+from pk.core.nearest import did_you_mean
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 from pk.net.client.results import (

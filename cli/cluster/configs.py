@@ -4,8 +4,8 @@ value comes from."""
 from collections.abc import Sequence
 
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
+from pk.core.nearest import did_you_mean
 from pk.net.client.results import (
     ConfigEntry,
     ConfigResource,

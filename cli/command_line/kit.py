@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from pk.cli.command_line.nearest import did_you_mean, did_you_mean_one_of, nearest
 from pk.cli.command_line.nouns import NOUNS
 from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.parameters import (
@@ -24,6 +23,7 @@ from pk.cli.command_line.parameters import (
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.values import READERS, ConfigValueError
 from pk.cli.command_line.words import Words
+from pk.core.nearest import did_you_mean, did_you_mean_one_of, nearest
 
 if TYPE_CHECKING:
     from typer._click.core import Context

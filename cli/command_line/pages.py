@@ -278,8 +278,8 @@ def _errors(words: Sequence[str], width: int) -> str:
 
 
 def _nothing(words: Sequence[str], known: Sequence[str]) -> None:
-    from pk.cli.command_line.nearest import did_you_mean
     from pk.cli.runtime.exits import Unusable
+    from pk.core.nearest import did_you_mean
 
     hint = did_you_mean(words[-1].upper(), known)
     raise Unusable(f"No error matches {' '.join(words)!r}{hint}")

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pk.cli.command_line.errors import UsageError
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.parameters import choices_of, info_of, long_name
 from pk.cli.command_line.values import is_duration, pause
+from pk.core.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from typer.core import TyperArgument, TyperOption

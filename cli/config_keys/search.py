@@ -4,7 +4,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.config_keys.docs import allowed
 from pk.cli.config_keys.units import both_ways
 from pk.cli.runtime.exits import Unusable
@@ -18,6 +17,7 @@ from pk.core.config import (
     Key,
     Scope,
 )
+from pk.core.nearest import did_you_mean
 
 _KINDS: Final[dict[str, Mapping[str, Key]]] = {
     "topic": TOPIC_KEYS,

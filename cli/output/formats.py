@@ -12,9 +12,9 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, TypeGuard, cast
 
 from pk.cli.command_line.known_values import FORMATS
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
 from pk.cli.terminal.text import escaped, escaped_lines
+from pk.core.nearest import did_you_mean
 
 Row = Mapping[str, Any]
 

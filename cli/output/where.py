@@ -246,7 +246,7 @@ class _Parser:
             raise WhereError(f"--where: a field is expected before {token.text!r}")
         path = tuple(token.text.split(".")) if token.kind == "word" else (token.text,)
         if self.fields is not None and path[0] not in self.fields:
-            from pk.cli.command_line.nearest import did_you_mean
+            from pk.core.nearest import did_you_mean
 
             known = sorted(self.fields)
             hint = did_you_mean(path[0], known, f"; there are {', '.join(known)}")
@@ -347,7 +347,7 @@ def why_nothing(
     """Why no row of `rows` meets the condition, if it wants a field to be what it is in none of
     them: a sentence with what may have been meant, else, with `all_values`, the values there are.
     None if there is nothing to say. `words` are those of `parse_where`."""
-    from pk.cli.command_line.nearest import did_you_mean_one_of, nearest
+    from pk.core.nearest import did_you_mean_one_of, nearest
 
     parser = _Parser(text, frozenset(key for row in rows[:1] for key in row), words)
     parser.either()

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.records.row import RECORD_FIELDS
+from pk.core.nearest import did_you_mean
 
 _QUOTED: Final = re.compile(r'[",\r\n]')
 _FIELD: Final = re.compile(rb'"([^"]*(?:""[^"]*)*)"(?=,|\Z)|([^",]*)(?=,|\Z)')

@@ -20,9 +20,9 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
 from pk.core.durations import signed_ms
+from pk.core.nearest import did_you_mean
 
 _FIELD = re.compile(r"\{\{([^{}]*)\}\}")
 _LABEL = re.compile(r"([A-Za-z_][A-Za-z_0-9]*)\s*:\s*(.+)", re.DOTALL)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
+from pk.core.nearest import did_you_mean
 
 LOCALE = "locale"
 

@@ -439,8 +439,8 @@ def _integer(data: bytes, size: int, name: str) -> bytes:
 
 def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
     """A writer like Apache's DefaultMessageFormatter with these properties. Raises Unusable."""
-    from pk.cli.command_line.nearest import did_you_mean
     from pk.cli.output.formats import unescape
+    from pk.core.nearest import did_you_mean
 
     given = dict(pairs)
     for name in given:

@@ -5,10 +5,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.paths import user_dir
 from pk.cli.terminal.styles import COLOURS
+from pk.core.nearest import did_you_mean
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 GUARDS = ("none", "confirm", "type-name", "insist", "readonly")

@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, TextIO, cast
 from pk.cli.command_line.completion.name_refresh import CONNECTING
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.help import help_text
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.option_sets import Reach
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.parsed import Parsed
@@ -36,6 +35,7 @@ from pk.cli.shell.words import Line, split_commands, split_line
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.suspend import heeding
 from pk.cli.terminal.text import escaped_lines
+from pk.core.nearest import did_you_mean
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 _WAIT_S = 0.25

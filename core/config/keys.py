@@ -10,7 +10,6 @@ must be given, `""` the empty string. Bounds are `1..` (at least), `1..9` (betwe
 `a,b,c` (one of), `~a,b` (the same, in any case), `*a,b` (a list of these), `nonempty`, `nonzero`.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -19,6 +18,8 @@ from functools import cache
 from typing import Final
 
 from msgspec import Struct
+
+from pk.core.nearest import did_you_mean_key
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A parsed value: lists are tuples, classes and passwords are strings."""
@@ -279,11 +280,10 @@ def _key(head: list[str], doc: str) -> Key:
     )
 
 
-def nearest(name: str, known: Collection[str], what: str = "config name") -> str:
+def unknown_key(name: str, known: Collection[str], what: str = "config name") -> str:
     """What to say of an unknown key, in Apache's words: its name, and the nearest one that is
     known."""
-    found = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"Unknown {what}: {name}" + (f"; did you mean {found[0]}?" if found else "")
+    return f"Unknown {what}: {name}{did_you_mean_key(name, known)}"
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pk.core.config import (
     remote_keys,
     security_keys,
 )
-from pk.core.config.keys import ConfigError, Key, Type, nearest, read_table
+from pk.core.config.keys import ConfigError, Key, Type, read_table, unknown_key
 from pk.core.config.topic_keys import CLIENT_METRICS, GROUP, TOPIC
 from pk.core.config.unsupported import PLUGIN_KEYS, UNSUPPORTED
 
@@ -107,7 +107,7 @@ def broker_key(name: str) -> Key:
         return extra
     if name in PLUGIN_KEYS:
         return Key(name, Type.STRING, None, "Read by the authorizer.")
-    raise ConfigError(nearest(name, BROKER_KEYS))
+    raise ConfigError(unknown_key(name, BROKER_KEYS))
 
 
 def any_broker_key(name: str) -> Key:
@@ -125,7 +125,7 @@ def key_of(keys: Mapping[str, Key], name: str) -> Key:
         return keys[name]
     except KeyError:
         said = next((words for table, words in _UNKNOWN if table is keys), "config name")
-        raise ConfigError(nearest(name, keys, said)) from None
+        raise ConfigError(unknown_key(name, keys, said)) from None
 
 
 _UNKNOWN: Final = (

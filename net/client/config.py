@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 from pk.core.durations import iso_ms
+from pk.core.nearest import did_you_mean_key
 from pk.core.values import SASL_MECHANISMS
 from pk.net.client.common_config import (
     INT_MAX,
@@ -318,10 +319,7 @@ def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
     if owners:
         here = next((who for who, other in _OWNERS.items() if other is cls), "this client")
         raise ConfigError(f"{name} is a key of {' and of '.join(owners)}, not of {here}")
-    import difflib  # only needed for typos
-
-    near = difflib.get_close_matches(name, [*keys(cls), *_REFUSED], n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean_key(name, [*keys(cls), *_REFUSED])
     raise ConfigError(f"{name} is not a config key of Kafka's clients{hint}")
 
 

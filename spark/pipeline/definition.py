@@ -21,13 +21,13 @@ neither Spark nor a broker.
 Everything that is wrong is reported, not only the first problem; each with its line and column.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
 from pk.core.durations import duration_ms
+from pk.core.nearest import did_you_mean_key
 from pk.spark.errors import OptionError, SparkError
 from pk.spark.locations import local_path
 from pk.spark.pipeline.document import (
@@ -356,7 +356,9 @@ class _Table:
         value = self.text(name, default)
         if value not in known:
             self.wrong(
-                name, f"{name} must be {' or '.join(known)}, is {value!r}{_near(value, known)}"
+                name,
+                f"{name} must be {' or '.join(known)}, is {value!r}"
+                + did_you_mean_key(value, known),
             )
             return default
         return value
@@ -439,7 +441,10 @@ class _Table:
         """Reports the keys that nothing took."""
         for name in self.values:
             if name not in self.known:
-                self.wrong(name, f"{name} is not a key of {what}{_near(name, sorted(self.known))}")
+                self.wrong(
+                    name,
+                    f"{name} is not a key of {what}{did_you_mean_key(name, sorted(self.known))}",
+                )
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
@@ -451,11 +456,6 @@ def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
         else:
             found.append((f"{before}{key}", value))
     return found
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _shown(value: object) -> str:
@@ -549,7 +549,7 @@ def _check_names(table: _Table, pipeline: Pipeline) -> None:
 
 
 def _no_relation(name: str, known: Mapping[str, Path]) -> str:
-    near = _near(name, list(known))
+    near = did_you_mean_key(name, list(known))
     return f"no source, table or step before this is named {name!r}{near}"
 
 

@@ -6,13 +6,13 @@ reason, not ignored: this source joins no consumer group and has no consumer poo
 those do not apply.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from pk.core.nearest import did_you_mean_one_of, nearest
 from pk.core.values import TopicPartition
 from pk.net.client.config import ClientConfig, ConsumerConfig, keys
 from pk.net.client.results import EARLIEST, LATEST
@@ -165,8 +165,7 @@ def _refuse_unknown(given: Mapping[str, str], stream: bool) -> None:
             raise OptionError(
                 f"the option {others[name]} is for {kinds[0]}, and this is {kinds[1]}"
             )
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {names[near[0]]}?" if near else ""
+        hint = did_you_mean_one_of([names[near] for near in nearest(name, names)[:1]], "")
         raise OptionError(f"{name} is not an option of the source{hint}")
 
 

@@ -9,7 +9,6 @@ those who parse the others know nothing of schemas.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import ssl
@@ -17,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
+from pk.core.nearest import did_you_mean_key
 from pk.core.schemas.schema import AVRO, JSON, PROTOBUF
 from pk.core.schemas.subjects import STRATEGIES
 from pk.net.tls.contexts import TlsError, client_context
@@ -167,8 +167,7 @@ def _refuse_near(name: str, known: frozenset[str]) -> None:
     `kafka.`"""
     begins = ("key.", "value.", "schema.", "auto.register.")
     if name.startswith(begins):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean_key(name, known)
         raise OptionError(f"{name} is not an option{hint}")
 
 

@@ -5,7 +5,6 @@ with the reason: tasks seal whole batches, so nothing lingers, and what makes a 
 is not up to the options.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from pk.core.nearest import did_you_mean_one_of, nearest
 from pk.net.client.config import AdminConfig, ProducerConfig, keys, parse
 from pk.spark.errors import OptionError
 
@@ -118,8 +118,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             continue
         if name in _REFUSED:
             raise OptionError(f"the option {name} {_REFUSED[name]}")
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"; did you mean {names[near[0]]}?" if near else ""
+        hint = did_you_mean_one_of([names[near] for near in nearest(name, names)[:1]], "")
         raise OptionError(f"{name} is not an option of the sink{hint}")
     if not given.get(_BOOTSTRAP):
         raise OptionError(f"the option {_BOOTSTRAP} must be given: HOST:PORT of a broker")

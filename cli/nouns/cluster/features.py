@@ -8,13 +8,13 @@ import trio
 
 from pk.cli.cluster.features import METADATA_LEVELS, METADATA_VERSION, common_range, level_name
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.cluster.rows import FeatureChange, FeatureRow
 from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
 from pk.core.errors import KafkaError
+from pk.core.nearest import did_you_mean
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 from pk.net.client.results import FeatureDescription

@@ -11,7 +11,6 @@ from pk.cli.cluster.configs import (
     was_set,
 )
 from pk.cli.cluster.topics import describe_topics
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.config_keys.docs import documentation, keys_of
 from pk.cli.config_keys.sources import source_word
 from pk.cli.config_keys.units import both_ways
@@ -22,6 +21,7 @@ from pk.cli.output.formats import Listing, Row, narrow
 from pk.cli.output.rows import columns
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError
+from pk.core.nearest import did_you_mean
 from pk.net.client.results import ConfigEntry, ConfigResource, ResourceType
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from pk.cli.cluster.partition_selection import parse_partition
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.faults.options import AddFault
 from pk.cli.nouns.faults.rows import ChangedFaultRow, FaultRow
 from pk.cli.output.rows import listing
@@ -11,6 +10,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 from pk.core.api_keys import BY_NAME
 from pk.core.errors import ErrorCode, error_name
+from pk.core.nearest import did_you_mean
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
 

@@ -8,7 +8,6 @@ for members that hang. A member that still runs joins again.
 import shlex
 
 from pk.cli.cluster.groups import describe_existing, member_name, wanted_group
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.groups.options import RemoveMembers
 from pk.cli.nouns.groups.rows import RemovedMemberRow
 from pk.cli.output.results import show_results
@@ -16,6 +15,7 @@ from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase
+from pk.core.nearest import did_you_mean
 from pk.net.client import results as r
 
 

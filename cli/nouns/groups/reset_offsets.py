@@ -27,7 +27,6 @@ from pk.cli.cluster.groups import (
 from pk.cli.cluster.groups import Commits as AnyCommits
 from pk.cli.cluster.partition_selection import partitions_at
 from pk.cli.cluster.topics import existing_topics
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.nouns.groups.reset_targets import Target, target_of
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
@@ -38,6 +37,7 @@ from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import phrase
 from pk.cli.undo.offset_changes import Move, ask, commit, export_csv, preview, report
 from pk.cli.undo.offsets import keep_moves
+from pk.core.nearest import did_you_mean
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from pk.cli.command_line.help import help_text, text_width
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
 from pk.cli.command_line.tree import Command, Group
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
+from pk.core.nearest import did_you_mean
 
 
 def show_help(context: Context, words: Sequence[str], man: str | None) -> None:

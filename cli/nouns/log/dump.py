@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pk.cli.command_line.known_values import SHOWN
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.log.files import (
     LogView,
     row_type,
@@ -23,6 +22,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.log.disk import RealDisk
 from pk.core.log.tools.inspect import Kind, base_of, kind_of, partition_of, survey
+from pk.core.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from pk.cli.nouns.log.options import DumpLog

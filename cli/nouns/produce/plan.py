@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic
-from pk.cli.command_line.nearest import did_you_mean_one_of, nearest
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import time_ms
 from pk.cli.records.csv import CsvRows
@@ -20,6 +19,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.nearest import did_you_mean_one_of, nearest
 from pk.net.client.admin import Admin
 from pk.net.client.config import ProducerConfig
 from pk.net.client.delivery import BatchDelivered

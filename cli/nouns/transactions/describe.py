@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.transactions.rows import DescribedTransaction
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context, partition_name
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.nearest import did_you_mean
 from pk.net.client.admin import Admin
 from pk.net.client.results import TransactionDescription
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Literal
 
 from pk.cli.cluster.topics import existing_topics
-from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.explain import Explanation
 from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
@@ -16,6 +15,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.config import TOPIC_SYNONYMS
 from pk.core.errors import KafkaError
+from pk.core.nearest import did_you_mean
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
