@@ -24,7 +24,8 @@ from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.share.share_leader import ShareLeader, Stored
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.group import classic_group, transactional_offsets
+from pk.core.group import transactional_offsets
+from pk.core.group.classic.group import ClassicGroup
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.offsets import Offsets
 from pk.core.log import log as log_module
@@ -334,7 +335,7 @@ def member_not_fenced() -> Iterator[None]:
         return None
 
     with ExitStack() as stack:
-        stack.enter_context(patched(classic_group.Group, check_commit=anyone))
+        stack.enter_context(patched(ClassicGroup, check_commit=anyone))
         stack.enter_context(patched(ConsumerGroup, check_commit=anyone))
         yield
 
