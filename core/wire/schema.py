@@ -5,7 +5,7 @@
         index: Int32 = 0
         records: Records = field(default=None, nullable=0)
 
-    @message(versions=(0, 13), flexible=9, key=0)
+    @message(versions=(0, 13))
     class ProduceRequest(Request["ProduceResponse"]):
         acks: Int16 = 0
         topic_data: list[TopicProduceData] = field(default_factory=list)
@@ -31,7 +31,7 @@ from typing import (
 
 import msgspec
 
-from pk.core.api_keys import API_KEYS
+from pk.core.api_keys import API_KEYS, BY_NAME
 from pk.core.wire.types import BOOL, BYTES, RECORDS, STRING, Fixed, Variable
 
 MISSING: Any = msgspec.NODEFAULT
@@ -134,8 +134,7 @@ class Request(Message, Generic[R]):
     def changes_nothing(self) -> bool:
         """Whether this request only reads, or only validates a change. An API whose row in the
         table does not say that it reads is assumed to change something."""
-        row = API_KEYS.get(self.API_KEY)
-        return (row is not None and row.reads) or getattr(self, "validate_only", False)
+        return API_KEYS[self.API_KEY].reads or getattr(self, "validate_only", False)
 
 
 class Response(Message):
@@ -152,26 +151,27 @@ def struct(cls: type[T]) -> type[T]:
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def message(
-    *,
-    versions: tuple[int, int],
-    flexible: int | None = None,
-    key: int = -1,
-    record_type: int = -1,
+    *, versions: tuple[int, int], flexible: int | None = None, record_type: int = -1
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class a message of these versions, compact from version `flexible` on."""
+    """Make a class a message of these versions, compact from version `flexible` on.
+
+    The table of APIs says that, and the key, of requests and responses. Raises KeyError for one
+    without a row there.
+    """
 
     def make(cls: type[T]) -> type[T]:
-        return _build(
-            cls,
-            {
-                "API_KEY": key,
-                "RECORD_TYPE": record_type,
-                "VERSIONS": versions,
-                "FLEXIBLE_SINCE": flexible,
-                "ENCODERS": {},
-                "DECODERS": {},
-            },
-        )
+        constants: dict[str, Any] = {
+            "RECORD_TYPE": record_type,
+            "VERSIONS": versions,
+            "FLEXIBLE_SINCE": flexible,
+            "ENCODERS": {},
+            "DECODERS": {},
+        }
+        made: Any = cls
+        if issubclass(made, (Request, Response)):
+            api = BY_NAME[cls.__name__.removesuffix("Request").removesuffix("Response")]
+            constants |= {"API_KEY": api.key, "FLEXIBLE_SINCE": api.flexible}
+        return _build(cls, constants)
 
     return make
 

@@ -1,9 +1,10 @@
 """The table of api keys agrees with the messages."""
 
+import pytest
 from wire.values import all_messages
 
 from pk.core.wire.index import MESSAGES
-from pk.core.wire.schema import Request, Response
+from pk.core.wire.schema import Request, Response, message
 
 
 def test_every_api_names_its_messages() -> None:
@@ -13,9 +14,7 @@ def test_every_api_names_its_messages() -> None:
             f"{api.name}Request",
             f"{api.name}Response",
         )
-        for cls in (api.request, api.response):
-            assert cls.API_KEY == key
-            assert cls.FLEXIBLE_SINCE == api.flexible
+        assert api.request.API_KEY == api.response.API_KEY == key
         assert api.request.VERSIONS == api.response.VERSIONS
 
 
@@ -23,6 +22,14 @@ def test_every_request_and_response_is_in_the_table() -> None:
     declared = {cls for cls in all_messages() if issubclass(cls, Request | Response)}
     assert declared == {cls for api in MESSAGES.values() for cls in (api.request, api.response)}
     assert list(MESSAGES) == sorted(MESSAGES)
+
+
+def test_a_request_without_a_row_is_refused() -> None:
+    with pytest.raises(KeyError, match="New"):
+
+        @message(versions=(0, 0))
+        class NewRequest(Request[Response]):  # pyright: ignore[reportUnusedClass]
+            name: str = ""
 
 
 def test_versions_that_are_not_stable_are_not_served() -> None:

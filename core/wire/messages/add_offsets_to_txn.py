@@ -1,13 +1,10 @@
-"""Adds a group's offsets to a transaction (KIP-98).
-
-Api key 25; Apache Kafka 4.3.1 serves versions 0 to 4.
-"""
+"""Adds a group's offsets to a transaction (KIP-98)."""
 
 from pk.core.wire.schema import Request, Response, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 4), flexible=3, key=25)
+@message(versions=(0, 4))
 class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
     """The request of AddOffsetsToTxn."""
 
@@ -17,7 +14,7 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
     group_id: str = ""
 
 
-@message(versions=(0, 4), flexible=3, key=25)
+@message(versions=(0, 4))
 class AddOffsetsToTxnResponse(Response):
     """The response of AddOffsetsToTxn."""
 

@@ -1,8 +1,5 @@
 """Adds partitions to a transaction (KIP-98). v4 several transactions at once, for brokers
-(KIP-890).
-
-Api key 24; Apache Kafka 4.3.1 serves versions 0 to 5.
-"""
+(KIP-890)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
@@ -27,7 +24,7 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: list[AddPartitionsToTxnTopic] = field(default_factory=list, since=4)
 
 
-@message(versions=(0, 5), flexible=3, key=24)
+@message(versions=(0, 5))
 class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
     """The request of AddPartitionsToTxn."""
 
@@ -62,7 +59,7 @@ class AddPartitionsToTxnResult(Struct):
     topic_results: list[AddPartitionsToTxnTopicResult] = field(default_factory=list, since=4)
 
 
-@message(versions=(0, 5), flexible=3, key=24)
+@message(versions=(0, 5))
 class AddPartitionsToTxnResponse(Response):
     """The response of AddPartitionsToTxn."""
 

@@ -1,13 +1,10 @@
-"""Gives a broker a block of producer ids (KIP-730).
-
-Api key 67; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Gives a broker a block of producer ids (KIP-730)."""
 
 from pk.core.wire.schema import Request, Response, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 0), flexible=0, key=67)
+@message(versions=(0, 0))
 class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"]):
     """The request of AllocateProducerIds."""
 
@@ -15,7 +12,7 @@ class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"]):
     broker_epoch: Int64 = -1
 
 
-@message(versions=(0, 0), flexible=0, key=67)
+@message(versions=(0, 0))
 class AllocateProducerIdsResponse(Response):
     """The response of AllocateProducerIds."""
 

@@ -1,7 +1,4 @@
-"""Changes quotas of users and client ids (KIP-546).
-
-Api key 49; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Changes quotas of users and client ids (KIP-546)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Float64, Int16, Int32
@@ -32,7 +29,7 @@ class EntryData(Struct):
     ops: list[OpData] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=1, key=49)
+@message(versions=(0, 1))
 class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
     """The request of AlterClientQuotas."""
 
@@ -49,7 +46,7 @@ class ResponseEntryData(Struct):
     entity: list[EntityData] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=1, key=49)
+@message(versions=(0, 1))
 class AlterClientQuotasResponse(Response):
     """The response of AlterClientQuotas."""
 

@@ -1,7 +1,4 @@
-"""Replaces all configs of a resource (KIP-133). IncrementalAlterConfigs is its better.
-
-Api key 33; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+"""Replaces all configs of a resource (KIP-133). IncrementalAlterConfigs is its better."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -24,7 +21,7 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=2, key=33)
+@message(versions=(0, 2))
 class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     """The request of AlterConfigs."""
 
@@ -42,7 +39,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: str = ""
 
 
-@message(versions=(0, 2), flexible=2, key=33)
+@message(versions=(0, 2))
 class AlterConfigsResponse(Response):
     """The response of AlterConfigs."""
 

@@ -1,8 +1,5 @@
 """Changes the ISR of partitions, from their leaders to the controller (KIP-497). v2 topic ids
-(KIP-516), v3 broker epochs (KIP-903).
-
-Api key 56; Apache Kafka 4.3.1 serves versions 2 to 3.
-"""
+(KIP-516), v3 broker epochs (KIP-903)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -37,7 +34,7 @@ class TopicData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(2, 3), flexible=0, key=56)
+@message(versions=(2, 3))
 class AlterPartitionRequest(Request["AlterPartitionResponse"]):
     """The request of AlterPartition."""
 
@@ -67,7 +64,7 @@ class ResponseTopicData(Struct):
     partitions: list[ResponsePartitionData] = field(default_factory=list)
 
 
-@message(versions=(2, 3), flexible=0, key=56)
+@message(versions=(2, 3))
 class AlterPartitionResponse(Response):
     """The response of AlterPartition."""
 

@@ -1,8 +1,5 @@
 """Starts, changes and cancels reassignments of replicas (KIP-455). v1 may refuse another
-replication factor (KIP-860).
-
-Api key 45; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+replication factor (KIP-860)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
@@ -24,7 +21,7 @@ class ReassignableTopic(Struct):
     partitions: list[ReassignablePartition] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=45)
+@message(versions=(0, 1))
 class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsResponse"]):
     """The request of AlterPartitionReassignments."""
 
@@ -50,7 +47,7 @@ class ReassignableTopicResponse(Struct):
     partitions: list[ReassignablePartitionResponse] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=45)
+@message(versions=(0, 1))
 class AlterPartitionReassignmentsResponse(Response):
     """The response of AlterPartitionReassignments."""
 

@@ -1,7 +1,4 @@
-"""Moves replicas between the log directories of a broker (KIP-113).
-
-Api key 34; Apache Kafka 4.3.1 serves versions 1 to 2.
-"""
+"""Moves replicas between the log directories of a broker (KIP-113)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
@@ -23,7 +20,7 @@ class AlterReplicaLogDir(Struct):
     topics: list[AlterReplicaLogDirTopic] = field(default_factory=list)
 
 
-@message(versions=(1, 2), flexible=2, key=34)
+@message(versions=(1, 2))
 class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"]):
     """The request of AlterReplicaLogDirs."""
 
@@ -46,7 +43,7 @@ class AlterReplicaLogDirTopicResult(Struct):
     partitions: list[AlterReplicaLogDirPartitionResult] = field(default_factory=list)
 
 
-@message(versions=(1, 2), flexible=2, key=34)
+@message(versions=(1, 2))
 class AlterReplicaLogDirsResponse(Response):
     """The response of AlterReplicaLogDirs."""
 

@@ -1,7 +1,4 @@
-"""Moves the start of share groups without members (KIP-932).
-
-Api key 91; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Moves the start of share groups without members (KIP-932)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -24,7 +21,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
     partitions: list[AlterShareGroupOffsetsRequestPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=91)
+@message(versions=(0, 0))
 class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"]):
     """The request of AlterShareGroupOffsets."""
 
@@ -50,7 +47,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
     partitions: list[AlterShareGroupOffsetsResponsePartition] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=91)
+@message(versions=(0, 0))
 class AlterShareGroupOffsetsResponse(Response):
     """The response of AlterShareGroupOffsets."""
 

@@ -1,7 +1,4 @@
-"""Changes SCRAM credentials of users (KIP-554).
-
-Api key 51; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Changes SCRAM credentials of users (KIP-554)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -26,7 +23,7 @@ class ScramCredentialUpsertion(Struct):
     salted_password: bytes = field(default=b"", secret=True)
 
 
-@message(versions=(0, 0), flexible=0, key=51)
+@message(versions=(0, 0))
 class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsResponse"]):
     """The request of AlterUserScramCredentials."""
 
@@ -43,7 +40,7 @@ class AlterUserScramCredentialsResult(Struct):
     error_message: str | None = field(default="", nullable=0)
 
 
-@message(versions=(0, 0), flexible=0, key=51)
+@message(versions=(0, 0))
 class AlterUserScramCredentialsResponse(Response):
     """The response of AlterUserScramCredentials."""
 

@@ -2,16 +2,13 @@
 features (KIP-511, KIP-584), v4 features that begin at 0 (KIP-1022).
 
 The response always has the oldest header; a version that is not known is answered in v0 with
-UNSUPPORTED_VERSION.
-
-Api key 18; Apache Kafka 4.3.1 serves versions 0 to 4.
-"""
+UNSUPPORTED_VERSION."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 4), flexible=3, key=18)
+@message(versions=(0, 4))
 class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     """The request of ApiVersions."""
 
@@ -46,7 +43,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: Int16 = field(default=0, since=3)
 
 
-@message(versions=(0, 4), flexible=3, key=18)
+@message(versions=(0, 4))
 class ApiVersionsResponse(Response):
     """The response of ApiVersions."""
 

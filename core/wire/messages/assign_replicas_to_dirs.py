@@ -1,7 +1,4 @@
-"""Tells the controller in which log directories replicas are (KIP-858).
-
-Api key 73; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Tells the controller in which log directories replicas are (KIP-858)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -31,7 +28,7 @@ class DirectoryData(Struct):
     topics: list[TopicData] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=73)
+@message(versions=(0, 0))
 class AssignReplicasToDirsRequest(Request["AssignReplicasToDirsResponse"]):
     """The request of AssignReplicasToDirs."""
 
@@ -64,7 +61,7 @@ class ResponseDirectoryData(Struct):
     topics: list[ResponseTopicData] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=73)
+@message(versions=(0, 0))
 class AssignReplicasToDirsResponse(Response):
     """The response of AssignReplicasToDirs."""
 

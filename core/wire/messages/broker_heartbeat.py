@@ -1,14 +1,11 @@
 """Keeps a broker's registration alive, and asks to be unfenced or shut down (KIP-631). v1
-offline directories (KIP-858), v2 cordoned ones (KIP-1066).
-
-Api key 63; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+offline directories (KIP-858), v2 cordoned ones (KIP-1066)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64, Uuid
 
 
-@message(versions=(0, 2), flexible=0, key=63)
+@message(versions=(0, 2))
 class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
     """The request of BrokerHeartbeat."""
 
@@ -21,7 +18,7 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"]):
     cordoned_log_dirs: list[Uuid] | None = field(default=None, since=2, nullable=2, tag=1)
 
 
-@message(versions=(0, 2), flexible=0, key=63)
+@message(versions=(0, 2))
 class BrokerHeartbeatResponse(Response):
     """The response of BrokerHeartbeat."""
 

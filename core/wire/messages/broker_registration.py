@@ -1,8 +1,5 @@
 """Registers a broker with the controller (KIP-631). v2 log directories (KIP-858), v3 the
-previous epoch (KIP-966).
-
-Api key 62; Apache Kafka 4.3.1 serves versions 0 to 4.
-"""
+previous epoch (KIP-966)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -28,7 +25,7 @@ class Feature(Struct):
     max_supported_version: Int16 = 0
 
 
-@message(versions=(0, 4), flexible=0, key=62)
+@message(versions=(0, 4))
 class BrokerRegistrationRequest(Request["BrokerRegistrationResponse"]):
     """The request of BrokerRegistration."""
 
@@ -43,7 +40,7 @@ class BrokerRegistrationRequest(Request["BrokerRegistrationResponse"]):
     previous_broker_epoch: Int64 = field(default=-1, since=3, ignorable=True)
 
 
-@message(versions=(0, 4), flexible=0, key=62)
+@message(versions=(0, 4))
 class BrokerRegistrationResponse(Response):
     """The response of BrokerRegistration."""
 

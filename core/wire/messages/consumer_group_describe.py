@@ -1,14 +1,11 @@
-"""Describes consumer groups (KIP-848). v1 member types (KIP-1099).
-
-Api key 69; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Describes consumer groups (KIP-848). v1 member types (KIP-1099)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32, Uuid
 
 
-@message(versions=(0, 1), flexible=0, key=69)
+@message(versions=(0, 1))
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
     """The request of ConsumerGroupDescribe."""
 
@@ -64,7 +61,7 @@ class DescribedGroup(Struct):
     authorized_operations: Int32 = -2147483648
 
 
-@message(versions=(0, 1), flexible=0, key=69)
+@message(versions=(0, 1))
 class ConsumerGroupDescribeResponse(Response):
     """The response of ConsumerGroupDescribe."""
 

@@ -1,8 +1,5 @@
 """Joins, keeps alive and leaves a consumer group, and hands out its assignment (KIP-848). v1
-regular expressions.
-
-Api key 68; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+regular expressions."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -17,7 +14,7 @@ class TopicPartitions(Struct):
     partitions: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=68)
+@message(versions=(0, 1))
 class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
     """The request of ConsumerGroupHeartbeat."""
 
@@ -40,7 +37,7 @@ class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=68)
+@message(versions=(0, 1))
 class ConsumerGroupHeartbeatResponse(Response):
     """The response of ConsumerGroupHeartbeat."""
 

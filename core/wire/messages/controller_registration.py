@@ -1,7 +1,4 @@
-"""Registers a controller with the active one (KIP-919).
-
-Api key 70; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Registers a controller with the active one (KIP-919)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -27,7 +24,7 @@ class Feature(Struct):
     max_supported_version: Int16 = 0
 
 
-@message(versions=(0, 0), flexible=0, key=70)
+@message(versions=(0, 0))
 class ControllerRegistrationRequest(Request["ControllerRegistrationResponse"]):
     """The request of ControllerRegistration."""
 
@@ -38,7 +35,7 @@ class ControllerRegistrationRequest(Request["ControllerRegistrationResponse"]):
     features: list[Feature] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=70)
+@message(versions=(0, 0))
 class ControllerRegistrationResponse(Response):
     """The response of ControllerRegistration."""
 

@@ -1,7 +1,4 @@
-"""Creates access rules (KIP-140). v1 pattern types (KIP-290), v3 user resources (KIP-373).
-
-Api key 30; Apache Kafka 4.3.1 serves versions 1 to 3.
-"""
+"""Creates access rules (KIP-140). v1 pattern types (KIP-290), v3 user resources (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -20,7 +17,7 @@ class AclCreation(Struct):
     permission_type: Int8 = 0
 
 
-@message(versions=(0, 3), flexible=2, key=30)
+@message(versions=(0, 3))
 class CreateAclsRequest(Request["CreateAclsResponse"]):
     """The request of CreateAcls."""
 
@@ -35,7 +32,7 @@ class AclCreationResult(Struct):
     error_message: str | None = field(default="", nullable=0)
 
 
-@message(versions=(0, 3), flexible=2, key=30)
+@message(versions=(0, 3))
 class CreateAclsResponse(Response):
     """The response of CreateAcls."""
 

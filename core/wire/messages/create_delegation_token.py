@@ -1,7 +1,4 @@
-"""Creates a delegation token (KIP-48). v3 for another owner (KIP-373).
-
-Api key 38; Apache Kafka 4.3.1 serves versions 1 to 3.
-"""
+"""Creates a delegation token (KIP-48). v3 for another owner (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
@@ -15,7 +12,7 @@ class CreatableRenewers(Struct):
     principal_name: str = ""
 
 
-@message(versions=(1, 3), flexible=2, key=38)
+@message(versions=(1, 3))
 class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
     """The request of CreateDelegationToken."""
 
@@ -25,7 +22,7 @@ class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
     max_lifetime_ms: Int64 = 0
 
 
-@message(versions=(1, 3), flexible=2, key=38)
+@message(versions=(1, 3))
 class CreateDelegationTokenResponse(Response):
     """The response of CreateDelegationToken."""
 

@@ -1,7 +1,4 @@
-"""Adds partitions to topics (KIP-195). v3 quotas (KIP-599).
-
-Api key 37; Apache Kafka 4.3.1 serves versions 0 to 3.
-"""
+"""Adds partitions to topics (KIP-195). v3 quotas (KIP-599)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
@@ -23,7 +20,7 @@ class CreatePartitionsTopic(Struct):
     assignments: list[CreatePartitionsAssignment] | None = field(default_factory=list, nullable=0)
 
 
-@message(versions=(0, 3), flexible=2, key=37)
+@message(versions=(0, 3))
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
     """The request of CreatePartitions."""
 
@@ -41,7 +38,7 @@ class CreatePartitionsTopicResult(Struct):
     error_message: str | None = field(default=None, nullable=0)
 
 
-@message(versions=(0, 3), flexible=2, key=37)
+@message(versions=(0, 3))
 class CreatePartitionsResponse(Response):
     """The response of CreatePartitions."""
 

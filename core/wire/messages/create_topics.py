@@ -1,8 +1,5 @@
 """Creates topics. v1 may only validate, v4 default partitions and replicas (KIP-464), v5
-answers configs (KIP-525), v6 quotas (KIP-599), v7 topic ids (KIP-516).
-
-Api key 19; Apache Kafka 4.3.1 serves versions 2 to 7.
-"""
+answers configs (KIP-525), v6 quotas (KIP-599), v7 topic ids (KIP-516)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -36,7 +33,7 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = field(default_factory=list)
 
 
-@message(versions=(0, 7), flexible=5, key=19)
+@message(versions=(0, 7))
 class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     """The request of CreateTopics."""
 
@@ -72,7 +69,7 @@ class CreatableTopicResult(Struct):
     )
 
 
-@message(versions=(0, 7), flexible=5, key=19)
+@message(versions=(0, 7))
 class CreateTopicsResponse(Response):
     """The response of CreateTopics."""
 

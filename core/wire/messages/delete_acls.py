@@ -1,8 +1,5 @@
 """Deletes access rules that match filters (KIP-140). v1 pattern types (KIP-290), v3 user
-resources (KIP-373).
-
-Api key 31; Apache Kafka 4.3.1 serves versions 1 to 3.
-"""
+resources (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -21,7 +18,7 @@ class DeleteAclsFilter(Struct):
     permission_type: Int8 = 0
 
 
-@message(versions=(0, 3), flexible=2, key=31)
+@message(versions=(0, 3))
 class DeleteAclsRequest(Request["DeleteAclsResponse"]):
     """The request of DeleteAcls."""
 
@@ -52,7 +49,7 @@ class DeleteAclsFilterResult(Struct):
     matching_acls: list[DeleteAclsMatchingAcl] = field(default_factory=list)
 
 
-@message(versions=(0, 3), flexible=2, key=31)
+@message(versions=(0, 3))
 class DeleteAclsResponse(Response):
     """The response of DeleteAcls."""
 

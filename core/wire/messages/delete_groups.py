@@ -1,13 +1,10 @@
-"""Deletes groups that have no members (KIP-229).
-
-Api key 42; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+"""Deletes groups that have no members (KIP-229)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
 
 
-@message(versions=(0, 2), flexible=2, key=42)
+@message(versions=(0, 2))
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
     """The request of DeleteGroups."""
 
@@ -22,7 +19,7 @@ class DeletableGroupResult(Struct):
     error_code: Int16 = 0
 
 
-@message(versions=(0, 2), flexible=2, key=42)
+@message(versions=(0, 2))
 class DeleteGroupsResponse(Response):
     """The response of DeleteGroups."""
 

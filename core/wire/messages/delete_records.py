@@ -1,7 +1,4 @@
-"""Moves the start of partitions forward, so that what lies before it can go (KIP-107).
-
-Api key 21; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+"""Moves the start of partitions forward, so that what lies before it can go (KIP-107)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
@@ -23,7 +20,7 @@ class DeleteRecordsTopic(Struct):
     partitions: list[DeleteRecordsPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=2, key=21)
+@message(versions=(0, 2))
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
     """The request of DeleteRecords."""
 
@@ -48,7 +45,7 @@ class DeleteRecordsTopicResult(Struct):
     partitions: list[DeleteRecordsPartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=2, key=21)
+@message(versions=(0, 2))
 class DeleteRecordsResponse(Response):
     """The response of DeleteRecords."""
 

@@ -1,7 +1,4 @@
-"""Deletes the start offsets of share groups (KIP-932).
-
-Api key 92; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Deletes the start offsets of share groups (KIP-932)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -15,7 +12,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = ""
 
 
-@message(versions=(0, 0), flexible=0, key=92)
+@message(versions=(0, 0))
 class DeleteShareGroupOffsetsRequest(Request["DeleteShareGroupOffsetsResponse"]):
     """The request of DeleteShareGroupOffsets."""
 
@@ -33,7 +30,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
     error_message: str | None = field(default=None, nullable=0)
 
 
-@message(versions=(0, 0), flexible=0, key=92)
+@message(versions=(0, 0))
 class DeleteShareGroupOffsetsResponse(Response):
     """The response of DeleteShareGroupOffsets."""
 

@@ -1,7 +1,4 @@
-"""Deletes the stored state of share partitions (KIP-932).
-
-Api key 86; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Deletes the stored state of share partitions (KIP-932)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -23,7 +20,7 @@ class DeleteStateData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=86)
+@message(versions=(0, 0))
 class DeleteShareGroupStateRequest(Request["DeleteShareGroupStateResponse"]):
     """The request of DeleteShareGroupState."""
 
@@ -48,7 +45,7 @@ class DeleteStateResult(Struct):
     partitions: list[PartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=86)
+@message(versions=(0, 0))
 class DeleteShareGroupStateResponse(Response):
     """The response of DeleteShareGroupState."""
 

@@ -1,7 +1,4 @@
-"""Deletes topics. v5 an error's text (KIP-599), v6 by topic id (KIP-516).
-
-Api key 20; Apache Kafka 4.3.1 serves versions 1 to 6.
-"""
+"""Deletes topics. v5 an error's text (KIP-599), v6 by topic id (KIP-516)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -16,7 +13,7 @@ class DeleteTopicState(Struct):
     topic_id: Uuid = field(default=ZERO_UUID, since=6)
 
 
-@message(versions=(0, 6), flexible=4, key=20)
+@message(versions=(0, 6))
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
     """The request of DeleteTopics."""
 
@@ -35,7 +32,7 @@ class DeletableTopicResult(Struct):
     error_message: str | None = field(default=None, since=5, nullable=5, ignorable=True)
 
 
-@message(versions=(0, 6), flexible=4, key=20)
+@message(versions=(0, 6))
 class DeleteTopicsResponse(Response):
     """The response of DeleteTopics."""
 

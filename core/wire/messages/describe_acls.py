@@ -1,14 +1,11 @@
 """Lists access rules that match a filter (KIP-140). v1 pattern types (KIP-290), v3 user
-resources (KIP-373).
-
-Api key 29; Apache Kafka 4.3.1 serves versions 1 to 3.
-"""
+resources (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
 
 
-@message(versions=(0, 3), flexible=2, key=29)
+@message(versions=(0, 3))
 class DescribeAclsRequest(Request["DescribeAclsResponse"]):
     """The request of DescribeAcls."""
 
@@ -41,7 +38,7 @@ class DescribeAclsResource(Struct):
     acls: list[AclDescription] = field(default_factory=list)
 
 
-@message(versions=(0, 3), flexible=2, key=29)
+@message(versions=(0, 3))
 class DescribeAclsResponse(Response):
     """The response of DescribeAcls."""
 

@@ -1,7 +1,4 @@
-"""Describes quotas of users and client ids (KIP-546).
-
-Api key 48; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Describes quotas of users and client ids (KIP-546)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Float64, Int8, Int16, Int32
@@ -16,7 +13,7 @@ class ComponentData(Struct):
     match: str | None = field(default="", nullable=0)
 
 
-@message(versions=(0, 1), flexible=1, key=48)
+@message(versions=(0, 1))
 class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     """The request of DescribeClientQuotas."""
 
@@ -48,7 +45,7 @@ class EntryData(Struct):
     values: list[ValueData] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=1, key=48)
+@message(versions=(0, 1))
 class DescribeClientQuotasResponse(Response):
     """The response of DescribeClientQuotas."""
 

@@ -1,14 +1,11 @@
 """Describes the brokers or controllers of a cluster (KIP-700). v1 controllers (KIP-919), v2
-fenced brokers (KIP-1073).
-
-Api key 60; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+fenced brokers (KIP-1073)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
 
 
-@message(versions=(0, 2), flexible=0, key=60)
+@message(versions=(0, 2))
 class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     """The request of DescribeCluster."""
 
@@ -28,7 +25,7 @@ class DescribeClusterBroker(Struct):
     is_fenced: bool = field(default=False, since=2)
 
 
-@message(versions=(0, 2), flexible=0, key=60)
+@message(versions=(0, 2))
 class DescribeClusterResponse(Response):
     """The response of DescribeCluster."""
 

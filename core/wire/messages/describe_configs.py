@@ -1,8 +1,5 @@
 """Describes configs of topics, brokers and groups (KIP-133). v1 synonyms (KIP-226), v3 types
-and documentation (KIP-569).
-
-Api key 32; Apache Kafka 4.3.1 serves versions 1 to 4.
-"""
+and documentation (KIP-569)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -17,7 +14,7 @@ class DescribeConfigsResource(Struct):
     configuration_keys: list[str] | None = field(default_factory=list, nullable=0)
 
 
-@message(versions=(0, 4), flexible=4, key=32)
+@message(versions=(0, 4))
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
     """The request of DescribeConfigs."""
 
@@ -61,7 +58,7 @@ class DescribeConfigsResult(Struct):
     configs: list[DescribeConfigsResourceResult] = field(default_factory=list)
 
 
-@message(versions=(0, 4), flexible=4, key=32)
+@message(versions=(0, 4))
 class DescribeConfigsResponse(Response):
     """The response of DescribeConfigs."""
 

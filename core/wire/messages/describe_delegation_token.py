@@ -1,7 +1,4 @@
-"""Lists delegation tokens (KIP-48). v3 who asked for them (KIP-373).
-
-Api key 41; Apache Kafka 4.3.1 serves versions 1 to 3.
-"""
+"""Lists delegation tokens (KIP-48). v3 who asked for them (KIP-373)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
@@ -15,7 +12,7 @@ class DescribeDelegationTokenOwner(Struct):
     principal_name: str = ""
 
 
-@message(versions=(1, 3), flexible=2, key=41)
+@message(versions=(1, 3))
 class DescribeDelegationTokenRequest(Request["DescribeDelegationTokenResponse"]):
     """The request of DescribeDelegationToken."""
 
@@ -46,7 +43,7 @@ class DescribedDelegationToken(Struct):
     renewers: list[DescribedDelegationTokenRenewer] = field(default_factory=list)
 
 
-@message(versions=(1, 3), flexible=2, key=41)
+@message(versions=(1, 3))
 class DescribeDelegationTokenResponse(Response):
     """The response of DescribeDelegationToken."""
 

@@ -1,14 +1,11 @@
 """Describes classic groups and their members. v3 authorized operations (KIP-430), v4 static
-members (KIP-345), v6 an error's text (KIP-1043).
-
-Api key 15; Apache Kafka 4.3.1 serves versions 0 to 6.
-"""
+members (KIP-345), v6 an error's text (KIP-1043)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
 
 
-@message(versions=(0, 6), flexible=5, key=15)
+@message(versions=(0, 6))
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
     """The request of DescribeGroups."""
 
@@ -42,7 +39,7 @@ class DescribedGroup(Struct):
     authorized_operations: Int32 = field(default=-2147483648, since=3)
 
 
-@message(versions=(0, 6), flexible=5, key=15)
+@message(versions=(0, 6))
 class DescribeGroupsResponse(Response):
     """The response of DescribeGroups."""
 

@@ -1,8 +1,5 @@
 """Describes log directories and the sizes of what is in them (KIP-113). v4 disk sizes
-(KIP-827), v5 cordoned directories (KIP-1066).
-
-Api key 35; Apache Kafka 4.3.1 serves versions 1 to 5.
-"""
+(KIP-827), v5 cordoned directories (KIP-1066)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
@@ -16,7 +13,7 @@ class DescribableLogDirTopic(Struct):
     partitions: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(1, 5), flexible=2, key=35)
+@message(versions=(1, 5))
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     """The request of DescribeLogDirs."""
 
@@ -53,7 +50,7 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: bool = field(default=False, since=5, ignorable=True)
 
 
-@message(versions=(1, 5), flexible=2, key=35)
+@message(versions=(1, 5))
 class DescribeLogDirsResponse(Response):
     """The response of DescribeLogDirs."""
 

@@ -1,7 +1,4 @@
-"""Lists the producers that write to partitions (KIP-664).
-
-Api key 61; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Lists the producers that write to partitions (KIP-664)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
@@ -15,7 +12,7 @@ class TopicRequest(Struct):
     partition_indexes: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=61)
+@message(versions=(0, 0))
 class DescribeProducersRequest(Request["DescribeProducersResponse"]):
     """The request of DescribeProducers."""
 
@@ -52,7 +49,7 @@ class TopicResponse(Struct):
     partitions: list[PartitionResponse] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=61)
+@message(versions=(0, 0))
 class DescribeProducersResponse(Response):
     """The response of DescribeProducers."""
 

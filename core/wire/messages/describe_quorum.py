@@ -1,8 +1,5 @@
 """Describes the metadata quorum (KIP-595). v1 timestamps (KIP-836), v2 nodes and directory ids
-(KIP-853).
-
-Api key 55; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+(KIP-853)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -24,7 +21,7 @@ class TopicData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=0, key=55)
+@message(versions=(0, 2))
 class DescribeQuorumRequest(Request["DescribeQuorumResponse"]):
     """The request of DescribeQuorum."""
 
@@ -81,7 +78,7 @@ class Node(Struct):
     listeners: list[Listener] = field(default_factory=list, since=2)
 
 
-@message(versions=(0, 2), flexible=0, key=55)
+@message(versions=(0, 2))
 class DescribeQuorumResponse(Response):
     """The response of DescribeQuorum."""
 

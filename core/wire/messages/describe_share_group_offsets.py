@@ -1,7 +1,4 @@
-"""Describes where share groups begin (KIP-932). v1 their lag (KIP-1226).
-
-Api key 90; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Describes where share groups begin (KIP-932). v1 their lag (KIP-1226)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -26,7 +23,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
     )
 
 
-@message(versions=(0, 1), flexible=0, key=90)
+@message(versions=(0, 1))
 class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
     """The request of DescribeShareGroupOffsets."""
 
@@ -64,7 +61,7 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
     error_message: str | None = field(default=None, nullable=0)
 
 
-@message(versions=(0, 1), flexible=0, key=90)
+@message(versions=(0, 1))
 class DescribeShareGroupOffsetsResponse(Response):
     """The response of DescribeShareGroupOffsets."""
 

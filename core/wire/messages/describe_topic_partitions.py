@@ -1,7 +1,4 @@
-"""Describes topics a page at a time, with their eligible leader replicas (KIP-966).
-
-Api key 75; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Describes topics a page at a time, with their eligible leader replicas (KIP-966)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -23,7 +20,7 @@ class Cursor(Struct):
     partition_index: Int32 = 0
 
 
-@message(versions=(0, 0), flexible=0, key=75)
+@message(versions=(0, 0))
 class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
     """The request of DescribeTopicPartitions."""
 
@@ -59,7 +56,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: Int32 = -2147483648
 
 
-@message(versions=(0, 0), flexible=0, key=75)
+@message(versions=(0, 0))
 class DescribeTopicPartitionsResponse(Response):
     """The response of DescribeTopicPartitions."""
 

@@ -1,13 +1,10 @@
-"""Describes transactions by their ids (KIP-664).
-
-Api key 65; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Describes transactions by their ids (KIP-664)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 0), flexible=0, key=65)
+@message(versions=(0, 0))
 class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
     """The request of DescribeTransactions."""
 
@@ -36,7 +33,7 @@ class TransactionState(Struct):
     topics: list[TopicData] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=65)
+@message(versions=(0, 0))
 class DescribeTransactionsResponse(Response):
     """The response of DescribeTransactions."""
 

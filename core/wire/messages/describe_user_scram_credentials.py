@@ -1,7 +1,4 @@
-"""Lists which SCRAM credentials users have (KIP-554).
-
-Api key 50; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Lists which SCRAM credentials users have (KIP-554)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -14,7 +11,7 @@ class UserName(Struct):
     name: str = ""
 
 
-@message(versions=(0, 0), flexible=0, key=50)
+@message(versions=(0, 0))
 class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
     """The request of DescribeUserScramCredentials."""
 
@@ -39,7 +36,7 @@ class DescribeUserScramCredentialsResult(Struct):
     credential_infos: list[CredentialInfo] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=50)
+@message(versions=(0, 0))
 class DescribeUserScramCredentialsResponse(Response):
     """The response of DescribeUserScramCredentials."""
 

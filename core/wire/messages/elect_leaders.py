@@ -1,7 +1,4 @@
-"""Elects preferred leaders, or unclean ones (KIP-183, KIP-460).
-
-Api key 43; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+"""Elects preferred leaders, or unclean ones (KIP-183, KIP-460)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -15,7 +12,7 @@ class TopicPartitions(Struct):
     partitions: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=2, key=43)
+@message(versions=(0, 2))
 class ElectLeadersRequest(Request["ElectLeadersResponse"]):
     """The request of ElectLeaders."""
 
@@ -41,7 +38,7 @@ class ReplicaElectionResult(Struct):
     partition_result: list[PartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=2, key=43)
+@message(versions=(0, 2))
 class ElectLeadersResponse(Response):
     """The response of ElectLeaders."""
 

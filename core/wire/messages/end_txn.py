@@ -1,13 +1,10 @@
-"""Commits or aborts a transaction (KIP-98). v5 answers the next producer epoch (KIP-890).
-
-Api key 26; Apache Kafka 4.3.1 serves versions 0 to 5.
-"""
+"""Commits or aborts a transaction (KIP-98). v5 answers the next producer epoch (KIP-890)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 5), flexible=3, key=26)
+@message(versions=(0, 5))
 class EndTxnRequest(Request["EndTxnResponse"]):
     """The request of EndTxn."""
 
@@ -17,7 +14,7 @@ class EndTxnRequest(Request["EndTxnResponse"]):
     committed: bool = False
 
 
-@message(versions=(0, 5), flexible=3, key=26)
+@message(versions=(0, 5))
 class EndTxnResponse(Response):
     """The response of EndTxn."""
 

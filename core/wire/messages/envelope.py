@@ -1,13 +1,10 @@
-"""Carries a request of a client from a broker to the controller (KIP-590).
-
-Api key 58; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Carries a request of a client from a broker to the controller (KIP-590)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16
 
 
-@message(versions=(0, 0), flexible=0, key=58)
+@message(versions=(0, 0))
 class EnvelopeRequest(Request["EnvelopeResponse"]):
     """The request of Envelope."""
 
@@ -16,7 +13,7 @@ class EnvelopeRequest(Request["EnvelopeResponse"]):
     client_host_address: bytes = b""
 
 
-@message(versions=(0, 0), flexible=0, key=58)
+@message(versions=(0, 0))
 class EnvelopeResponse(Response):
     """The response of Envelope."""
 

@@ -1,13 +1,10 @@
-"""Ends a delegation token (KIP-48).
-
-Api key 40; Apache Kafka 4.3.1 serves versions 1 to 2.
-"""
+"""Ends a delegation token (KIP-48)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(1, 2), flexible=2, key=40)
+@message(versions=(1, 2))
 class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
     """The request of ExpireDelegationToken."""
 
@@ -15,7 +12,7 @@ class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
     expiry_time_period_ms: Int64 = 0
 
 
-@message(versions=(1, 2), flexible=2, key=40)
+@message(versions=(1, 2))
 class ExpireDelegationTokenResponse(Response):
     """The response of ExpireDelegationToken."""
 

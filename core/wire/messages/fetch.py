@@ -1,10 +1,7 @@
 """Reads record batches, for consumers and followers. v4 transactions (KIP-98), v7 incremental
 sessions (KIP-227), v9 leader epochs (KIP-320), v11 racks (KIP-392), v12 diverging epochs
 (KIP-595), v13 topic ids (KIP-516), v15 replica state (KIP-903), v16 who leads instead
-(KIP-951), v17 directory ids (KIP-853).
-
-Api key 1; Apache Kafka 4.3.1 serves versions 4 to 18.
-"""
+(KIP-951), v17 directory ids (KIP-853)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -51,7 +48,7 @@ class ForgottenTopic(Struct):
     partitions: list[Int32] = field(default_factory=list, since=7)
 
 
-@message(versions=(0, 18), flexible=12, key=1)
+@message(versions=(0, 18))
 class FetchRequest(Request["FetchResponse"]):
     """The request of Fetch."""
 
@@ -139,7 +136,7 @@ class NodeEndpoint(Struct):
     rack: str | None = field(default=None, since=16, nullable=16)
 
 
-@message(versions=(0, 18), flexible=12, key=1)
+@message(versions=(0, 18))
 class FetchResponse(Response):
     """The response of Fetch."""
 

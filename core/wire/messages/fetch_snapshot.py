@@ -1,7 +1,4 @@
-"""Reads a snapshot of the metadata log (KIP-630). v1 directory ids (KIP-853).
-
-Api key 59; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Reads a snapshot of the metadata log (KIP-630). v1 directory ids (KIP-853)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -35,7 +32,7 @@ class TopicSnapshot(Struct):
     partitions: list[PartitionSnapshot] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=59)
+@message(versions=(0, 1))
 class FetchSnapshotRequest(Request["FetchSnapshotResponse"]):
     """The request of FetchSnapshot."""
 
@@ -83,7 +80,7 @@ class NodeEndpoint(Struct):
     port: Uint16 = field(default=0, since=1)
 
 
-@message(versions=(0, 1), flexible=0, key=59)
+@message(versions=(0, 1))
 class FetchSnapshotResponse(Response):
     """The response of FetchSnapshot."""
 

@@ -1,14 +1,11 @@
 """Finds the broker that coordinates a group, a transactional id or a share partition. v1
-transactional ids (KIP-98), v4 several keys (KIP-699), v6 share groups (KIP-932).
-
-Api key 10; Apache Kafka 4.3.1 serves versions 0 to 6.
-"""
+transactional ids (KIP-98), v4 several keys (KIP-699), v6 share groups (KIP-932)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
 
 
-@message(versions=(0, 6), flexible=3, key=10)
+@message(versions=(0, 6))
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
     """The request of FindCoordinator."""
 
@@ -29,7 +26,7 @@ class Coordinator(Struct):
     error_message: str | None = field(default="", since=4, nullable=4, ignorable=True)
 
 
-@message(versions=(0, 6), flexible=3, key=10)
+@message(versions=(0, 6))
 class FindCoordinatorResponse(Response):
     """The response of FindCoordinator."""
 

@@ -1,21 +1,18 @@
-"""Asks which metrics a client should push (KIP-714).
-
-Api key 71; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Asks which metrics a client should push (KIP-714)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int8, Int16, Int32, Uuid
 
 
-@message(versions=(0, 0), flexible=0, key=71)
+@message(versions=(0, 0))
 class GetTelemetrySubscriptionsRequest(Request["GetTelemetrySubscriptionsResponse"]):
     """The request of GetTelemetrySubscriptions."""
 
     client_instance_id: Uuid = ZERO_UUID
 
 
-@message(versions=(0, 0), flexible=0, key=71)
+@message(versions=(0, 0))
 class GetTelemetrySubscriptionsResponse(Response):
     """The response of GetTelemetrySubscriptions."""
 

@@ -1,13 +1,10 @@
-"""Keeps a member of a classic group alive. v3 static members (KIP-345).
-
-Api key 12; Apache Kafka 4.3.1 serves versions 0 to 4.
-"""
+"""Keeps a member of a classic group alive. v3 static members (KIP-345)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32
 
 
-@message(versions=(0, 4), flexible=4, key=12)
+@message(versions=(0, 4))
 class HeartbeatRequest(Request["HeartbeatResponse"]):
     """The request of Heartbeat."""
 
@@ -17,7 +14,7 @@ class HeartbeatRequest(Request["HeartbeatResponse"]):
     group_instance_id: str | None = field(default=None, since=3, nullable=3)
 
 
-@message(versions=(0, 4), flexible=4, key=12)
+@message(versions=(0, 4))
 class HeartbeatResponse(Response):
     """The response of Heartbeat."""
 

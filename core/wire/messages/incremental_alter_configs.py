@@ -1,7 +1,4 @@
-"""Sets, deletes, appends to and subtracts from single configs (KIP-339).
-
-Api key 44; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Sets, deletes, appends to and subtracts from single configs (KIP-339)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -25,7 +22,7 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=1, key=44)
+@message(versions=(0, 1))
 class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
     """The request of IncrementalAlterConfigs."""
 
@@ -43,7 +40,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: str = ""
 
 
-@message(versions=(0, 1), flexible=1, key=44)
+@message(versions=(0, 1))
 class IncrementalAlterConfigsResponse(Response):
     """The response of IncrementalAlterConfigs."""
 

@@ -1,14 +1,11 @@
 """Gives a producer its id and epoch (KIP-98). v3 bumps an epoch (KIP-360), v6 two-phase commit
-(KIP-939), which is not stable yet.
-
-Api key 22; Apache Kafka 4.3.1 serves versions 0 to 5.
-"""
+(KIP-939), which is not stable yet."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 6), flexible=2, key=22)
+@message(versions=(0, 6))
 class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     """The request of InitProducerId."""
 
@@ -20,7 +17,7 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     keep_prepared_txn: bool = field(default=False, since=6)
 
 
-@message(versions=(0, 6), flexible=2, key=22)
+@message(versions=(0, 6))
 class InitProducerIdResponse(Response):
     """The response of InitProducerId."""
 

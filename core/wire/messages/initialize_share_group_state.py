@@ -1,7 +1,4 @@
-"""Begins the stored state of share partitions (KIP-932).
-
-Api key 83; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Begins the stored state of share partitions (KIP-932)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -25,7 +22,7 @@ class InitializeStateData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=83)
+@message(versions=(0, 0))
 class InitializeShareGroupStateRequest(Request["InitializeShareGroupStateResponse"]):
     """The request of InitializeShareGroupState."""
 
@@ -50,7 +47,7 @@ class InitializeStateResult(Struct):
     partitions: list[PartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=83)
+@message(versions=(0, 0))
 class InitializeShareGroupStateResponse(Response):
     """The response of InitializeShareGroupState."""
 

@@ -1,9 +1,6 @@
 """Joins a classic group and waits for its next generation. v4 demands a member id first
 (KIP-394), v5 static members (KIP-345), v8 a reason (KIP-800), v9 may skip the assignment
-(KIP-814).
-
-Api key 11; Apache Kafka 4.3.1 serves versions 0 to 9.
-"""
+(KIP-814)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
@@ -17,7 +14,7 @@ class JoinGroupRequestProtocol(Struct):
     metadata: bytes = b""
 
 
-@message(versions=(0, 9), flexible=6, key=11)
+@message(versions=(0, 9))
 class JoinGroupRequest(Request["JoinGroupResponse"]):
     """The request of JoinGroup."""
 
@@ -40,7 +37,7 @@ class JoinGroupResponseMember(Struct):
     metadata: bytes = b""
 
 
-@message(versions=(0, 9), flexible=6, key=11)
+@message(versions=(0, 9))
 class JoinGroupResponse(Response):
     """The response of JoinGroup."""
 

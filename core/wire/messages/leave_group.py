@@ -1,7 +1,4 @@
-"""Leaves a classic group. v3 several members (KIP-345), v5 a reason (KIP-800).
-
-Api key 13; Apache Kafka 4.3.1 serves versions 0 to 5.
-"""
+"""Leaves a classic group. v3 several members (KIP-345), v5 a reason (KIP-800)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
@@ -16,7 +13,7 @@ class MemberIdentity(Struct):
     reason: str | None = field(default=None, since=5, nullable=5, ignorable=True)
 
 
-@message(versions=(0, 5), flexible=4, key=13)
+@message(versions=(0, 5))
 class LeaveGroupRequest(Request["LeaveGroupResponse"]):
     """The request of LeaveGroup."""
 
@@ -34,7 +31,7 @@ class MemberResponse(Struct):
     error_code: Int16 = field(default=0, since=3)
 
 
-@message(versions=(0, 5), flexible=4, key=13)
+@message(versions=(0, 5))
 class LeaveGroupResponse(Response):
     """The response of LeaveGroup."""
 

@@ -1,13 +1,10 @@
-"""Lists resources that have configs (KIP-1142); v0 lists those for client metrics (KIP-714).
-
-Api key 74; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Lists resources that have configs (KIP-1142); v0 lists those for client metrics (KIP-714)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
 
 
-@message(versions=(0, 1), flexible=0, key=74)
+@message(versions=(0, 1))
 class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
     """The request of ListConfigResources."""
 
@@ -22,7 +19,7 @@ class ConfigResource(Struct):
     resource_type: Int8 = field(default=16, since=1, ignorable=True)
 
 
-@message(versions=(0, 1), flexible=0, key=74)
+@message(versions=(0, 1))
 class ListConfigResourcesResponse(Response):
     """The response of ListConfigResources."""
 

@@ -1,13 +1,10 @@
-"""Lists the groups that a broker coordinates. v4 states (KIP-518), v5 types (KIP-848).
-
-Api key 16; Apache Kafka 4.3.1 serves versions 0 to 5.
-"""
+"""Lists the groups that a broker coordinates. v4 states (KIP-518), v5 types (KIP-848)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
 
 
-@message(versions=(0, 5), flexible=3, key=16)
+@message(versions=(0, 5))
 class ListGroupsRequest(Request["ListGroupsResponse"]):
     """The request of ListGroups."""
 
@@ -25,7 +22,7 @@ class ListedGroup(Struct):
     group_type: str = field(default="", since=5, ignorable=True)
 
 
-@message(versions=(0, 5), flexible=3, key=16)
+@message(versions=(0, 5))
 class ListGroupsResponse(Response):
     """The response of ListGroups."""
 

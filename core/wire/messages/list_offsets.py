@@ -3,10 +3,7 @@ leader epochs (KIP-320), v7 the maximum timestamp (KIP-734), v8 and v9 tiered st
 KIP-1005), v10 a timeout (KIP-1075).
 
 v0 asks for up to `max_num_offsets` segment starts before a timestamp and is answered
-`old_style_offsets`.
-
-Api key 2; Apache Kafka 4.3.1 serves versions 1 to 11.
-"""
+`old_style_offsets`."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32, Int64
@@ -30,7 +27,7 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 11), flexible=6, key=2)
+@message(versions=(0, 11))
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     """The request of ListOffsets."""
 
@@ -60,7 +57,7 @@ class ListOffsetsTopicResponse(Struct):
     partitions: list[ListOffsetsPartitionResponse] = field(default_factory=list)
 
 
-@message(versions=(0, 11), flexible=6, key=2)
+@message(versions=(0, 11))
 class ListOffsetsResponse(Response):
     """The response of ListOffsets."""
 

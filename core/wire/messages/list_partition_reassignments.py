@@ -1,7 +1,4 @@
-"""Lists the reassignments that are under way (KIP-455).
-
-Api key 46; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Lists the reassignments that are under way (KIP-455)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
@@ -15,7 +12,7 @@ class ListPartitionReassignmentsTopics(Struct):
     partition_indexes: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=46)
+@message(versions=(0, 0))
 class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
     """The request of ListPartitionReassignments."""
 
@@ -41,7 +38,7 @@ class OngoingTopicReassignment(Struct):
     partitions: list[OngoingPartitionReassignment] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=46)
+@message(versions=(0, 0))
 class ListPartitionReassignmentsResponse(Response):
     """The response of ListPartitionReassignments."""
 

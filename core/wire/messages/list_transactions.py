@@ -1,14 +1,11 @@
 """Lists the transactions that a broker coordinates (KIP-664). v1 by duration (KIP-994), v2 by
-pattern (KIP-1152).
-
-Api key 66; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+pattern (KIP-1152)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 2), flexible=0, key=66)
+@message(versions=(0, 2))
 class ListTransactionsRequest(Request["ListTransactionsResponse"]):
     """The request of ListTransactions."""
 
@@ -27,7 +24,7 @@ class TransactionState(Struct):
     transaction_state: str = ""
 
 
-@message(versions=(0, 2), flexible=0, key=66)
+@message(versions=(0, 2))
 class ListTransactionsResponse(Response):
     """The response of ListTransactions."""
 

@@ -1,9 +1,6 @@
 """Describes brokers, topics and partitions: who leads what. v4 may refuse to create topics
 (KIP-204), v5 offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized operations
-(KIP-430), v10 topic ids (KIP-516), v13 an error for all (KIP-1102).
-
-Api key 3; Apache Kafka 4.3.1 serves versions 0 to 13.
-"""
+(KIP-430), v10 topic ids (KIP-516), v13 an error for all (KIP-1102)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -18,7 +15,7 @@ class MetadataRequestTopic(Struct):
     name: str | None = field(default="", nullable=10)
 
 
-@message(versions=(0, 13), flexible=9, key=3)
+@message(versions=(0, 13))
 class MetadataRequest(Request["MetadataResponse"]):
     """The request of Metadata."""
 
@@ -63,7 +60,7 @@ class MetadataResponseTopic(Struct):
     topic_authorized_operations: Int32 = field(default=-2147483648, since=8)
 
 
-@message(versions=(0, 13), flexible=9, key=3)
+@message(versions=(0, 13))
 class MetadataResponse(Response):
     """The response of Metadata."""
 

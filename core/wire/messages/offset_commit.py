@@ -1,10 +1,7 @@
 """Stores offsets of a group. v1 generation and member, v2 retention, v6 leader epochs
 (KIP-320), v7 static members (KIP-345), v9 member epochs (KIP-848), v10 topic ids.
 
-Only v1 has a commit timestamp for each partition.
-
-Api key 8; Apache Kafka 4.3.1 serves versions 2 to 10.
-"""
+Only v1 has a commit timestamp for each partition."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -31,7 +28,7 @@ class OffsetCommitRequestTopic(Struct):
     partitions: list[OffsetCommitRequestPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 10), flexible=8, key=8)
+@message(versions=(0, 10))
 class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     """The request of OffsetCommit."""
 
@@ -60,7 +57,7 @@ class OffsetCommitResponseTopic(Struct):
     partitions: list[OffsetCommitResponsePartition] = field(default_factory=list)
 
 
-@message(versions=(0, 10), flexible=8, key=8)
+@message(versions=(0, 10))
 class OffsetCommitResponse(Response):
     """The response of OffsetCommit."""
 

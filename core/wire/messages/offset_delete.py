@@ -1,7 +1,4 @@
-"""Deletes offsets that a group has stored (KIP-496).
-
-Api key 47; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Deletes offsets that a group has stored (KIP-496)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
@@ -22,7 +19,7 @@ class OffsetDeleteRequestTopic(Struct):
     partitions: list[OffsetDeleteRequestPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 0), key=47)
+@message(versions=(0, 0))
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
     """The request of OffsetDelete."""
 
@@ -46,7 +43,7 @@ class OffsetDeleteResponseTopic(Struct):
     partitions: list[OffsetDeleteResponsePartition] = field(default_factory=list)
 
 
-@message(versions=(0, 0), key=47)
+@message(versions=(0, 0))
 class OffsetDeleteResponse(Response):
     """The response of OffsetDelete."""
 

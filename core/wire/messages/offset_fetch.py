@@ -1,9 +1,6 @@
 """Asks for the offsets that groups have stored. v2 all topics (KIP-88), v5 leader epochs
 (KIP-320), v7 waits for open transactions (KIP-447), v8 several groups (KIP-709), v9 member
-epochs (KIP-848), v10 topic ids.
-
-Api key 9; Apache Kafka 4.3.1 serves versions 1 to 10.
-"""
+epochs (KIP-848), v10 topic ids."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -37,7 +34,7 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None = field(default_factory=list, since=8, nullable=8)
 
 
-@message(versions=(0, 10), flexible=6, key=9)
+@message(versions=(0, 10))
 class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     """The request of OffsetFetch."""
 
@@ -97,7 +94,7 @@ class OffsetFetchResponseGroup(Struct):
     error_code: Int16 = field(default=0, since=8)
 
 
-@message(versions=(0, 10), flexible=6, key=9)
+@message(versions=(0, 10))
 class OffsetFetchResponse(Response):
     """The response of OffsetFetch."""
 

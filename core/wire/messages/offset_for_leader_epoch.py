@@ -1,8 +1,5 @@
 """Finds where leader epochs end, by which replicas and consumers see that they diverge
-(KIP-101, KIP-279, KIP-320).
-
-Api key 23; Apache Kafka 4.3.1 serves versions 2 to 4.
-"""
+(KIP-101, KIP-279, KIP-320)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
@@ -25,7 +22,7 @@ class OffsetForLeaderTopic(Struct):
     partitions: list[OffsetForLeaderPartition] = field(default_factory=list)
 
 
-@message(versions=(2, 4), flexible=4, key=23)
+@message(versions=(2, 4))
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """The request of OffsetForLeaderEpoch."""
 
@@ -51,7 +48,7 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: list[EpochEndOffset] = field(default_factory=list)
 
 
-@message(versions=(2, 4), flexible=4, key=23)
+@message(versions=(2, 4))
 class OffsetForLeaderEpochResponse(Response):
     """The response of OffsetForLeaderEpoch."""
 

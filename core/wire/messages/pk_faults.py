@@ -1,13 +1,13 @@
 """Makes, lists and clears faults that a test asked for (`pk.faults.enable`, core/broker/faults).
 
-Api key 10000; pk only. Apache Kafka has no such API.
+pk only. Apache Kafka has no such API.
 """
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 0), flexible=0, key=10000)
+@message(versions=(0, 0))
 class PkFaultsRequest(Request["PkFaultsResponse"]):
     """The request of PkFaults."""
 
@@ -52,7 +52,7 @@ class FaultInForce(Struct):
     client_id: str | None = field(default=None, nullable=0)
 
 
-@message(versions=(0, 0), flexible=0, key=10000)
+@message(versions=(0, 0))
 class PkFaultsResponse(Response):
     """The response of PkFaults."""
 

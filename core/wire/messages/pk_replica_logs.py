@@ -1,7 +1,7 @@
 """Tells the controller how far a broker's logs go, and what was found wrong with them
 (core/meta/unclean_recovery.py), or why it follows no further (core/meta/stopped_followers.py).
 
-Api key 10001; pk only. KIP-966 has the controller ask for the same by GetReplicaLogInfo, which
+pk only. KIP-966 has the controller ask for the same by GetReplicaLogInfo, which
 Apache Kafka does not serve.
 """
 
@@ -49,7 +49,7 @@ class TopicLogs(Struct):
     partitions: list[ReplicaLog] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=10001)
+@message(versions=(0, 0))
 class PkReplicaLogsRequest(Request["PkReplicaLogsResponse"]):
     """The request of PkReplicaLogs."""
 
@@ -78,7 +78,7 @@ class TopicResult(Struct):
     partitions: list[PartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=10001)
+@message(versions=(0, 0))
 class PkReplicaLogsResponse(Response):
     """The response of PkReplicaLogs."""
 

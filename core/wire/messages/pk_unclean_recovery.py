@@ -1,7 +1,7 @@
 """Shows what the controller knows of the logs of partitions, and elects a leader by hand
 (core/meta/unclean_recovery.py).
 
-Api key 10002; pk only. Apache Kafka has no such API.
+pk only. Apache Kafka has no such API.
 """
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -16,7 +16,7 @@ class TopicPartitions(Struct):
     partitions: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=10002)
+@message(versions=(0, 0))
 class PkUncleanRecoveryRequest(Request["PkUncleanRecoveryResponse"]):
     """The request of PkUncleanRecovery."""
 
@@ -66,7 +66,7 @@ class PartitionState(Struct):
     replicas: list[ReplicaState] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=10002)
+@message(versions=(0, 0))
 class PkUncleanRecoveryResponse(Response):
     """The response of PkUncleanRecovery."""
 

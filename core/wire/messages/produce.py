@@ -1,10 +1,7 @@
 """Appends record batches to partitions. v3 magic 2 and transactions (KIP-98), v8 errors by
 record (KIP-467), v10 says who leads instead (KIP-951), v13 topic ids (KIP-516).
 
-v0 to v2 carry the record formats before magic 2.
-
-Api key 0; Apache Kafka 4.3.1 serves versions 3 to 13.
-"""
+v0 to v2 carry the record formats before magic 2."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -28,7 +25,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = field(default_factory=list)
 
 
-@message(versions=(0, 13), flexible=9, key=0)
+@message(versions=(0, 13))
 class ProduceRequest(Request["ProduceResponse"]):
     """The request of Produce."""
 
@@ -89,7 +86,7 @@ class NodeEndpoint(Struct):
     rack: str | None = field(default=None, since=10, nullable=10)
 
 
-@message(versions=(0, 13), flexible=9, key=0)
+@message(versions=(0, 13))
 class ProduceResponse(Response):
     """The response of Produce."""
 

@@ -1,14 +1,11 @@
-"""Pushes a client's metrics (KIP-714).
-
-Api key 72; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Pushes a client's metrics (KIP-714)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, message
 from pk.core.wire.types import Int8, Int16, Int32, Uuid
 
 
-@message(versions=(0, 0), flexible=0, key=72)
+@message(versions=(0, 0))
 class PushTelemetryRequest(Request["PushTelemetryResponse"]):
     """The request of PushTelemetry."""
 
@@ -19,7 +16,7 @@ class PushTelemetryRequest(Request["PushTelemetryResponse"]):
     metrics: bytes = b""
 
 
-@message(versions=(0, 0), flexible=0, key=72)
+@message(versions=(0, 0))
 class PushTelemetryResponse(Response):
     """The response of PushTelemetry."""
 

@@ -1,7 +1,4 @@
-"""Reads the stored state of share partitions (KIP-932).
-
-Api key 84; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Reads the stored state of share partitions (KIP-932)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -24,7 +21,7 @@ class ReadStateData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=84)
+@message(versions=(0, 0))
 class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
     """The request of ReadShareGroupState."""
 
@@ -62,7 +59,7 @@ class ReadStateResult(Struct):
     partitions: list[PartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=84)
+@message(versions=(0, 0))
 class ReadShareGroupStateResponse(Response):
     """The response of ReadShareGroupState."""
 

@@ -1,7 +1,4 @@
-"""Reads where share partitions begin (KIP-932). v1 completed deliveries (KIP-1226).
-
-Api key 87; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Reads where share partitions begin (KIP-932). v1 completed deliveries (KIP-1226)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -24,7 +21,7 @@ class ReadStateSummaryData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=87)
+@message(versions=(0, 1))
 class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryResponse"]):
     """The request of ReadShareGroupStateSummary."""
 
@@ -53,7 +50,7 @@ class ReadStateSummaryResult(Struct):
     partitions: list[PartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=87)
+@message(versions=(0, 1))
 class ReadShareGroupStateSummaryResponse(Response):
     """The response of ReadShareGroupStateSummary."""
 

@@ -1,13 +1,10 @@
-"""Renews a delegation token (KIP-48).
-
-Api key 39; Apache Kafka 4.3.1 serves versions 1 to 2.
-"""
+"""Renews a delegation token (KIP-48)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(1, 2), flexible=2, key=39)
+@message(versions=(1, 2))
 class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
     """The request of RenewDelegationToken."""
 
@@ -15,7 +12,7 @@ class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
     renew_period_ms: Int64 = 0
 
 
-@message(versions=(1, 2), flexible=2, key=39)
+@message(versions=(1, 2))
 class RenewDelegationTokenResponse(Response):
     """The response of RenewDelegationToken."""
 

@@ -1,20 +1,17 @@
-"""Carries one step of a SASL exchange (KIP-152). v1 how long the session lasts (KIP-368).
-
-Api key 36; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+"""Carries one step of a SASL exchange (KIP-152). v1 how long the session lasts (KIP-368)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int64
 
 
-@message(versions=(0, 2), flexible=2, key=36)
+@message(versions=(0, 2))
 class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
     """The request of SaslAuthenticate."""
 
     auth_bytes: bytes = field(default=b"", secret=True)
 
 
-@message(versions=(0, 2), flexible=2, key=36)
+@message(versions=(0, 2))
 class SaslAuthenticateResponse(Response):
     """The response of SaslAuthenticate."""
 

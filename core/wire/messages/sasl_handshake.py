@@ -1,21 +1,18 @@
 """Chooses a SASL mechanism. After v0 raw SASL bytes follow, after v1 SaslAuthenticate requests
-(KIP-152).
-
-Api key 17; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+(KIP-152)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16
 
 
-@message(versions=(0, 1), key=17)
+@message(versions=(0, 1))
 class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
     """The request of SaslHandshake."""
 
     mechanism: str = ""
 
 
-@message(versions=(0, 1), key=17)
+@message(versions=(0, 1))
 class SaslHandshakeResponse(Response):
     """The response of SaslHandshake."""
 

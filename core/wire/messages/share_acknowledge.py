@@ -1,8 +1,5 @@
 """Acknowledges records that a member of a share group has acquired (KIP-932). v2 renews
-(KIP-1222).
-
-Api key 79; Apache Kafka 4.3.1 serves versions 1 to 2.
-"""
+(KIP-1222)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -34,7 +31,7 @@ class AcknowledgeTopic(Struct):
     partitions: list[AcknowledgePartition] = field(default_factory=list)
 
 
-@message(versions=(1, 2), flexible=0, key=79)
+@message(versions=(1, 2))
 class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
     """The request of ShareAcknowledge."""
 
@@ -81,7 +78,7 @@ class NodeEndpoint(Struct):
     rack: str | None = field(default=None, nullable=0)
 
 
-@message(versions=(1, 2), flexible=0, key=79)
+@message(versions=(1, 2))
 class ShareAcknowledgeResponse(Response):
     """The response of ShareAcknowledge."""
 

@@ -1,8 +1,5 @@
 """Acquires records for a member of a share group, and acknowledges earlier ones (KIP-932). v2
-renews and modes of acquiring (KIP-1206, KIP-1222).
-
-Api key 78; Apache Kafka 4.3.1 serves versions 1 to 2.
-"""
+renews and modes of acquiring (KIP-1206, KIP-1222)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -43,7 +40,7 @@ class ForgottenTopic(Struct):
     partitions: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(1, 2), flexible=0, key=78)
+@message(versions=(1, 2))
 class ShareFetchRequest(Request["ShareFetchResponse"]):
     """The request of ShareFetch."""
 
@@ -110,7 +107,7 @@ class NodeEndpoint(Struct):
     rack: str | None = field(default=None, nullable=0)
 
 
-@message(versions=(1, 2), flexible=0, key=78)
+@message(versions=(1, 2))
 class ShareFetchResponse(Response):
     """The response of ShareFetch."""
 

@@ -1,14 +1,11 @@
-"""Describes share groups (KIP-932).
-
-Api key 77; Apache Kafka 4.3.1 serves version 1.
-"""
+"""Describes share groups (KIP-932)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Uuid
 
 
-@message(versions=(1, 1), flexible=0, key=77)
+@message(versions=(1, 1))
 class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
     """The request of ShareGroupDescribe."""
 
@@ -60,7 +57,7 @@ class DescribedGroup(Struct):
     authorized_operations: Int32 = -2147483648
 
 
-@message(versions=(1, 1), flexible=0, key=77)
+@message(versions=(1, 1))
 class ShareGroupDescribeResponse(Response):
     """The response of ShareGroupDescribe."""
 

@@ -1,14 +1,11 @@
-"""Joins, keeps alive and leaves a share group (KIP-932).
-
-Api key 76; Apache Kafka 4.3.1 serves version 1.
-"""
+"""Joins, keeps alive and leaves a share group (KIP-932)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Uuid
 
 
-@message(versions=(1, 1), flexible=0, key=76)
+@message(versions=(1, 1))
 class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"]):
     """The request of ShareGroupHeartbeat."""
 
@@ -34,7 +31,7 @@ class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
-@message(versions=(1, 1), flexible=0, key=76)
+@message(versions=(1, 1))
 class ShareGroupHeartbeatResponse(Response):
     """The response of ShareGroupHeartbeat."""
 

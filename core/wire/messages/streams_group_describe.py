@@ -1,13 +1,10 @@
-"""Describes streams groups and their topologies (KIP-1071).
-
-Api key 89; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Describes streams groups and their topologies (KIP-1071)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64, Uint16
 
 
-@message(versions=(0, 0), flexible=0, key=89)
+@message(versions=(0, 0))
 class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
     """The request of StreamsGroupDescribe."""
 
@@ -122,7 +119,7 @@ class DescribedGroup(Struct):
     authorized_operations: Int32 = -2147483648
 
 
-@message(versions=(0, 0), flexible=0, key=89)
+@message(versions=(0, 0))
 class StreamsGroupDescribeResponse(Response):
     """The response of StreamsGroupDescribe."""
 

@@ -1,7 +1,4 @@
-"""Joins, keeps alive and leaves a streams group, and hands out its tasks (KIP-1071).
-
-Api key 88; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Joins, keeps alive and leaves a streams group, and hands out its tasks (KIP-1071)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32, Int64, Uint16
@@ -80,7 +77,7 @@ class TaskOffset(Struct):
     offset: Int64 = 0
 
 
-@message(versions=(0, 0), flexible=0, key=88)
+@message(versions=(0, 0))
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     """The request of StreamsGroupHeartbeat."""
 
@@ -128,7 +125,7 @@ class EndpointToPartitions(Struct):
     standby_partitions: list[TopicPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 0), flexible=0, key=88)
+@message(versions=(0, 0))
 class StreamsGroupHeartbeatResponse(Response):
     """The response of StreamsGroupHeartbeat."""
 

@@ -1,8 +1,5 @@
 """Hands the leader's assignment to the members of a classic group. v3 static members (KIP-345),
-v5 protocol type and name (KIP-559).
-
-Api key 14; Apache Kafka 4.3.1 serves versions 0 to 5.
-"""
+v5 protocol type and name (KIP-559)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32
@@ -16,7 +13,7 @@ class SyncGroupRequestAssignment(Struct):
     assignment: bytes = b""
 
 
-@message(versions=(0, 5), flexible=4, key=14)
+@message(versions=(0, 5))
 class SyncGroupRequest(Request["SyncGroupResponse"]):
     """The request of SyncGroup."""
 
@@ -29,7 +26,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"]):
     assignments: list[SyncGroupRequestAssignment] = field(default_factory=list)
 
 
-@message(versions=(0, 5), flexible=4, key=14)
+@message(versions=(0, 5))
 class SyncGroupResponse(Response):
     """The response of SyncGroup."""
 

@@ -1,8 +1,5 @@
 """Stores offsets of a group as part of a transaction (KIP-98). v3 group membership (KIP-447),
-v5 adds the group by itself (KIP-890).
-
-Api key 28; Apache Kafka 4.3.1 serves versions 0 to 5.
-"""
+v5 adds the group by itself (KIP-890)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
@@ -26,7 +23,7 @@ class TxnOffsetCommitRequestTopic(Struct):
     partitions: list[TxnOffsetCommitRequestPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 5), flexible=3, key=28)
+@message(versions=(0, 5))
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     """The request of TxnOffsetCommit."""
 
@@ -56,7 +53,7 @@ class TxnOffsetCommitResponseTopic(Struct):
     partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
 
 
-@message(versions=(0, 5), flexible=3, key=28)
+@message(versions=(0, 5))
 class TxnOffsetCommitResponse(Response):
     """The response of TxnOffsetCommit."""
 

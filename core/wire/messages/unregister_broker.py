@@ -1,20 +1,17 @@
-"""Removes a broker's registration (KIP-631).
-
-Api key 64; Apache Kafka 4.3.1 serves version 0.
-"""
+"""Removes a broker's registration (KIP-631)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int32
 
 
-@message(versions=(0, 0), flexible=0, key=64)
+@message(versions=(0, 0))
 class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"]):
     """The request of UnregisterBroker."""
 
     broker_id: Int32 = 0
 
 
-@message(versions=(0, 0), flexible=0, key=64)
+@message(versions=(0, 0))
 class UnregisterBrokerResponse(Response):
     """The response of UnregisterBroker."""
 

@@ -1,7 +1,4 @@
-"""Changes finalized features (KIP-584). v1 may only validate (KIP-778), v2 one error for all.
-
-Api key 57; Apache Kafka 4.3.1 serves versions 0 to 2.
-"""
+"""Changes finalized features (KIP-584). v1 may only validate (KIP-778), v2 one error for all."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32
@@ -17,7 +14,7 @@ class FeatureUpdateKey(Struct):
     upgrade_type: Int8 = field(default=1, since=1)
 
 
-@message(versions=(0, 2), flexible=0, key=57)
+@message(versions=(0, 2))
 class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
     """The request of UpdateFeatures."""
 
@@ -35,7 +32,7 @@ class UpdatableFeatureResult(Struct):
     error_message: str | None = field(default="", nullable=0)
 
 
-@message(versions=(0, 2), flexible=0, key=57)
+@message(versions=(0, 2))
 class UpdateFeaturesResponse(Response):
     """The response of UpdateFeatures."""
 

@@ -1,7 +1,4 @@
-"""Stores the state of share partitions (KIP-932). v1 completed deliveries (KIP-1226).
-
-Api key 85; Apache Kafka 4.3.1 serves versions 0 to 1.
-"""
+"""Stores the state of share partitions (KIP-932). v1 completed deliveries (KIP-1226)."""
 
 from pk.core.values import ZERO_UUID
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
@@ -38,7 +35,7 @@ class WriteStateData(Struct):
     partitions: list[PartitionData] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=85)
+@message(versions=(0, 1))
 class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
     """The request of WriteShareGroupState."""
 
@@ -63,7 +60,7 @@ class WriteStateResult(Struct):
     partitions: list[PartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 1), flexible=0, key=85)
+@message(versions=(0, 1))
 class WriteShareGroupStateResponse(Response):
     """The response of WriteShareGroupState."""
 

@@ -1,8 +1,5 @@
 """Writes the markers that end a transaction, from its coordinator to the leaders (KIP-98). v2
-transaction versions (KIP-1228).
-
-Api key 27; Apache Kafka 4.3.1 serves versions 1 to 2.
-"""
+transaction versions (KIP-1228)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int8, Int16, Int32, Int64
@@ -28,7 +25,7 @@ class WritableTxnMarker(Struct):
     transaction_version: Int8 = field(default=0, since=2, ignorable=True)
 
 
-@message(versions=(1, 2), flexible=1, key=27)
+@message(versions=(1, 2))
 class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     """The request of WriteTxnMarkers."""
 
@@ -59,7 +56,7 @@ class WritableTxnMarkerResult(Struct):
     topics: list[WritableTxnMarkerTopicResult] = field(default_factory=list)
 
 
-@message(versions=(1, 2), flexible=1, key=27)
+@message(versions=(1, 2))
 class WriteTxnMarkersResponse(Response):
     """The response of WriteTxnMarkers."""
 
