@@ -49,7 +49,7 @@ from pk.spark.locations import is_remote, local_path
 from pk.spark.read.options import SourceOptions
 from pk.spark.read.ranges import OffsetRange, split, total_offsets
 from pk.spark.session.cores import cores as default_cores
-from pk.spark.session.interrupts import QuietPy4j, TerminatedAsInterrupted
+from pk.spark.session.interrupts import QuietPy4j, TerminatedAsInterrupted, run_trio
 from pk.spark.session.local import launch
 from pk.spark.stream.arrivals import Arrivals
 from pk.spark.tables.layout import check_layout, parse_layout
@@ -155,7 +155,7 @@ def _follow(
                 if number == 0 or each.has_news:
                     done(each.run())
             known = {tp: end for each in exports for tp, end in each.ends.items()}
-            trio.run(_wait, topics, known, ignored, began + every_s)
+            run_trio(_wait, topics, known, ignored, began + every_s)
 
 
 async def _wait(
@@ -261,7 +261,7 @@ class _Export:
     def plan(self) -> None:
         """Finds out what the next run has to read. Raises as plan_export."""
         self._started = time.monotonic()
-        self._found = trio.run(plan_export, self.options, self.before)
+        self._found = run_trio(plan_export, self.options, self.before)
 
     @property
     def offsets(self) -> int:

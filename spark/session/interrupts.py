@@ -2,29 +2,36 @@
 
 A KeyboardInterrupt may come between any two steps of the main thread: in a request to the JVM,
 which makes py4j log a traceback, or in a finalizer, where Python prints and ignores it. So while a
-block runs, Ctrl-C is only recorded.
+block runs, Ctrl-C is only recorded. `TerminatedAsInterrupted` has SIGTERM do what Ctrl-C does, also
+in a script's background command, where Ctrl-C itself is ignored.
 """
 
 import logging
 import signal
 import threading
-from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
+
+import trio
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
 class DeferredInterrupts:
-    """Records Ctrl-C during the block; `check` or the end of the block raises KeyboardInterrupt for
-    it.
+    """Records Ctrl-C during the block, and SIGTERM where that acts as Ctrl-C; `check` or the end of
+    the block raises KeyboardInterrupt for it.
 
-    Has an effect only in the main thread, and only if Ctrl-C is not ignored.
+    Has an effect only in the main thread. A Ctrl-C that is ignored stays ignored.
     """
 
     def __init__(self) -> None:
-        self._before: Any = None
+        self._before: dict[int, Any] = {}
         self._noted = False
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt, once, if Ctrl-C was pressed."""
+        """Raises KeyboardInterrupt, once, if a signal was recorded."""
         if self._noted:
             self._noted = False
             raise KeyboardInterrupt
@@ -33,10 +40,13 @@ class DeferredInterrupts:
         self._noted = True
 
     def __enter__(self) -> Self:
-        before = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is threading.main_thread() and callable(before):
-            self._before = before
-            signal.signal(signal.SIGINT, self._note)
+        if threading.current_thread() is threading.main_thread():
+            if callable(before := signal.getsignal(signal.SIGINT)):
+                self._before[signal.SIGINT] = before
+            if _terminates_as_interrupted():
+                self._before[signal.SIGTERM] = signal.getsignal(signal.SIGTERM)
+            for number in self._before:
+                signal.signal(number, self._note)
         return self
 
     def __exit__(
@@ -45,21 +55,22 @@ class DeferredInterrupts:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        for number, before in self._before.items():
+            signal.signal(number, before)
         if error is None:
             self.check()
 
 
 class TerminatedAsInterrupted:
-    """During the block SIGTERM does what Ctrl-C does. Has an effect only in the main thread."""
+    """During the block SIGTERM raises KeyboardInterrupt, as Ctrl-C does. Has an effect only in the
+    main thread."""
 
     def __init__(self) -> None:
         self._before: Any = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._interrupt)
+            self._before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         return self
 
     def __exit__(
@@ -71,13 +82,33 @@ class TerminatedAsInterrupted:
         if self._before is not None:
             signal.signal(signal.SIGTERM, self._before)
 
-    @staticmethod
-    def _interrupt(_: int, frame: FrameType | None) -> None:
-        # Called and not raised: a shell's background jobs ignore SIGINT.
-        handler = signal.getsignal(signal.SIGINT)
-        if not callable(handler):
-            raise KeyboardInterrupt
-        handler(signal.SIGINT, frame)
+
+def _terminates_as_interrupted() -> bool:
+    return signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+
+
+def run_trio(main: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
+    """`trio.run(main, *args)`, where SIGTERM may act as Ctrl-C.
+
+    trio takes over Ctrl-C, and no other signal: a KeyboardInterrupt in its own code would leave
+    behind tasks that are half done. So SIGTERM cancels `main`, and is raised when all its tasks
+    have ended.
+    """
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or not _terminates_as_interrupted():
+        return trio.run(main, *args)
+
+    async def cancel(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+        await anext(signals)
+        scope.cancel()
+
+    async def terminable() -> T:
+        with trio.open_signal_receiver(signal.SIGTERM) as signals, trio.CancelScope() as scope:
+            trio.lowlevel.spawn_system_task(cancel, signals, scope)
+            return await main(*args)
+        raise KeyboardInterrupt  # here, if the scope was cancelled
+
+    return trio.run(terminable)
 
 
 class QuietPy4j:

@@ -250,7 +250,7 @@ def test_a_followed_export_ends_in_order_and_says_what_it_has(
     finally:
         following.kill()
         following.wait()
-    assert following.returncode == 0, said
+    assert (following.returncode, said) == (0, "")
     [row] = json.loads(shown)
     assert (row["records"], row["records_before"]) == (21, 0)
     assert DeltaTable(out).to_pyarrow_table().num_rows == 21
