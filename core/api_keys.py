@@ -294,7 +294,8 @@ _TABLE: Final = (
     ApiKey(10_001, "PkReplicaLogs", (0, 0), 0, "controller", CONTROLLER, needs=(
         cluster(O.CLUSTER_ACTION),)),
     ApiKey(10_002, "PkUncleanRecovery", (0, 0), 0, "replicas", FORWARDED, needs=(
-        cluster(O.ALTER),)),
+        cluster(O.ALTER, Refusal.ANSWER, "to elect a leader"),
+        cluster(O.DESCRIBE))),
 )
 # fmt: on
 

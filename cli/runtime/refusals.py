@@ -137,13 +137,16 @@ REFUSALS: Final = Refusals()
 def _refused(request: Any, response: Any, code: int, types: Sequence[str]) -> Refusal | None:
     """What an answer refused with this error code, if anything."""
     from pk.core.api_keys import API_KEYS
+    from pk.core.needs import Operation
     from pk.core.needs import Refusal as How
 
     path = next(_holders(response, code), None)
+    only_reads = request.changes_nothing() and not getattr(request, "validate_only", False)
     needs = [
         need
         for need in API_KEYS[request.API_KEY].needs
         if need.resource_type.name in types and need.refusal is not How.HIDDEN
+        if not (only_reads and need.operation is Operation.ALTER)
     ]
     if path is None or not needs:
         return None

@@ -9,16 +9,24 @@ from typing import Any, cast
 
 import pytest
 from api.authorization_cases import CASES
-from api.authorization_scenario import answer_of, authorizing_node, run_on
-from nodes import trio_test
+from api.authorization_scenario import answer_of, ask_handler, authorizing_node, run_on
+from nodes import decide, trio_test
 
 from pk.core.api.authorization import ERRORS
 from pk.core.api.index import APIS, CONTROLLER_APIS
 from pk.core.api_keys import API_KEYS, OWN_KEYS
-from pk.core.auth.acls import ResourceType
+from pk.core.auth.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
+from pk.core.meta.acls import create_acls
 from pk.core.needs import Refusal
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData
@@ -28,6 +36,7 @@ from pk.core.wire.messages.alter_user_scram_credentials import (
 )
 from pk.core.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pk.core.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from pk.core.wire.messages.pk_unclean_recovery import PkUncleanRecoveryRequest
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "authorization.json"
 
@@ -61,8 +70,47 @@ def test_every_api_that_is_served_says_what_it_needs() -> None:
         38,  # tests/net/test_delegation_tokens.py: they want a login
         41,
         OWN_KEYS,  # tests/testing/test_faults_api.py
-        OWN_KEYS + 2,  # tests/net/test_two_faults.py
+        OWN_KEYS + 2,  # below
     }
+
+
+def test_looking_at_logs_needs_less_than_electing_a_leader() -> None:
+    """`pk doctor` looks at the logs of partitions that wait for a leader; who only watches a
+    cluster has no right to alter it."""
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    look = PkUncleanRecoveryRequest(topics=[])
+    elect = PkUncleanRecoveryRequest(topics=[], leader_id=1)
+
+    def may(principal: str, operation: Operation) -> AclBinding:
+        return AclBinding(
+            ResourceType.CLUSTER,
+            CLUSTER_NAME,
+            PatternType.LITERAL,
+            principal,
+            "*",
+            operation,
+            Permission.ALLOW,
+        )
+
+    @trio_test
+    async def ask() -> None:
+        async with authorizing_node() as node:
+            rules = [may("User:sees", Operation.DESCRIBE), may("User:acts", Operation.ALTER)]
+            await decide(node.broker, lambda image: create_acls(image, rules))
+            answers = {
+                user: [
+                    (await ask_handler(node, user, request, 0)).error_code
+                    for request in (look, elect)
+                ]
+                for user in ("User:none", "User:sees", "User:acts")
+            }
+        assert answers == {
+            "User:none": [denied, denied],
+            "User:sees": [0, denied],
+            "User:acts": [0, 0],
+        }
+
+    ask()
 
 
 CLUSTER_WIDE = sorted(

@@ -17,6 +17,10 @@ from pk.core.wire.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from pk.core.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from pk.core.wire.messages.pk_unclean_recovery import (
+    PkUncleanRecoveryRequest,
+    PkUncleanRecoveryResponse,
+)
 
 Run = Callable[..., Any]
 
@@ -75,6 +79,16 @@ def test_an_error_is_not_said_to_be_another_request_s() -> None:
     assert known.find(ErrorCode.GROUP_AUTHORIZATION_FAILED) is None
     known.begin(None)
     assert known.find(code) is None
+
+
+@pytest.mark.parametrize(("leader", "operation"), [(-1, "DESCRIBE"), (1, "ALTER")])
+def test_a_request_that_only_reads_lacks_no_right_to_alter(leader: int, operation: str) -> None:
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    known = Refusals()
+    known.begin(None)
+    request = PkUncleanRecoveryRequest(leader_id=leader)
+    known.answered(request, PkUncleanRecoveryResponse(error_code=code))
+    assert known.find(code) == Refusal(operation, "CLUSTER", None)
 
 
 def test_what_was_refused_on_the_cluster_is_named_as_a_whole() -> None:

@@ -1,9 +1,11 @@
 """PkUncleanRecovery (10002), version 0: what is known of the logs of partitions that wait for a
 leader, and a leader elected by hand."""
 
+from pk.core.api.authorization import allows_cluster, refusal
 from pk.core.api.controller.decide import decided, the_controller
 from pk.core.broker.requests.context import Context
 from pk.core.meta import unclean_recovery
+from pk.core.needs import Operation, ResourceType
 from pk.core.wire.messages.pk_unclean_recovery import (
     PkUncleanRecoveryRequest,
     PkUncleanRecoveryResponse,
@@ -11,7 +13,10 @@ from pk.core.wire.messages.pk_unclean_recovery import (
 
 
 async def handle(context: Context, request: PkUncleanRecoveryRequest) -> PkUncleanRecoveryResponse:
-    """Show, and elect where a leader is given. Raises KafkaError(NOT_CONTROLLER)."""
+    """Show, and elect if a leader is given. Raises KafkaError: NOT_CONTROLLER,
+    CLUSTER_AUTHORIZATION_FAILED."""
+    if not request.changes_nothing() and not allows_cluster(context, Operation.ALTER):
+        raise refusal(ResourceType.CLUSTER)
     config, known = context.broker.config, the_controller(context).unclean_recovery
     reports, late = known.reports(), known.timed_out()
     return await decided(
