@@ -327,7 +327,7 @@ unclean.recovery.strategy STRING Balanced valid=Balanced,Aggressive,None dynamic
 unclean.recovery.timeout.ms LONG 300000 valid=1.. dynamic=cluster
     How long the strategy Aggressive waits for replicas, in ms.
 """
-"""Keys of ours: what Kafka has no word for, and what KIP-966 plans."""
+"""pk's own keys: those for features that Kafka does not have, and those planned in KIP-966."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate LONG 9223372036854775807 valid=0.. dynamic=cluster

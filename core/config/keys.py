@@ -1,7 +1,7 @@
-"""What a configuration key is: its type, default, bounds and scope; how its text becomes a value.
+"""Configuration keys: their type, default, bounds and scope, and the parsing of values.
 
 The tables (`*_keys.py`) are text, because a table of 340 keys should read as one: a line that
-says what the key is,
+defines the key,
 
     NAME TYPE DEFAULT [valid=BOUNDS] [dynamic=cluster|broker]
 
@@ -26,11 +26,11 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(ValueError):
-    """A key or a value that is refused; the text is one sentence that names the key."""
+    """A refused key or value; the text is one sentence that names the key."""
 
 
 class Type(IntEnum):
-    """The types of values, by the numbers that DescribeConfigs (KIP-569) gives them."""
+    """The types of values, with their numbers in DescribeConfigs (KIP-569)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -45,14 +45,14 @@ class Type(IntEnum):
 
 
 class Scope(IntEnum):
-    """The scopes in which a broker key may change while the broker runs (KIP-226)."""
+    """The scopes in which a broker key may change at runtime (KIP-226)."""
 
     READ_ONLY = 0
     PER_BROKER = 1
-    """For one broker only, never as the default for all."""
+    """Set for single brokers only, never as the cluster-wide default."""
 
     CLUSTER_WIDE = 2
-    """For one broker, or for all as the default."""
+    """Set for single brokers, or as the cluster-wide default."""
 
 
 _INT_BITS: Final = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}
@@ -75,16 +75,16 @@ class Key(Struct, frozen=True):
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is a secret: never answered, never logged."""
+        """Whether the value is a secret: never returned, never logged."""
         return self.type in (Type.PASSWORD, Type.UNKNOWN)
 
     @property
     def dynamic(self) -> bool:
-        """Whether a running broker takes a new value."""
+        """Whether a running broker accepts a new value."""
         return self.scope is not Scope.READ_ONLY
 
     def parse(self, text: str | None) -> Value:
-        """The value that `text` says. Raises ConfigError if it is none, or out of bounds."""
+        """Parse a value. Raises ConfigError if it is invalid or out of bounds."""
         if text is None:
             if self.default is None:
                 return None
@@ -94,8 +94,7 @@ class Key(Struct, frozen=True):
         return value
 
     def default_value(self) -> Value:
-        """The default, parsed. (A default need not lie within the bounds: null and "" say "not
-        set".)"""
+        """The parsed default. (A default may be out of bounds: null and "" mean "not set".)"""
         return None if self.default is None else self._convert(self.default)
 
     def text(self, value: Value) -> str | None:
@@ -105,7 +104,7 @@ class Key(Struct, frozen=True):
         return value_text(value)
 
     def invalid(self, text: str, why: str) -> ConfigError:
-        """The error for a value, in Apache's words: scripts look for them."""
+        """The error for a value, in Apache's words, since scripts match them."""
         shown = "[hidden]" if self.sensitive else text[:80]
         return ConfigError(f"Invalid value {shown} for configuration {self.name}: {why}")
 
@@ -118,7 +117,7 @@ class Key(Struct, frozen=True):
             return lowered == "true"
         if kind in _INT_BITS:
             bits = _INT_BITS[kind]
-            # An int of a million digits costs seconds: its length is looked at first.
+            # Converting an int of a million digits takes seconds, so check its length first.
             if len(text) > 20 or not _WHOLE.fullmatch(text):
                 raise self.invalid(text, f"Not a number of type {kind.name}")
             number = int(text)
@@ -127,7 +126,7 @@ class Key(Struct, frozen=True):
             return number
         if kind is Type.DOUBLE:
             try:
-                if "_" in text:  # Python would take 1_0 for ten
+                if "_" in text:  # Python would accept 1_0 as ten
                     raise ValueError
                 return float(text)
             except ValueError:
@@ -143,7 +142,7 @@ _REQUIREMENTS: Final = {
     "log.roll.jitter.ms": "must be greater than or equal to 0",
     "log.roll.ms": "must be greater than or equal to 1",
 }
-"""Bounds that Apache Kafka checks apart from a key's definition, and its words for them."""
+"""Bounds that Apache Kafka checks apart from a key's definition, and its wording for them."""
 
 
 class _Bounds(Struct, frozen=True):
@@ -175,8 +174,8 @@ class _Bounds(Struct, frozen=True):
             raise ConfigError(f"{key.name} must not be 0")
 
     def _wanted(self, value: float) -> str:
-        """What a number that is out of bounds should have been; without an exception, the bound
-        that it crossed."""
+        """The requirement for a number out of bounds; without an exception, only the bound that was
+        crossed."""
         low, high = (None if x is None else f"{x:.0f}" for x in (self.low, self.high))
         if self.also is not None and high is not None:
             return f"between {low} and {high} or equal to {self.also:.0f}"
@@ -194,7 +193,7 @@ class _Bounds(Struct, frozen=True):
 
 
 def _check_requirement(key: Key) -> None:
-    """Refuses a value out of bounds in the words of Apache's requirement, if there is one. Raises
+    """Reject a value out of bounds in the words of Apache's requirement, if there is one. Raises
     ConfigError."""
     if key.name in _REQUIREMENTS:
         raise ConfigError(f"requirement failed: {key.name} {_REQUIREMENTS[key.name]}")
@@ -233,7 +232,7 @@ def value_text(value: Value) -> str:
 
 
 def _java_double(value: float) -> str:
-    """`Double.toString` of Java: 1.0E10 for ten milliards, 0.5 for a half."""
+    """`Double.toString` of Java: 1.0E10 for ten billion, 0.5 for a half."""
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -287,9 +286,9 @@ def unknown_key(name: str, known: Collection[str], what: str = "config name") ->
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a `.properties` file as Java reads it: `#` and `!` comments, `=`, `:` or a
-    space between key and value, `\\` at the end of a line continues it, `\\t`, `\\uXXXX` and the
-    like are escapes. The last of two wins.
+    """Keys and values of a `.properties` file, parsed like in Java: `#` and `!` comments, `=`, `:`
+    or a space between key and value, `\\` at the end of a line continues it, `\\t`, `\\uXXXX` and
+    the like are escapes. If a key is repeated, the last one wins.
 
     Raises ConfigError if a `\\u` escape is broken.
     """
@@ -305,7 +304,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 def _logical_lines(text: str) -> Iterator[str]:
     held = ""
-    # Python knows of more line ends than Java does, which may stand within a value.
+    # Python knows more line ends than Java, which may be part of a value.
     for raw in _LINE_END.split(text):
         line = raw.lstrip(" \t\f")
         if not held and (not line or line[0] in "#!"):
@@ -353,7 +352,7 @@ def _unescape(text: str) -> str:
 
 
 def without_secrets(keys: Mapping[str, Key], given: Mapping[str, str]) -> dict[str, str]:
-    """`given` with every secret, and every key we do not know, as `[hidden]`: fit for a log."""
+    """`given` with every secret, and every unknown key, as `[hidden]`, suitable for logging."""
     return {
         name: "[hidden]" if name not in keys or keys[name].sensitive else value
         for name, value in given.items()

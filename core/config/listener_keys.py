@@ -1,8 +1,8 @@
-"""Keys of one listener: `listener.name.clients.ssl.keystore.location`, and of SASL those of one
+"""Keys of one listener: `listener.name.clients.ssl.keystore.location`, and, for SASL, of one
 mechanism there: `listener.name.clients.plain.sasl.jaas.config`.
 
-`listener_value` is the one way to read what a listener may have for itself. Kafka reads no other
-key with the prefix, which is in lower case.
+Always use `listener_value` to read a key that a listener may have. Kafka reads no other keys with
+the prefix, which is in lower case.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pk.core.config.tables import BROKER_KEYS, LISTENER_PREFIX
 from pk.core.values import SASL_MECHANISMS
 
 ONLY_OWN: Final = frozenset({"max.connection.creation.rate", "max.connections"})
-"""Keys that mean something else for the broker: a listener without one of its own has no limit."""
+"""Keys with a different meaning for the broker: a listener without its own value has no limit."""
 FOR_ALL_BROKERS: Final = ONLY_OWN | {"num.network.threads"}
-"""Those that the cluster may keep for all brokers; every other one is a broker's own."""
+"""Those that the cluster may set for all brokers; all others are per broker."""
 _WITHOUT_MECHANISM: Final = frozenset({"sasl.enabled.mechanisms", "sasl.server.max.receive.size"})
 LISTENER_KEYS: Final = FOR_ALL_BROKERS | {
     "connections.max.reauth.ms",
@@ -27,22 +27,22 @@ LISTENER_KEYS: Final = FOR_ALL_BROKERS | {
         if key.startswith(("ssl.", "sasl.")) and not key.startswith("sasl.mechanism.")
     ),
 }
-"""Keys that a listener may have for itself."""
+"""Keys that may be set per listener."""
 MECHANISM_KEYS: Final = frozenset(
     key
     for key in LISTENER_KEYS - _WITHOUT_MECHANISM
     if key.startswith("sasl.") or key == "connections.max.reauth.ms"
 )
-"""Those that it may have for one SASL mechanism."""
+"""Those that may be set per SASL mechanism."""
 MECHANISMS: Final = frozenset(name.lower() for name in SASL_MECHANISMS)
 
 
 class OfListener(NamedTuple):
-    """The parts of a listener's key, as they are written."""
+    """The parts of a listener's key, as written."""
 
     listener: str
     mechanism: str
-    """Empty for a key that is not of one mechanism."""
+    """Empty for a key without a mechanism."""
     key: str
 
 
@@ -60,8 +60,8 @@ def listener_key(listener: str, key: str, mechanism: str = "") -> str:
 
 
 def own_value(config: Keys, listener: str, key: str, mechanism: str = "") -> Value:
-    """The value of a listener's own key: that for the mechanism, else that for all; None if it
-    has none."""
+    """The value of a listener's own key: that for the mechanism, else that for all mechanisms; None
+    if there is none."""
     names = [listener_key(listener, key)]
     if mechanism:
         names.insert(0, listener_key(listener, key, mechanism))
@@ -75,7 +75,7 @@ def listener_value(config: Keys, listener: str, key: str, mechanism: str = "") -
 
 
 def of_listener(name: str) -> OfListener | None:
-    """The parts of a key that a listener reads; None for any other name, also with the prefix."""
+    """The parts of a key that a listener reads; None for any other name, even with the prefix."""
     listener, dot, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
     if not name.startswith(LISTENER_PREFIX) or not dot:
         return None

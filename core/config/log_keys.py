@@ -1,4 +1,4 @@
-"""Broker keys of logs: where they lie, how they roll, are flushed, kept and compacted (format:
+"""Broker keys of logs: their location, rolling, flushing, retention and compaction (format:
 keys.py)."""
 
 from typing import Final

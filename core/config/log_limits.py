@@ -1,5 +1,5 @@
-"""What log keys of a broker may say, in Apache Kafka's words: when it starts, and when they change
-while it runs."""
+"""Checks of a broker's log keys, in Apache Kafka's words: at start, and when they change at
+runtime."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,12 +8,12 @@ from pk.core.config.keys import ConfigError
 
 EVERY_DIRECTORY: Final = "*"
 DEDUPE_BYTES_MIN: Final = 1 << 20
-"""What each cleaner needs of `log.cleaner.dedupe.buffer.size`, and a byte more."""
+"""Each cleaner needs more than this much of `log.cleaner.dedupe.buffer.size`."""
 
 
 def check_cordoned(named: Sequence[str], log_dirs: Sequence[str]) -> None:
-    """Raise ConfigError if `cordoned.log.dirs` (KIP-1066) names a directory that the broker
-    lacks."""
+    """Raise ConfigError if `cordoned.log.dirs` (KIP-1066) names a directory that the broker does
+    not have."""
     if EVERY_DIRECTORY in named:
         if len(named) > 1:
             raise ConfigError(
@@ -28,8 +28,8 @@ def check_cordoned(named: Sequence[str], log_dirs: Sequence[str]) -> None:
 
 
 def check_cleaners(threads: int, dedupe_bytes: int) -> None:
-    """Raise ConfigError where cleaners have no room, or there are none. (Apache Kafka ends with `/
-    by zero` then.)"""
+    """Raise ConfigError if cleaners do not have enough memory, or there are none. (Apache Kafka
+    then fails with `/ by zero`.)"""
     if threads < 1:
         raise ConfigError("Log cleaner threads should be at least 1")
     if dedupe_bytes // threads <= DEDUPE_BYTES_MIN:
@@ -40,8 +40,8 @@ def check_cleaners(threads: int, dedupe_bytes: int) -> None:
 
 
 def check_cleaners_change(threads: int, now: int) -> None:
-    """Raise ConfigError if a running broker with `now` cleaners must not have `threads` at
-    once."""
+    """Raise ConfigError if a running broker with `now` cleaners must not change to `threads` in one
+    step."""
     reason = ""
     if threads < 1:
         reason = "should be at least 1"

@@ -1,8 +1,9 @@
-"""What a process is (`process.roles`), where its controller listens, and how others find it:
+"""The roles of a process (`process.roles`), its controller's listener, and how others find it:
 Kafka's rules for the keys.
 
-Without `process.roles` a process is broker and controller in one, which needs neither a controller
-listener nor the address of anybody; everything else is a cluster, and must say how its nodes meet.
+Without `process.roles` a process is both broker and controller, and needs neither a controller
+listener nor other addresses. Everything else is a cluster, whose configuration must let its nodes
+find each other.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def roles(config: RoleKeys) -> tuple[str, ...]:
 
 
 def listener_names(config: RoleKeys) -> tuple[str, ...]:
-    """`controller.listener.names`, in capitals as listeners are."""
+    """`controller.listener.names`, in upper case like listeners."""
     names = cast("tuple[str, ...] | None", config["controller.listener.names"])
     return tuple(name.upper() for name in names or ())
 

@@ -1,12 +1,12 @@
 """Broker keys that promise security which pk does not have.
 
-A broker that reads `ssl.keystore.location`, or `super.users` without an authorizer, and starts all
-the same is open to everybody while its operator believes it is not. So such a broker does not
-start, and a running one refuses such a key, unless `pk.security.ignore` says that this is known.
-`PROMISES` says of each what it would promise; a key of the same features that is not there
-promises nothing by itself, and is kept. Nor does a key that has Kafka's default, or that is empty,
-or a line such as `SSL:SSL` in `listener.security.protocol.map`, which every `server.properties` of
-Apache's has, as long as no listener uses it.
+If a broker started with a security key that it does not support, or with `super.users` but no
+authorizer, it would be open to everyone while its operator believes otherwise. So such a broker
+does not start, and a running one refuses such a key, unless `pk.security.ignore` confirms that this
+is known. `PROMISES` describes the promise of each key. A key of the same features that is not
+listed promises nothing by itself, and is accepted. The same is true for a key that is empty or has
+Kafka's default, and for an entry such as `SSL:SSL` in `listener.security.protocol.map`, which every
+`server.properties` of Apache has, as long as no listener uses it.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from pk.core.values import SASL_MECHANISMS
 
 _MAP: Final = "listener.security.protocol.map"
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""The security protocols that pk has."""
+"""The security protocols that pk supports."""
 _MECHANISM_KEYS: Final = (
     "sasl.enabled.mechanisms",
     "sasl.mechanism.inter.broker.protocol",
@@ -45,7 +45,7 @@ PROMISES: Final[Mapping[str, str]] = {
     "ssl.secure.random.implementation": "keys are made by a certain random generator of Java",
     "ssl.trustmanager.algorithm": "certificates are checked by a certain algorithm of Java",
 }
-"""Key -> the promise that it makes if its value is not Kafka's default."""
+"""Key → its promise, if its value is not Kafka's default."""
 _OTHER_LOGIN: Final = "peers log in by a mechanism or a protocol that pk does not have"
 _ACLS: Final = "all but super users need an ACL, which only authorizer.class.name turns on"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
@@ -67,25 +67,25 @@ _KEPT: Final = {
     "ssl.provider": ("SunJSSE",),
     "ssl.trustmanager.algorithm": ("SunX509",),
 }
-"""Values whose promise pk keeps: what Kafka does with them, pk always does."""
+"""Values whose promise pk keeps, because pk always does what Kafka does with them."""
 IGNORE: Final = "pk.security.ignore"
 
 
 def promised_security(config: BrokerConfig) -> dict[str, str]:
-    """The keys of the broker's own file and options that promise security, in order of their
-    names, and what."""
+    """The keys in the broker's own file and options that promise security, sorted by name, with the
+    promises."""
     found = ((name, _promise(config, name)) for name in sorted(config.static))
     return {name: promise for name, promise in found if promise is not None}
 
 
 def check_security(config: BrokerConfig) -> None:
-    """Raise ConfigError where keys promise security, and `pk.security.ignore` is not true."""
+    """Raise ConfigError if keys promise security and `pk.security.ignore` is not true."""
     _refuse(promised_security(config), config)
 
 
 def check_changed_key(name: str, text: str, config: BrokerConfig) -> None:
-    """Raise ConfigError if a key that is set while brokers run promises security, and
-    `pk.security.ignore` is not true in `config`, that of the broker that decides."""
+    """Raise ConfigError if a key set at runtime promises security, and `pk.security.ignore` is not
+    true in `config`, that of the deciding broker."""
     promise = _key_promise(name, text.strip())
     _refuse({} if promise is None else {name: promise}, config)
 
@@ -107,13 +107,13 @@ def _promise(config: BrokerConfig, name: str) -> str | None:
     if base == _MAP:
         return _OTHER_LOGIN if text and _map_promises(config, text) else None
     if base in PLUGIN_KEYS and not config.authorizer_class_name:
-        # Without `authorizer.class.name` they have no reader.
+        # Without `authorizer.class.name` nothing reads them.
         return _ACLS if text and (base == "super.users" or text.lower() != "true") else None
     return _key_promise(name, text)
 
 
 def _key_promise(name: str, text: str) -> str | None:
-    """The promise that a key, other than the map of listeners, makes with this value."""
+    """The promise of a key with this value; not for the map of listeners."""
     base = base_name(name)
     if not text:
         return None

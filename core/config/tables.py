@@ -1,8 +1,8 @@
 """Every broker, topic, group and client metrics key once, by name.
 
-A topic's or group's key that is not set takes its default from a broker key (its synonym). Keys of
-Kafka's whose feature does not exist here are accepted, described, and named in one warning
-(`unsupported_keys`); so are keys that pk does not know (`unknown_keys.py`).
+A topic's or group's key that is not set takes its default from a broker key (its synonym). Kafka's
+keys for unsupported features are accepted, described, and named in one warning
+(`unsupported_keys`); so are unknown keys (`unknown_keys.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,8 +28,8 @@ BROKER_KEYS: Final = read_table(
     remote_keys.QUORUM_AND_REMOTE,
 )
 DYNAMIC_ONLY_KEYS: Final = read_table(broker_keys.DYNAMIC_ONLY)
-"""Keys that the cluster keeps for a broker and that are never in its file; described only where
-they are set."""
+"""Keys that the cluster stores for a broker and that are never in its file; described only if they
+are set."""
 
 TOPIC_KEYS: Final = read_table(TOPIC)
 GROUP_KEYS: Final = read_table(GROUP)
@@ -65,29 +65,28 @@ TOPIC_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "segment.ms": ("log.roll.ms", "log.roll.hours"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable",),
 }
-"""Topic key -> the broker keys that give its default, the first that is set wins."""
+"""Topic key → the broker keys for its default; the first one that is set wins."""
 
 GROUP_SYNONYMS: Final = {
     name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS
 }
-"""Group key -> the broker key that gives its default."""
+"""Group key → the broker key for its default."""
 
 
 def unsupported_keys(given: Iterable[str]) -> list[str]:
-    """Those of `given` that belong to a feature which does not exist here, for one warning at the
-    start."""
+    """Those of `given` that belong to unsupported features, for one warning at start."""
     beginnings = tuple(start for starts in UNSUPPORTED.values() for start in starts)
     return sorted(name for name in given if base_name(name).startswith(beginnings))
 
 
 LISTENER_PREFIX: Final = "listener.name."
 OWN_PREFIX: Final = "pk."
-"""Of keys that Kafka does not have: no plug-in has them either."""
+"""The prefix of keys that Kafka does not have, and no plug-in either."""
 
 
 def base_name(name: str) -> str:
-    """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: what a listener's own key
-    overrides."""
+    """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: the key that a listener's
+    own key overrides."""
     if name.startswith(LISTENER_PREFIX):
         rest = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
         # `listener.name.L.scram-sha-256.sasl.jaas.config` has a mechanism as well.
@@ -98,8 +97,8 @@ def base_name(name: str) -> str:
 
 
 def broker_key(name: str) -> Key:
-    """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError if there
-    is none."""
+    """The key `name`, which may be of one listener (`listener.name.L.KEY`). Raises ConfigError if
+    there is none."""
     key = BROKER_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
     if key is not None:
         return key
@@ -111,7 +110,8 @@ def broker_key(name: str) -> Key:
 
 
 def any_broker_key(name: str) -> Key:
-    """The same, also where there is none: a plug-in's, whose value may be a secret."""
+    """Like `broker_key`, but also for an unknown key: that of a plug-in, whose value may be a
+    secret."""
     try:
         return broker_key(name)
     except ConfigError:
@@ -119,8 +119,7 @@ def any_broker_key(name: str) -> Key:
 
 
 def key_of(keys: Mapping[str, Key], name: str) -> Key:
-    """The key `name` of a table. Raises ConfigError, naming the nearest one, where there is
-    none."""
+    """The key `name` of a table. Raises ConfigError, with the nearest name, if there is none."""
     try:
         return keys[name]
     except KeyError:
@@ -133,4 +132,4 @@ _UNKNOWN: Final = (
     (GROUP_KEYS, "group config name"),
     (CLIENT_METRICS_KEYS, "client metrics configuration"),
 )
-"""How Apache calls a key that is missing in a table."""
+"""Apache's wording for a key that is missing in a table."""

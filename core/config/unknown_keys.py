@@ -1,9 +1,9 @@
-"""Keys of a broker's file that pk does not know.
+"""Checks for keys in a broker's file that pk does not know.
 
-Apache Kafka starts with them, because its plug-ins have keys of their own, and so does pk, with one
-warning that names them. But a key that looks like a known one is a slip, and a key whose name
-promises security would protect nothing: with these a broker does not start, and the error names
-all of them.
+Apache Kafka accepts them, because its plug-ins have keys of their own, and so does pk, with one
+warning that names them. But a key that resembles a known one is a typo, and a key whose name
+promises security would protect nothing: with these a broker does not start, and the error names all
+of them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _SECURITY: Final = (
     "ssl.",
     "super.",
 )
-"""Beginnings of names that promise security."""
+"""Prefixes of names that promise security."""
 _SEPARATOR: Final = re.compile("[_-]")
 _SLIPS_MAX: Final = 2
 _SHORT: Final = 8
-"""A name that is shorter may have one slip."""
+"""A shorter name may have only one typo."""
 
 
 class ListenerNames(Protocol):
@@ -49,7 +49,7 @@ class ListenerNames(Protocol):
 
 
 def unknown_keys(names: Iterable[str]) -> list[str]:
-    """Those of `names` that nothing here reads, in order of their names."""
+    """Those of `names` that nothing here reads, sorted."""
     return sorted(
         name
         for name in names
@@ -61,14 +61,13 @@ def unknown_keys(names: Iterable[str]) -> list[str]:
 
 
 def keys_without_reader(config: ListenerNames) -> list[str]:
-    """Keys of the broker's file that nothing here reads, those of a listener that there is not
-    among them."""
+    """Keys in the broker's file that nothing here reads, including those of missing listeners."""
     stray = (name for name, _ in _of_no_listener(config, _listeners(config)))
     return sorted((*unknown_keys(config.static), *stray))
 
 
 def check_unknown_keys(config: ListenerNames) -> None:
-    """Raise ConfigError, in Apache's words, where unknown keys of the broker's file are slips, or
+    """Raise ConfigError, in Apache's words, if unknown keys in the broker's file are typos, or
     promise security while `pk.security.ignore` is not true."""
     refused: dict[str, str] = {}
     unknown = unknown_keys(config.static)
@@ -104,8 +103,8 @@ def _promises(name: str) -> bool:
 
 
 def misspelt(name: str) -> str | None:
-    """The known key that `name` is a slip of: one or two letters are others, missing, too many or
-    changed places, or another separator or case."""
+    """The known key of which `name` is a typo: one or two letters are wrong, missing, added or
+    swapped, or the separator or case differs."""
     if name.lower().startswith(LISTENER_PREFIX):
         return _misspelt_of_listener(name)
     return _nearest(name, (*BROKER_KEYS, *DYNAMIC_ONLY_KEYS, *PLUGIN_KEYS))
@@ -122,7 +121,7 @@ def _misspelt_of_listener(name: str) -> str | None:
 
 
 def _listeners(config: ListenerNames) -> frozenset[str]:
-    """The names that a listener's keys may have."""
+    """The names allowed in listeners' keys."""
     mapped = str(config["listener.security.protocol.map"]).split(",")
     return frozenset(
         {
@@ -134,7 +133,7 @@ def _listeners(config: ListenerNames) -> frozenset[str]:
 
 
 def _of_no_listener(config: ListenerNames, known: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Keys of a listener that there is not, and its name."""
+    """Keys of listeners that do not exist, and the listeners' names."""
     for name in sorted(config.static):
         parts = of_listener(name)
         if parts is not None and parts.listener not in known:
@@ -156,7 +155,7 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _slips(one: str, other: str) -> int:
-    """How many letters were changed, left out, added, or changed places with their neighbor."""
+    """How many letters were changed, omitted, added, or swapped with their neighbor."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for i, char in enumerate(one):

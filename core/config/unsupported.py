@@ -1,15 +1,15 @@
-"""Keys that are accepted, stored and described, and steer nothing: what they are for does not exist
-here (yet).
+"""Keys that are accepted, stored and described, but have no effect, because their features do not
+exist here (yet).
 
-A change that builds a feature takes its keys out of here; a test compares these lists with what the
-code reads.
+Remove keys from here when their feature is built; a test compares these lists with the keys that
+the code reads.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Keys that Kafka's own authorizer reads, though no table of Kafka's has them."""
+"""Keys that Kafka's own authorizer reads although they are in none of Kafka's tables."""
 
 UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "two-phase commit": ("transaction.two.phase.commit.",),
@@ -78,7 +78,7 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "share.fetch.purgatory.",
     ),
 }
-"""Feature that does not exist here -> beginnings of the broker keys that would steer it."""
+"""Unsupported feature → prefixes of the broker keys for it."""
 
 TOPIC_KEYS_NOT_ENFORCED: Final = (
     "local.retention.bytes",
@@ -87,4 +87,4 @@ TOPIC_KEYS_NOT_ENFORCED: Final = (
     "remote.log.delete.on.disable",
     "remote.storage.enable",
 )
-"""Topic keys that are validated, stored and described, and steer nothing."""
+"""Topic keys that are validated, stored and described, but have no effect."""

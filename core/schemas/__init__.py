@@ -1,2 +1,2 @@
-"""Schemas of records: Confluent's wire format, subjects, the three schema languages, and what a
-registry decides."""
+"""Schemas of records: Confluent's wire format, subjects, the three schema languages, and the
+decisions of a registry."""

@@ -1,9 +1,9 @@
 """The seven compatibility levels of a subject, and the check of a new version against the older
 ones.
 
-`BACKWARD`: a reader with the new schema reads what the old one wrote. `FORWARD`: a reader with the
-old schema reads what the new one writes. `FULL`: both. The transitive levels ask this of every
-older version, the others of the last.
+`BACKWARD`: a reader with the new schema can read data of the old one. `FORWARD`: a reader with the
+old schema can read data of the new one. `FULL`: both. The transitive levels require this for every
+older version, the others for the last.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LEVELS: Final = (
 DEFAULT_LEVEL: Final = "BACKWARD"
 
 DIFFERENCES_MAX: Final = 100
-"""How many differences are listed: types that are used again and again would repeat theirs without
-end."""
+"""The maximum number of differences listed, since repeatedly used types would repeat theirs
+endlessly."""
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Difference(Struct, frozen=True):
     """The position in the schema."""
 
     description: str
-    """The explanation; `{new}` and `{old}` stand for the reader's and the writer's schema."""
+    """The explanation, with `{new}` and `{old}` for the reader's and the writer's schema."""
 
     info: str = ""
 
@@ -55,22 +55,22 @@ class Difference(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """The result of a check: the index of the version that disagrees, and why; none if all
-    agree."""
+    """The result of a check: the index of the conflicting version, and the reasons; none if all are
+    compatible."""
 
     index: int | None = None
     messages: tuple[str, ...] = ()
 
     @property
     def compatible(self) -> bool:
-        """Whether the new schema may follow."""
+        """Whether the new schema is compatible."""
         return self.index is None
 
 
 def check(
     level: str, new: T, older: Sequence[T], differences: Callable[[T, T], list[Difference]]
 ) -> Verdict:
-    """Whether `new` may follow `older` (oldest first). `differences(reader, writer)` is the
+    """Whether `new` is compatible with `older` (oldest first). `differences(reader, writer)` is the
     language's own comparison."""
     assert level in LEVELS
     if level == "NONE":

@@ -26,21 +26,21 @@ from pk.core.schemas.schema import (
 
 
 class Parsed(Struct, frozen=True):
-    """A schema that was read and checked."""
+    """A parsed and checked schema."""
 
     type: str
     model: Any
-    """What the language's own modules work with."""
+    """The representation used by the language's own modules."""
 
     text: str
     """The canonical text."""
 
     name: str | None
-    """The full name of the record or of the first message, for subjects that are named after it."""
+    """The full name of the record or first message, for subjects named after it."""
 
 
 def parse(given: Resolved, *, normalize: bool = False) -> Parsed:
-    """Read and check a schema. Raises SchemaError."""
+    """Parse and check a schema. Raises SchemaError."""
     kind = given.schema.type
     reader = _PARSERS.get(kind)
     if reader is None:
@@ -56,7 +56,7 @@ def parse(given: Resolved, *, normalize: bool = False) -> Parsed:
 
 
 def differences(reader: Parsed, writer: Parsed) -> list[Difference]:
-    """Why what was written with one schema cannot be read with another; empty if it can."""
+    """Why data written with one schema cannot be read with another; empty if it can."""
     if reader.type != writer.type:
         words = "The schema type of the {new} schema is not that of the {old} schema"
         return [Difference("TYPE_CHANGED", "/", words, f"{reader.type} and {writer.type}")]
@@ -112,14 +112,15 @@ _PARSERS: Final[dict[str, Callable[[Resolved, bool], Parsed]]] = {
 
 
 class ParsedCache:
-    """The schemas that were parsed last: a check against ten versions must not parse each again."""
+    """A cache of the schemas parsed last, so that a check against ten versions does not parse each
+    again."""
 
     def __init__(self, size: int = 256) -> None:
         self._size = size
         self._kept: OrderedDict[Resolved, Parsed] = OrderedDict()
 
     def parse(self, given: Resolved) -> Parsed:
-        """As `parse`, without parsing again what is known. Raises SchemaError."""
+        """Like `parse`, but cached. Raises SchemaError."""
         known = self._kept.pop(given, None)
         found = known if known is not None else parse(given)
         self._kept[given] = found

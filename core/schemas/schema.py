@@ -15,26 +15,25 @@ JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
 
 SCHEMA_TYPES: Final = (JSON, PROTOBUF, AVRO)
-"""The languages, in the order in which `/schemas/types` names them."""
+"""The languages, in the order of `/schemas/types`."""
 
 SUFFIXES: Final = {".avsc": AVRO, ".json": JSON, ".proto": PROTOBUF}
-"""The names of files, by the language that they hold."""
+"""File suffixes with their languages."""
 
 SCHEMA_CHARS_MAX: Final = 1_000_000
-"""How long the text of one schema may be: a record of `_schemas` must stay under a topic's message
-limit."""
+"""The maximum length of a schema's text, so that a record of `_schemas` stays under a topic's
+message limit."""
 
 REFERENCES_MAX: Final = 1_000
-"""How many references one schema may name."""
+"""The maximum number of references of a schema."""
 
 
 class SchemaError(ValueError):
-    """A schema cannot be parsed, or refers to what is missing. The message is for the person who
-    wrote it."""
+    """A schema cannot be parsed, or a reference is missing. The message is for its author."""
 
 
 class UnfitValue(ValueError):
-    """A value does not fit its schema, or bytes do not hold what their schema says."""
+    """A value does not match its schema, or bytes do not match theirs."""
 
 
 class MissingLibrary(ImportError):
@@ -49,34 +48,34 @@ def missing_library(error: ImportError) -> MissingLibrary:
 
 
 class Reference(Struct, frozen=True):
-    """One schema's name for another: what the text calls `name` is `version` of `subject`."""
+    """A schema's name for another: `name` in its text is `version` of `subject`."""
 
     name: str
     subject: str
     version: int
 
     def to_json(self) -> dict[str, Any]:
-        """As the registry's API and records have it."""
+        """The representation in the registry's API and records."""
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
 class Schema(Struct, frozen=True):
-    """A schema as it is registered. Two are the same schema if all of it is equal."""
+    """A registered schema. Two schemas are the same if all attributes are equal."""
 
     text: str
     type: str = AVRO
     references: tuple[Reference, ...] = ()
     metadata: str | None = None
-    """Tags, properties and sensitive names, as canonical JSON; a registry keeps them, and does not
-    interpret them."""
+    """Tags, properties and sensitive names, as canonical JSON; a registry stores them without
+    interpreting them."""
 
     rule_set: str | None = None
     """Rules for clients, as canonical JSON."""
 
     @property
     def md5(self) -> bytes:
-        """The digest by which the registry finds an equal schema: of text, references, metadata and
-        rules."""
+        """The digest of text, references, metadata and rules by which the registry finds an equal
+        schema."""
         digest = hashlib.md5(self.text.encode(), usedforsecurity=False)
         for each in self.references:
             digest.update(f"\0{each.name}\0{each.subject}\0{each.version}".encode())
@@ -89,11 +88,12 @@ class Schema(Struct, frozen=True):
 
     @property
     def guid(self) -> str:
-        """The identity that is the same in every registry, in the form of a UUID."""
+        """An identifier that is the same in every registry, in the form of a UUID."""
         return str(uuid.UUID(bytes=self.md5))
 
     def to_json(self) -> dict[str, Any]:
-        """As the registry's API has it: the type is left out for Avro, empty parts always."""
+        """The representation in the registry's API: the type is omitted for Avro, empty parts
+        always."""
         found: dict[str, Any] = {}
         if self.type != AVRO:
             found["schemaType"] = self.type
@@ -108,11 +108,11 @@ class Schema(Struct, frozen=True):
 
 
 class Resolved(Struct, frozen=True):
-    """A schema with the texts of all that it refers to, directly or not, dependencies first."""
+    """A schema with the texts of all its direct and indirect references, dependencies first."""
 
     schema: Schema
     dependencies: tuple[tuple[str, str], ...] = field(default=())
-    """Name, as the schema that refers to it calls it, and text."""
+    """Name, as used by the referring schema, and text."""
 
     @property
     def text(self) -> str:
@@ -121,12 +121,12 @@ class Resolved(Struct, frozen=True):
 
 
 def canonical_json(value: object) -> str:
-    """JSON without white space, keys in their order."""
+    """JSON without white space, with keys in the given order."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def schema_of_json(data: Mapping[str, Any]) -> Schema:
-    """The schema that a request or a record describes. Raises SchemaError.
+    """The schema in a request or a record. Raises SchemaError.
 
     Its text is as given, not yet canonical.
     """

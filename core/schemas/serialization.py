@@ -1,5 +1,4 @@
-"""Records' bytes in Confluent's wire format, to what JSON can say and back, whatever the schema's
-language."""
+"""Converts records between Confluent's wire format and JSON, for schemas of all languages."""
 
 from __future__ import annotations
 
@@ -20,8 +19,7 @@ class Decoder(Struct, frozen=True):
 
     type: str
     read: Callable[[bytes, tuple[int, ...]], Any]
-    """Payload and, with protobuf, the message's place → the value. Raises UnfitValue,
-    SchemaError."""
+    """(payload, position of the message in protobuf) → value. Raises UnfitValue, SchemaError."""
 
 
 def decoder(schema: Resolved) -> Decoder:
@@ -47,10 +45,10 @@ def _json(payload: bytes) -> Any:
 
 
 class Deserializer:
-    """Decodes records; asks for each schema once."""
+    """Decodes records; looks up each schema only once."""
 
     def __init__(self, ask: Callable[[SchemaId], Resolved]) -> None:
-        """`ask` finds the schema of an identity without indexes."""
+        """`ask` finds the schema for an identity without indexes."""
         self._ask = ask
         self._known: dict[tuple[int | None, str | None], Decoder] = {}
 
@@ -63,10 +61,10 @@ class Deserializer:
         return found
 
     def decode(self, data: bytes, header: bytes | None = None) -> Any:
-        """The value of a record's key or value. `header` is what names the schema, if a header of
-        the record does.
+        """Decode a record's key or value. `header` is the record header that identifies the schema,
+        if there is one.
 
-        Raises WireFormatError, UnfitValue, SchemaError, and what `ask` raises.
+        Raises WireFormatError, UnfitValue, SchemaError, and the errors of `ask`.
         """
         framed = data if header is None else header
         wanted, at = wire_format.decode(framed)
@@ -78,10 +76,10 @@ class Deserializer:
 
 
 def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Callable[[Any], bytes]:
-    """What encodes values of JSON with a schema, framed. `message`: the name of protobuf's
-    (default: the first).
+    """A function that encodes JSON values with a schema, framed. `message`: the name of the
+    protobuf message (default: the first).
 
-    Raises SchemaError; what it makes raises UnfitValue.
+    Raises SchemaError; the function raises UnfitValue.
     """
     kind = schema.schema.type
     head = wire_format.encode_id(schema_id)

@@ -1,8 +1,7 @@
-"""Subjects: the names under which versions of a schema are registered, and how a record's subject
-is found.
+"""Subjects: the names under which versions of a schema are registered, and the subject of a record.
 
-A context is a registry within the registry: `:.test:orders-value` is the subject `orders-value` of
-the context `.test`, with ids of its own. A name without one belongs to the context `.`.
+A context is a registry within the registry, with ids of its own: `:.test:orders-value` is the
+subject `orders-value` in the context `.test`. A name without a context is in the context `.`.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from typing import Final
 
 DEFAULT_CONTEXT: Final = "."
 GLOBAL_CONTEXT: Final = ":.__GLOBAL:"
-"""The context that holds the settings for all contexts."""
+"""The context with the settings for all contexts."""
 
 SUBJECT_CHARS_MAX: Final = 1_000
 
 
 class SubjectError(ValueError):
-    """A subject cannot have this name."""
+    """A name is not valid for a subject."""
 
 
 def split(subject: str) -> tuple[str, str]:
@@ -42,12 +41,12 @@ def context_of(subject: str) -> str:
 
 
 def is_context(subject: str) -> bool:
-    """Whether this names a whole context, as `:.test:` does."""
+    """Whether this is the name of a whole context, such as `:.test:`."""
     return subject.startswith(":.") and split(subject)[1] == ""
 
 
 def normalize(subject: str) -> str:
-    """The one name of a subject: `:.:orders` is `orders`. Raises SubjectError."""
+    """The canonical name of a subject: `:.:orders` is `orders`. Raises SubjectError."""
     if any(ord(each) < 32 or ord(each) == 127 for each in subject):
         raise SubjectError("a control character")
     if not subject or len(subject) > SUBJECT_CHARS_MAX:
@@ -61,7 +60,7 @@ def normalize(subject: str) -> str:
 
 
 def topic_name(topic: str, is_key: bool, record: str | None) -> str:
-    """TopicNameStrategy, the usual one: `orders-value`."""
+    """TopicNameStrategy, the default: `orders-value`."""
     return f"{topic}-{'key' if is_key else 'value'}"
 
 
@@ -84,5 +83,4 @@ STRATEGIES: Final[Mapping[str, Callable[[str, bool, str | None], str]]] = {
     "record": record_name,
     "topic-record": topic_record_name,
 }
-"""How a record's subject is found: of the topic, whether it is the key, and the schema's own
-name."""
+"""(topic, whether it is the key, the schema's own name) → subject."""

@@ -1,12 +1,12 @@
-"""Confluent's wire format: which schema a record's bytes were written with.
+"""Confluent's wire format, which identifies the schema of a record's bytes.
 
     magic 0, then the schema's id in 4 bytes, then the payload
     magic 1, then the schema's GUID in 16 bytes: in the record header `__key_schema_id` or
              `__value_schema_id`, with the payload bare, or before the payload
 
-With protobuf the message's place in its file follows the id or the GUID: the indexes of the message
-and the messages around it, as zigzag varints with their count first; the single byte 0 is short for
-the first message. The id alone may be in the header as well.
+With protobuf the message's position in its file follows the id or the GUID: the indexes of the
+message and its enclosing messages, as zigzag varints with their count first; the single byte 0 is
+short for the first message. The id alone may be in the header as well.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Final
 from msgspec import Struct
 
 KEY_SCHEMA_ID: Final = "__key_schema_id"
-"""The header that names the schema of a record's key."""
+"""The header that identifies the schema of a record's key."""
 
 VALUE_SCHEMA_ID: Final = "__value_schema_id"
-"""The header that names the schema of a record's value."""
+"""The header that identifies the schema of a record's value."""
 
 MAGIC_ID: Final = 0
 MAGIC_GUID: Final = 1
 INDEXES_MAX: Final = 100
-"""How deep messages may be nested: protobuf's own limit for nested messages."""
+"""How deeply messages may be nested: protobuf's own limit."""
 
 _ID: Final = struct.Struct(">bI")
 
@@ -37,12 +37,12 @@ class WireFormatError(ValueError):
 
 
 class SchemaId(Struct, frozen=True):
-    """The identity that a record carries: an id of one registry, or a GUID."""
+    """The schema identity in a record: an id in one registry, or a GUID."""
 
     id: int | None = None
     guid: str | None = None
     indexes: tuple[int, ...] = ()
-    """Protobuf: the message's place in its file, outermost first."""
+    """Protobuf: the message's position in its file, outermost first."""
 
 
 def encode_id(schema_id: int, indexes: Iterable[int] | None = None) -> bytes:
@@ -51,16 +51,16 @@ def encode_id(schema_id: int, indexes: Iterable[int] | None = None) -> bytes:
 
 
 def encode_guid(guid: str, indexes: Iterable[int] | None = None) -> bytes:
-    """The value of the header that names a schema by its GUID. `indexes` for protobuf only."""
+    """The value of the header that identifies a schema by its GUID. `indexes` for protobuf only."""
     tail = b"" if indexes is None else encode_indexes(indexes)
     return bytes((MAGIC_GUID,)) + uuid.UUID(guid).bytes + tail
 
 
 def decode(data: bytes | memoryview, *, protobuf: bool = False) -> tuple[SchemaId, int]:
-    """The schema's identity, and where the payload begins. Raises WireFormatError.
+    """The schema's identity, and the start of the payload. Raises WireFormatError.
 
-    `protobuf` says whether indexes follow; who does not know the schema's language reads the
-    identity first.
+    `protobuf`: whether indexes follow. If the schema's language is unknown, read only the identity
+    first.
     """
     if not len(data):
         raise WireFormatError("no bytes: even an empty payload follows a schema id")
@@ -84,7 +84,7 @@ def decode(data: bytes | memoryview, *, protobuf: bool = False) -> tuple[SchemaI
 
 
 def encode_indexes(indexes: Iterable[int]) -> bytes:
-    """A protobuf message's place in its file."""
+    """The encoded position of a protobuf message in its file."""
     path = tuple(indexes)
     if path == (0,):
         return b"\0"
@@ -92,7 +92,7 @@ def encode_indexes(indexes: Iterable[int]) -> bytes:
 
 
 def decode_indexes(data: bytes | memoryview, at: int) -> tuple[tuple[int, ...], int]:
-    """A protobuf message's place in its file, and where the payload begins.
+    """A protobuf message's position in its file, and the start of the payload.
 
     Raises WireFormatError.
     """

@@ -1,5 +1,5 @@
-"""Can a reader with one Avro schema read what was written with another: Avro's schema resolution,
-with its reasons.
+"""Checks whether a reader with one Avro schema can read data written with another: Avro's schema
+resolution, with the reasons.
 
 The names of the reasons and their places are those of Apache's `SchemaCompatibility`;
 `tests/schemas` compares the answers with it.
@@ -20,7 +20,7 @@ _PROMOTIONS = {
 
 
 def differences(reader: Type, writer: Type) -> list[Difference]:
-    """Why the reader cannot read what the writer wrote; empty if it can."""
+    """Why the reader cannot read the writer's data; empty if it can."""
     comparison = _Comparison()
     comparison.compare(reader, writer, "")
     return comparison.found
@@ -30,15 +30,15 @@ class _Comparison:
     def __init__(self, known: dict[tuple[int, int], list[Difference]] | None = None) -> None:
         self.found: list[Difference] = []
         self._known = {} if known is None else known
-        """What was found for a pair of types, so that each pair is compared once, also in schemas
-        that nest."""
+        """The results for pairs of types, so that each pair is compared only once, even in nested
+        schemas."""
 
     def compare(self, reader: Type, writer: Type, path: str) -> None:
         """Add incompatibilities to `found`."""
         pair = id(reader), id(writer)
         known = self._known.get(pair)
         if known is None:
-            self._known[pair] = []  # a type within itself adds nothing to its own verdict
+            self._known[pair] = []  # a type within itself adds nothing to its own result
             inner = _Comparison(self._known)
             inner._compare(reader, writer, path)
             known = self._known[pair] = inner.found
@@ -124,8 +124,8 @@ class _Comparison:
             elif wanted.has_default:
                 continue
             elif wanted.type.default_symbol is not None:
-                # Apache's library compares the enumeration with the record around it, and so finds
-                # another type.
+                # Apache's library compares the enumeration with the enclosing record, and so finds
+                # a different type.
                 self._wrong_type(wanted.type, writer, f"{path}/fields/{index}/type")
             else:
                 self._add(

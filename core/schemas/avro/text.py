@@ -1,7 +1,7 @@
 """The canonical text of an Avro schema: the JSON that Apache's Java library writes for it.
 
 A registry finds an equal schema by its text, so the text must not depend on white space, on the
-order of keys, or on how a name was spelled. Documentation, aliases and properties stay. With
+order of keys, or on how a name was spelled. Documentation, aliases and properties are kept. With
 `normalize`, properties are sorted as well.
 """
 

@@ -1,5 +1,4 @@
-"""Avro's types, as a tree that canonical text and compatibility are made of; read from the JSON of
-a schema.
+"""Avro's types as a tree, read from the JSON of a schema, for canonical text and compatibility.
 
 The rules are those of Avro's specification (1.12), checked as strictly as Apache's Java library
 checks them: names, defaults, duplicate fields and symbols, unions inside unions.
@@ -21,7 +20,7 @@ PRIMITIVES: Final = frozenset(
 )
 NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 DEPTH_MAX: Final = 200
-"""How deep types may be nested: beyond it a walk could exhaust the stack."""
+"""How deeply types may be nested; beyond it, traversal could exhaust the stack."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED: Final[Mapping[str, frozenset[str]]] = {
@@ -57,12 +56,12 @@ class Field(Struct):
 
     @property
     def has_default(self) -> bool:
-        """Whether a reader may do without it in what was written."""
+        """Whether data may lack the field, because a reader has a default for it."""
         return self.default is not MISSING
 
 
 class Type(Struct, eq=False):
-    """One type. Which parts it has depends on its kind."""
+    """A type. Its kind determines which attributes it has."""
 
     kind: str
     name: str = ""
@@ -79,7 +78,7 @@ class Type(Struct, eq=False):
 
     branches: tuple[Type, ...] = ()
     properties: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What the specification does not name, logical types among it."""
+    """Properties that the specification does not name, including logical types."""
 
     @property
     def namespace(self) -> str:
@@ -93,7 +92,7 @@ class Type(Struct, eq=False):
 
     @property
     def branch_name(self) -> str:
-        """The name that selects it within a union."""
+        """Its name within a union."""
         return self.name or self.kind
 
 
@@ -202,7 +201,7 @@ class _Reader:
     def _record(self, data: Mapping[str, Any], kind: str, namespace: str, depth: int) -> Type:
         found = self._declare(data, kind, namespace)
         if found.fields:
-            return found  # the same declaration again
+            return found  # the same declaration repeated
         fields = data.get("fields")
         if not isinstance(fields, list):
             raise SchemaError(f"Record has no fields: {json.dumps(data)[:200]}")

@@ -1,8 +1,8 @@
-"""Avro values: bytes of a record to what JSON can say, and back.
+"""Converts Avro values between the bytes of a record and JSON.
 
-Bytes are text with one character a byte, as in Avro's own JSON; decimals and UUIDs are text; dates
-and times are ISO 8601. A union's value stands for itself; where several branches fit, the first one
-does. Avro's own form, {"int": 1}, is read too.
+Bytes become text with one character per byte, as in Avro's own JSON; decimals and UUIDs are text;
+dates and times are ISO 8601. A union's value is written without its type; if several branches fit,
+the first is used. Avro's own form, {"int": 1}, is read too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def reader(
     *,
     named: bool = False,
 ) -> Callable[[bytes], Any]:
-    """What reads payloads of a schema, as a reader with the schema `wanted` would; it raises
+    """A function that reads payloads of a schema, as a reader with the schema `wanted`; it raises
     UnfitValue.
 
     With `named`, a value of a union of several named types is a pair of its type's name and itself.
@@ -69,7 +69,7 @@ def reader(
 
 
 def to_json(value: Any) -> Any:
-    """A value that was read, as JSON can say it."""
+    """Convert a value to JSON types."""
     match value:
         case dict():
             return {key: to_json(each) for key, each in cast("dict[str, Any]", value).items()}
@@ -94,8 +94,8 @@ def writer(text: str, dependencies: Dependencies = ()) -> Callable[[Any], bytes]
 
 
 def plain_writer(text: str, dependencies: Dependencies = ()) -> Callable[[Any], bytes]:
-    """What writes Python's own values in a schema: bytes, decimals, dates and times as such, and in
-    a union of named types pairs of name and value. It raises UnfitValue."""
+    """A function that writes Python values in a schema: bytes, decimals, dates and times of those
+    types, and for a union of named types pairs of name and value. It raises UnfitValue."""
     import fastavro
 
     schemaless_writer = cast(Any, fastavro).schemaless_writer
@@ -113,7 +113,7 @@ def plain_writer(text: str, dependencies: Dependencies = ()) -> Callable[[Any], 
 
 
 def _from_json(kind: Type, value: Any, path: str) -> Any:
-    """The value as fastavro takes it. Raises UnfitValue."""
+    """The value in the form fastavro accepts. Raises UnfitValue."""
     match kind.kind:
         case "union":
             return _of_union(kind, value, path)
@@ -175,8 +175,8 @@ def _of_union(kind: Type, value: Any, path: str) -> Any:
             found = _from_json(branch, value, path)
         except UnfitValue:
             continue
-        # fastavro takes a pair of name and value for a named type, and finds any other by its
-        # value.
+        # fastavro takes a pair of name and value for a named type, and recognizes any other type by
+        # the value.
         return (branch.name, found) if branch.name else found
     names = ", ".join(branch.branch_name for branch in kind.branches)
     raise _unfit(path, f"one of {names}", value)

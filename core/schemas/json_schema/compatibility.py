@@ -1,6 +1,7 @@
-"""Does every document that an old JSON Schema accepts also fit a new one: by Confluent's rules.
+"""Checks by Confluent's rules whether every document valid under an old JSON Schema is also valid
+under a new one.
 
-The rules name each change, and say whether it can refuse a document that was valid. The names are
+The rules name each change, and whether it can make a valid document invalid. The names are
 Confluent's, as in its documentation of evolution with open and closed content models: adding a
 property to an open object is not compatible, since old documents may already have it, with any
 value.
@@ -16,8 +17,8 @@ from pk.core.schemas.compatibility import DIFFERENCES_MAX, Difference
 from pk.core.schemas.json_schema.nodes import Node
 
 COMBINED_MAX: Final = 500
-"""How many alternatives one schema may list to be compared: matching them takes the square of
-it."""
+"""The maximum number of alternatives in a schema for comparison, since matching them takes
+quadratic time."""
 
 _WORDS: Final = {
     "TYPE_CHANGED": "The type of the {new} schema at path '{path}' is not that of the {old} schema",
@@ -48,8 +49,7 @@ class _Comparison:
     def __init__(self, known: dict[tuple[int, int], list[Difference]]) -> None:
         self.found: list[Difference] = []
         self._known = known
-        """What was found for a pair: each is compared once, also in schemas that refer to
-        themselves."""
+        """The results for pairs, so that each is compared only once, even in recursive schemas."""
 
     def add(self, kind: str, path: str) -> None:
         words = _WORDS.get(
@@ -58,7 +58,7 @@ class _Comparison:
         self.found.append(Difference(kind, path, words))
 
     def fits(self, old: Node, new: Node) -> bool:
-        """Whether they are compatible; adds nothing."""
+        """Whether they are compatible; does not record differences."""
         probe = _Comparison(self._known)
         probe.compare(old, new, "")
         return not probe.found
@@ -69,7 +69,7 @@ class _Comparison:
         pair = id(old), id(new)
         known = self._known.get(pair)
         if known is None:
-            self._known[pair] = []  # a schema within itself adds nothing to its own verdict
+            self._known[pair] = []  # a schema within itself adds nothing to its own result
             inner = _Comparison(self._known)
             inner._compare(old, new, path)
             known = self._known[pair] = inner.found
@@ -90,7 +90,7 @@ class _Comparison:
             if len(old.parts) == 1:
                 return self.compare(old.parts[0], new, path)
             if old.criterion == "allOf" and _is_plain(old):
-                # What a type and an enumeration say together: one of them is enough to fit.
+                # A type combined with an enumeration: matching one of them is enough.
                 if any(self.fits(each, new) for each in old.parts):
                     return None
             elif _from_types(old) and all(self.fits(each, new) for each in old.parts):
@@ -268,8 +268,8 @@ class _Comparison:
 
 
 def _all_of_same(old: Node, new: Node, comparison: _Comparison) -> bool:
-    """A plain type that became the same type with more said about it, where all that is said still
-    fits."""
+    """Whether a plain type became the same type with more constraints, all of which still accept
+    it."""
     return all(comparison.fits(old, each) for each in new.parts)
 
 
@@ -283,7 +283,8 @@ def _from_types(node: Node) -> bool:
 
 
 def _covering(node: Node, name: str) -> Node | None:
-    """The schema of the pattern, or of further properties, that a name falls under."""
+    """The schema that applies to a name: that of a matching pattern, or of additional
+    properties."""
     for pattern, schema in node.patterns.items():
         try:
             if re.search(pattern, name):
@@ -296,7 +297,7 @@ def _covering(node: Node, name: str) -> Node | None:
 def _bound(node: Node, word: str) -> Any:
     value = node.keywords.get(word)
     if isinstance(value, bool):
-        # Draft 4: a flag beside the bound.
+        # Draft 4: a flag next to the bound.
         base = node.keywords.get(word.removeprefix("exclusive").lower())
         return base if value else None
     if node.keywords.get(f"exclusive{word.capitalize()}") is True:
@@ -324,7 +325,7 @@ def _distinct(parts: list[Node]) -> list[Node]:
 
 
 def _largest_matching(edges: list[list[int]]) -> int:
-    """How many of the left can each have a partner of their own (Kuhn's augmenting paths)."""
+    """The maximum number of left nodes that can be matched (Kuhn's augmenting paths)."""
     partner: dict[int, int] = {}
 
     def place(left: int, tried: set[int]) -> bool:

@@ -10,7 +10,7 @@ from pk.core.schemas.schema import SchemaError, UnfitValue, missing_library
 
 
 def check(document: Any) -> None:
-    """Whether the document is a schema of its draft. Raises SchemaError."""
+    """Check that the document is a valid schema of its draft. Raises SchemaError."""
     try:
         from jsonschema import exceptions, validators
     except ImportError as e:

@@ -1,10 +1,10 @@
 """JSON Schema documents as a tree of kinds, which compatibility compares.
 
-A document may say several things at once: a type, an enumeration, `anyOf`. Each becomes a node of
-its own, and several become one `allOf` of them, so that two documents are compared part by part. A
-list of types is an `anyOf`, as is `nullable`. Drafts 4 to 2020-12 are read: `definitions` and
-`$defs`, `items` as a list and `prefixItems`, `exclusiveMaximum` as a flag and as a number,
-`dependencies` and its successors.
+A document may have several constraints at once: a type, an enumeration, `anyOf`. Each becomes a
+node of its own, and several become an `allOf` of them, so that two documents are compared part by
+part. A list of types is an `anyOf`, as is `nullable`. Drafts 4 to 2020-12 are supported:
+`definitions` and `$defs`, `items` as a list and `prefixItems`, `exclusiveMaximum` as a flag and as
+a number, `dependencies` and its successors.
 """
 
 from __future__ import annotations
@@ -53,28 +53,29 @@ _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "null", "ob
 
 
 class Node(Struct, eq=False):
-    """One thing that a document says. Which parts it has depends on its kind."""
+    """One constraint of a document. Its kind determines which attributes it has."""
 
     kind: str
     """true, false, string, number, boolean, null, object, array, enum, not, if, or combined."""
 
     keywords: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The words of the document that this node was made of."""
+    """The keywords of the document from which this node was created."""
 
     integer: bool = False
     has_default: bool = False
     criterion: str = ""
     parts: list[Node] = field(default_factory=list["Node"])
-    """What is combined, or negated."""
+    """The combined or negated nodes."""
 
     properties: dict[str, Node] = field(default_factory=dict[str, "Node"])
     required: frozenset[str] = frozenset()
     patterns: dict[str, Node] = field(default_factory=dict[str, "Node"])
     closed: bool = False
-    """Whether nothing may be added: further properties of an object, further items of an array."""
+    """Whether additions are forbidden: additional properties of an object, additional items of an
+    array."""
 
     additional: Node | None = None
-    """What further properties or items must be; None if they may be anything, or nothing."""
+    """The schema of additional properties or items; None if anything is allowed, or nothing."""
 
     dependent_required: dict[str, frozenset[str]] = field(
         default_factory=dict[str, "frozenset[str]"]
@@ -85,7 +86,7 @@ class Node(Struct, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether anything may be added."""
+        """Whether any additions are allowed."""
         return not self.closed and self.additional is None and not self.patterns
 
 
@@ -101,7 +102,7 @@ def load(text: str) -> Any:
 
 
 class Documents:
-    """A document with those that it refers to."""
+    """A document with the documents it refers to."""
 
     def __init__(self, root: Any, references: Iterable[tuple[str, Any]] = ()) -> None:
         self.root = root

@@ -1,8 +1,8 @@
 """The files of protobuf that need no reference, because every registry has them.
 
-Clients of Confluent's registry never send what begins with `google/protobuf/`, `google/type/` or
-`confluent/`. Those of `google/protobuf/` come with the library protobuf. The others are declared
-here, by the names, numbers and types of their fields.
+Clients of Confluent's registry never send files whose names begin with `google/protobuf/`,
+`google/type/` or `confluent/`. Those in `google/protobuf/` come with the protobuf library. The
+others are declared here, by the names, numbers and types of their fields.
 """
 
 from __future__ import annotations

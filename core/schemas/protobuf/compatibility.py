@@ -1,9 +1,9 @@
-"""Can records of an old protobuf schema be read with a new one: by Confluent's rules.
+"""Checks by Confluent's rules whether records of an old protobuf schema can be read with a new one.
 
 Fields are compared by number. Adding and removing optional fields, messages and enum constants is
-safe in protobuf, and so is renaming; what is not: another package, a removed message, another type
-of number on the wire, a required field that comes or goes, and fields that move into a oneof in a
-way that could lose one of them.
+safe in protobuf, and so is renaming. Unsafe changes are a different package, a removed message, a
+different encoding of numbers, an added or removed required field, and fields that move into a oneof
+in a way that could lose one of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WIRE: Final = {
     2: "float",
     1: "double",
 }
-"""Types by how they are encoded: those of one kind may replace each other."""
+"""Types by encoding: those of one kind may replace each other."""
 
 _WORDS: Final = {
     "PACKAGE_CHANGED": "The package of the {new} schema is not that of the {old} schema",
@@ -107,7 +107,7 @@ class _Comparison:
         self.found.append(Difference(kind, path, _WORDS[kind]))
 
     def messages(self, old: Any, new: Any, path: str) -> None:
-        """Messages of one level, by name."""
+        """Compare the messages of one level, by name."""
         by_name = {each.name: each for each in new}
         for each in old:
             if each.options.map_entry:
@@ -119,7 +119,7 @@ class _Comparison:
                 self.message(each, other, f"{path}{each.name}")
 
     def message(self, old: Any, new: Any, path: str) -> None:
-        """One message, with those inside it."""
+        """Compare one message, with its nested messages."""
         pair = id(old), id(new)
         if pair in self._seen:
             return

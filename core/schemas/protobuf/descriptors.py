@@ -1,8 +1,8 @@
-"""Files of protobuf that were checked and resolved, together with all that they import.
+"""Protobuf files, checked and resolved together with all their imports.
 
-A schema comes as .proto text, or as a base64 `FileDescriptorProto`, which is what some clients
-send. Protobuf's own pool resolves names and refuses what is wrong. Google's and Confluent's own
-files need no reference (built_in.py).
+A schema is .proto text, or a base64 `FileDescriptorProto`, which some clients send. Protobuf's own
+pool resolves names and rejects errors. Google's and Confluent's own files need no reference
+(built_in.py).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/\r\n]+={0,2}\s*")
 
 
 class File(Struct, frozen=True):
-    """A schema's file, resolved."""
+    """The resolved file of a schema."""
 
     descriptor: FileDescriptor
     proto: FileDescriptorProto
-    """The same as a message, every type's name in full."""
+    """The same as a message, with full names of types."""
 
     def message(self, indexes: Iterable[int]) -> Descriptor:
-        """The message at a place. Raises SchemaError."""
+        """The message at a position in the file. Raises SchemaError."""
         found: Any = None
         messages: list[Any] = [
             self.descriptor.message_types_by_name[each.name] for each in self.proto.message_type
@@ -52,8 +52,8 @@ class File(Struct, frozen=True):
         return found
 
     def place(self, name: str | None) -> tuple[int, ...]:
-        """The place of a message by its name, in full or without the package; the first one's for
-        None. Raises SchemaError."""
+        """The position of a message by its name, in full or without the package; None: the first
+        one's. Raises SchemaError."""
         if name is None:
             self.message((0,))
             return (0,)
@@ -72,8 +72,8 @@ class File(Struct, frozen=True):
 
 
 def load(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> File:
-    """The file that the text describes. `dependencies`: import name and text, dependencies first.
-    Raises SchemaError."""
+    """Load the file from its text. `dependencies`: import name and text, dependencies first. Raises
+    SchemaError."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool
     except ImportError as e:
@@ -94,7 +94,7 @@ def load(text: str, dependencies: Iterable[tuple[str, str]] = ()) -> File:
 
 
 def read(text: str, name: str) -> FileDescriptorProto:
-    """The descriptor of .proto text or of base64, called `name`; not checked yet. Raises
+    """The descriptor of .proto text or of base64, named `name`; not checked yet. Raises
     SchemaError."""
     try:
         from google.protobuf import descriptor_pb2

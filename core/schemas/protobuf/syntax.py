@@ -1,7 +1,7 @@
-"""From .proto text to a file descriptor.
+"""Converts .proto text to a file descriptor.
 
-proto-schema-parser reads the syntax; here its tree becomes a `FileDescriptorProto`. Names of types
-stay as written: protobuf's own pool resolves and checks them (`descriptors.py`).
+proto-schema-parser parses the syntax; this file converts its tree to a `FileDescriptorProto`. Names
+of types stay as written: protobuf's own pool resolves and checks them (`descriptors.py`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parse_text(text: str, name: str) -> FileDescriptorProto:
         raise missing_library(e) from None
 
     class Strict(ErrorListener):
-        """The parser's library prints mistakes and goes on."""
+        """Raises errors, which the parser's library would print and ignore."""
 
         def syntaxError(
             self, recognizer: Any, offendingSymbol: Any, line: int, column: int, msg: str, e: Any
@@ -288,7 +288,7 @@ def _set_type(out: FieldDescriptorProto, name: str) -> None:
     if name in _SCALARS:
         out.type = cast("Any", _SCALARS[name])
     else:
-        out.type_name = name  # a message or an enum: the pool finds out
+        out.type_name = name  # a message or an enum: the pool will determine which
 
 
 def _ranges(given: Sequence[str], maximum: int) -> list[tuple[int, int]]:
@@ -315,7 +315,7 @@ def _default(value: Any) -> str:
 
 
 def _option(out: Any, given: Any) -> None:
-    """Sets a known option; keeps any other as it is written."""
+    """Set a known option; keep any other as it is written."""
     field = out.DESCRIPTOR.fields_by_name.get(given.name)
     value: Any = given.value
     if field is not None and field.name != "uninterpreted_option" and field.message_type is None:

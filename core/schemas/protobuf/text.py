@@ -1,7 +1,8 @@
-"""The canonical .proto text of a file: what a registry stores, whatever form a client sent.
+"""The canonical .proto text of a file, which a registry stores in any case, even if a client sent
+another form.
 
-It reads back as the same file: messages keep their places, also those that protobuf makes for maps,
-since a record names its message by its place.
+Parsing it gives the same file: messages keep their positions, including those that protobuf creates
+for maps, since a record identifies its message by position.
 """
 
 from __future__ import annotations
@@ -185,8 +186,8 @@ class _Writer:
 
 
 class _Nested:
-    """The nested messages of one message, which must be written in their order, maps' entries among
-    them."""
+    """The nested messages of one message, which must be written in order, including maps'
+    entries."""
 
     def __init__(self, given: DescriptorProto, writer: _Writer) -> None:
         self._left = list(given.nested_type)
@@ -198,7 +199,7 @@ class _Nested:
         return next((e for e in self._left if e.name == name and e.options.map_entry), None)
 
     def before(self, entry: DescriptorProto) -> Iterator[str]:
-        """Those that come before an entry; the entry itself is left out."""
+        """The messages before an entry; the entry itself is left out."""
         while self._left:
             each = self._left.pop(0)
             if each is entry or each.name == entry.name:
@@ -213,7 +214,7 @@ class _Nested:
         return found
 
     def rest(self) -> Iterator[str]:
-        """Those that are left."""
+        """The remaining messages."""
         for each in self._left:
             yield from self._writer.message(each)
 

@@ -1,4 +1,4 @@
-"""Protobuf messages: bytes to what JSON can say, in protobuf's own JSON mapping, and back."""
+"""Converts protobuf messages between bytes and JSON, in protobuf's own JSON mapping."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def message_to_json(message: Any) -> str:
 
 
 def reader(file: File) -> Callable[[bytes, tuple[int, ...]], Any]:
-    """What reads payloads, each with its message's place in the file; it raises UnfitValue,
-    SchemaError."""
+    """A function that reads payloads, each with its message's position in the file; it raises
+    UnfitValue, SchemaError."""
     from google.protobuf import json_format
     from google.protobuf.message import DecodeError
 

@@ -1,2 +1,2 @@
-"""A schema registry without I/O: the records of the topic `_schemas`, the state they make, and
-every decision."""
+"""A schema registry without I/O: the records of the topic `_schemas`, the state built from them,
+and every decision."""

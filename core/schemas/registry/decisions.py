@@ -1,8 +1,7 @@
-"""Every change that a registry can make: what it refuses, which records it writes, and what it
-answers.
+"""All changes that a registry can make: checks, records to write, and replies.
 
-Nothing here changes the state: the records do, once the log has them. A decision is made on the
-state at the end of the log, by the leader alone, one at a time.
+Nothing here changes the state; the records do, once they are in the log. Only the leader makes
+decisions, one at a time, on the state at the end of the log.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ VERSION_MAX: Final = (1 << 31) - 1
 REFERENCE_DEPTH_MAX: Final = 100
 
 SETTINGS: Final = frozenset({"compatibilityLevel", "normalize", "compatibilityGroup"})
-"""What may be set for a subject; anything else is refused, since it would have no effect."""
+"""The settings of a subject; others are refused, since they would have no effect."""
 
 
 class Decision(Struct, frozen=True):
-    """The records to write, and the answer once they are written."""
+    """The records to write, and the reply once they are written."""
 
     reply: Any
     records: Sequence[Record] = field(default=())
 
 
 class Decider:
-    """Decides by a state."""
+    """Makes decisions based on a state."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -53,7 +52,7 @@ class Decider:
     # schemas
 
     def resolve(self, schema: Schema, subject: str) -> Resolved:
-        """The schema with all that it refers to. Raises SchemaError for what is missing."""
+        """The schema with all its references. Raises SchemaError if one is missing."""
         found: dict[str, str] = {}
         self._collect(schema.references, subject, found, 0)
         return Resolved(schema, tuple(found.items()))
@@ -79,7 +78,7 @@ class Decider:
             found[each.name] = version.schema.text
 
     def parse(self, schema: Schema, subject: str, *, normalize: bool = False) -> Parsed:
-        """The schema, read and checked. Raises RegistryError 42201."""
+        """Parse and check the schema. Raises RegistryError 42201."""
         try:
             resolved = self.resolve(schema, subject)
             return parse(resolved, normalize=True) if normalize else self._parsed.parse(resolved)
@@ -97,12 +96,12 @@ class Decider:
         return replace(schema, text=parsed.text)
 
     def find(self, subject: str, schema: Schema, *, deleted: bool = False) -> Version | None:
-        """The newest version of a subject that is this very schema, whose text is canonical."""
+        """The newest version of a subject with exactly this schema, whose text is canonical."""
         versions = self.state.versions(subject, deleted=deleted)
         found = next((v for v in reversed(versions) if v.schema == schema), None)
         if found is not None or schema.references or schema.metadata or schema.rule_set:
             return found
-        # A client that sends no references asks for the schema by its text.
+        # A client that sends no references looks up the schema by its text.
         return next(
             (
                 v
@@ -121,7 +120,7 @@ class Decider:
         schema_id: int = -1,
         version: int = -1,
     ) -> Decision:
-        """A new version of a subject, or the one that is this schema already. Raises
+        """A new version of a subject, or the existing one with this schema. Raises
         RegistryError."""
         self._check_subject(subject)
         self._check_writable(subject)
@@ -165,8 +164,8 @@ class Decider:
         against: Sequence[Version] | None = None,
         level: str | None = None,
     ) -> tuple[Verdict, list[str]]:
-        """Whether a schema may follow (`against`, or the subject's versions), and why not, in the
-        API's words.
+        """Whether a schema is compatible (with `against`, or the subject's versions), and the
+        reasons if not, in the API's words.
 
         Raises RegistryError 42201.
         """
@@ -195,7 +194,7 @@ class Decider:
     # versions
 
     def version(self, subject: str, number: int, *, deleted: bool = False) -> Version:
-        """A version of a subject; the newest for -1. Raises RegistryError 40401, 40402."""
+        """A version of a subject (-1: the newest). Raises RegistryError 40401, 40402."""
         every = self.state.versions(subject, deleted=True)
         versions = every if deleted else [each for each in every if not each.deleted]
         if not versions and (not every or number == -1):
@@ -208,8 +207,7 @@ class Decider:
         return found
 
     def delete_version(self, subject: str, number: int, *, permanent: bool = False) -> Decision:
-        """Delete a version, for the time being or, in a second step, for ever. Raises
-        RegistryError."""
+        """Delete a version softly or, in a second step, permanently. Raises RegistryError."""
         self._check_writable(subject)
         found = self.version(subject, number, deleted=True)
         if number == -1 and not permanent:
@@ -227,8 +225,7 @@ class Decider:
         return Decision(number, (record, *(self._without_settings(subject) if last else ())))
 
     def delete_subject(self, subject: str, *, permanent: bool = False) -> Decision:
-        """Delete a subject, for the time being or, in a second step, for ever. Raises
-        RegistryError."""
+        """Delete a subject softly or, in a second step, permanently. Raises RegistryError."""
         self._check_writable(subject)
         every = self.state.versions(subject, deleted=True)
         active = [each for each in every if not each.deleted]
@@ -292,7 +289,7 @@ class Decider:
         return Decision(dict(given), (Record(records.CONFIG, subject, 0, merged),))
 
     def delete_config(self, subject: str | None) -> Decision:
-        """Return to what is inherited. Raises RegistryError 40401."""
+        """Return to the inherited settings. Raises RegistryError 40401."""
         self._check_writable(subject)
         old = self.state.config(subject, inherited=False)
         if subject is not None and old is None:
@@ -316,14 +313,14 @@ class Decider:
         return Decision({"mode": mode}, (Record(records.MODE, subject, 0, {"mode": mode}),))
 
     def delete_mode(self, subject: str | None) -> Decision:
-        """Return to what is inherited. Raises RegistryError 40401."""
+        """Return to the inherited mode. Raises RegistryError 40401."""
         old = self.state.modes.get(subject)
         if subject is not None and old is None:
             raise errors.subject_not_found(subject)
         return Decision({"mode": old or "READWRITE"}, (Record(records.MODE, subject),))
 
     def delete_context(self, context: str) -> Decision:
-        """Forget a context without subjects. Raises RegistryError."""
+        """Delete a context without subjects. Raises RegistryError."""
         prefix = f":{context}:"
         if any(subjects.context_of(each) == context for each in self.state.subjects):
             raise errors.context_not_empty(context)

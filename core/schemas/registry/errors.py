@@ -1,11 +1,11 @@
-"""Errors of a registry, with Confluent's codes and words: clients and scripts match both."""
+"""Errors of a registry, with Confluent's codes and wording, since clients and scripts match
+both."""
 
 from __future__ import annotations
 
 
 class RegistryError(Exception):
-    """A request is refused. The first three digits of `code` are the HTTP status, or all of it
-    is."""
+    """A refused request. `code`, or its first three digits, is the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -8,7 +8,7 @@ over from another.
     NOOP            written to find the end of the log
 
 Keys and values are JSON; a key's `magic` is 1 for SCHEMA, else 0. The log is compacted, so a key
-must always be spelled alike: its parts come in this order, without white space.
+must always be written the same way: its parts in this order, without white space.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Record(Struct, frozen=True):
 def schema_record(
     subject: str, version: int, schema_id: int, schema: Schema, *, deleted: bool
 ) -> Record:
-    """A version of a subject, deleted for the time being or not."""
+    """A version of a subject, possibly softly deleted."""
     value = {
         "subject": subject,
         "version": version,
@@ -71,8 +71,7 @@ def schema_record(
 
 
 def read(key: bytes | None, value: bytes | None) -> Record | None:
-    """The record that these bytes are; None for one that this registry does not know, and leaves
-    alone."""
+    """Parse a record; None for one that this registry does not know and ignores."""
     if key is None:
         return None
     try:

@@ -30,7 +30,7 @@ class Version(Struct, frozen=True):
     deleted: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As the registry's API has it."""
+        """The representation in the registry's API."""
         return {
             "subject": self.subject,
             "version": self.version,
@@ -41,31 +41,31 @@ class Version(Struct, frozen=True):
 
 
 class Context(Struct):
-    """A registry within the registry: ids of its own."""
+    """A registry within the registry, with ids of its own."""
 
     by_id: dict[int, Schema] = field(default_factory=dict[int, Schema])
     ids: dict[bytes, int] = field(default_factory=dict[bytes, int])
     """Digest of a schema → its id."""
 
     used: dict[int, set[tuple[str, int]]] = field(default_factory=dict[int, "set[tuple[str, int]]"])
-    """Id → the versions that have it."""
+    """Id → the versions with it."""
 
     max_id: int = 0
-    """The highest id that was ever given: none is given twice."""
+    """The highest id ever assigned, since no id is assigned twice."""
 
 
 class State:
-    """The registry, as its log says."""
+    """The state of the registry according to its log."""
 
     def __init__(self) -> None:
         self.subjects: dict[str, dict[int, Version]] = {}
-        """Subject → version → what it is, also those that are deleted for the time being."""
+        """Subject → version number → version, including softly deleted ones."""
 
         self.contexts: dict[str, Context] = {}
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
         self.ill: list[str] = []
-        """Records that could not be understood, for the log."""
+        """Records that could not be parsed, for logging."""
 
         self._references: dict[tuple[str, int], set[tuple[str, int]]] = {}
         """A version → the versions that refer to it."""
@@ -73,7 +73,7 @@ class State:
     # replay
 
     def replay(self, record: Record) -> None:
-        """Take one record of the log in."""
+        """Apply one record of the log."""
         match record.kind:
             case records.SCHEMA:
                 self._replay_schema(record)
@@ -155,32 +155,31 @@ class State:
 
     @staticmethod
     def qualified(name: str, within: str) -> str:
-        """The subject that a reference names: one without a context is in that of the schema that
-        refers to it."""
+        """The full name of a referenced subject: without a context, it is in that of the referring
+        schema."""
         if name.startswith(":"):
             return subjects.normalize(name)
         return subjects.join(subjects.context_of(within), name)
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
-        """A subject's versions, oldest first; with `deleted` also those that are deleted for the
-        time being."""
+        """A subject's versions, oldest first; with `deleted` also softly deleted ones."""
         found = self.subjects.get(subject, {})
         return [found[n] for n in sorted(found) if deleted or not found[n].deleted]
 
     def with_id(self, context: str, schema_id: int, *, deleted: bool = False) -> list[Version]:
-        """The versions that have an id, in the order of subjects."""
+        """The versions with an id, sorted by subject."""
         kept = self.contexts.get(context)
         used = sorted(kept.used.get(schema_id, ())) if kept is not None else []
         found = (self.subjects[subject][number] for subject, number in used)
         return [each for each in found if deleted or not each.deleted]
 
     def referenced_by(self, subject: str, version: int) -> list[tuple[str, int]]:
-        """The versions that refer to one."""
+        """The versions that refer to this one."""
         return sorted(self._references.get((subject, version), ()))
 
     def config(self, subject: str | None, *, inherited: bool = True) -> Mapping[str, Any] | None:
-        """The settings of a subject, or of the registry for None; None if it has none of its own,
-        unless `inherited`."""
+        """The settings of a subject (None: the registry); None if it has none of its own, unless
+        `inherited`."""
         if not inherited:
             return self.configs.get(subject)
         merged: dict[str, Any] = {"compatibilityLevel": DEFAULT_LEVEL}
@@ -189,13 +188,13 @@ class State:
         return merged
 
     def level(self, subject: str) -> str:
-        """The compatibility level that holds for a subject."""
+        """The effective compatibility level of a subject."""
         config = self.config(subject)
         level = config.get("compatibilityLevel") if config else None
         return level if level in LEVELS else DEFAULT_LEVEL
 
     def mode(self, subject: str | None) -> str:
-        """The mode that holds for a subject, or for the registry."""
+        """The effective mode of a subject, or of the registry."""
         if self.modes.get(None) == READONLY_OVERRIDE:
             return READONLY_OVERRIDE
         return next(
@@ -204,8 +203,8 @@ class State:
 
 
 def _scopes(subject: str | None) -> list[str | None]:
-    """Where settings are looked for, the nearest first: the subject, its context, every context,
-    the registry."""
+    """The scopes of settings, nearest first: the subject, its context, all contexts, the
+    registry."""
     if subject is None:
         return [None]
     context = subjects.context_of(subject)
