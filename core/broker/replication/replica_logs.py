@@ -74,6 +74,7 @@ class ReplicaLogs:
             for partition in list(self._replicas):
                 await let_others_run()
                 self._look(partition)
+                self._look_for_mark(partition)
         else:
             for partition in opened:
                 await let_others_run()
@@ -95,6 +96,13 @@ class ReplicaLogs:
         if partition.image is not None and (
             partition.leader == NO_LEADER or partition.log.damaged_segments
         ):
+            self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
+
+    def _look_for_mark(self, partition: Partition) -> None:
+        """A controller that is new does not know yet what this broker found when it started. In the
+        ISR the replica counts as whole again."""
+        image = partition.image
+        if partition.log.mark is not None and image and self._state.node_id not in image.isr:
             self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
 
     async def report_damage(self) -> None:

@@ -17,7 +17,7 @@ from pk.core.errors import ErrorCode
 from pk.core.log.damaged import Damage, Mark
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Log
-from pk.core.meta.events import BROKER, PartitionChanged
+from pk.core.meta.events import BROKER, ControllerElected, PartitionChanged
 from pk.core.record.batch import iter_headers, read_header
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.delete_records import (
@@ -574,6 +574,28 @@ class TestStopped:
             await cluster.change(isr=(2, 1))
             await cluster.until(lambda: cluster.partition(1).log.mark is None)
             assert kept(cluster, 1) == {name: content}, "no other replica has it"
+
+    @simulated
+    async def test_the_next_controller_hears_of_damage_until_the_replica_is_in_sync(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            await cluster.change(isr=(1,))
+            cluster.part(2)
+            cluster.parted = {frozenset((1, 2))}
+            log = cluster.partition(2).log
+            log.mark = Mark(Damage.CORRUPT, 0, 3)
+            for epoch in (7, 8):
+                cluster.reported.clear()
+                await cluster.decide(ControllerElected(9, epoch))
+                await cluster.until(lambda: bool(cluster.reported))
+                [report] = await told(cluster)
+                assert (report.damage, report.stopped) == (Damage.CORRUPT, False)
+            cluster.reported.clear()
+            await cluster.change(isr=(1, 2))
+            await cluster.until(lambda: log.mark is None)
+            await cluster.decide(ControllerElected(9, 9))
+            await trio.sleep(60)
+            assert not cluster.reported
 
     @simulated
     async def test_nothing_is_cut_while_there_is_no_room_to_keep_it(
