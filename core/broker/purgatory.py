@@ -244,8 +244,8 @@ class Purgatory:
             del self._waiting[key]
 
 
-class Held:
-    """Waiters for a growing number: wakes only those whose number is reached."""
+class OffsetWaiters:
+    """Waiters for offsets of a partition: wakes only those whose offset is reached."""
 
     __slots__ = ("_count", "_waiting")
 
@@ -253,11 +253,11 @@ class Held:
         self._waiting: list[tuple[int, int, trio.Event]] = []
         self._count = 0
 
-    async def wait(self, number: int) -> None:
-        """Wait until `number` is reached, or all are released."""
+    async def wait(self, offset: int) -> None:
+        """Wait until `offset` is reached, or all waiters are released."""
         released = trio.Event()
         self._count += 1
-        entry = (number, self._count, released)
+        entry = (offset, self._count, released)
         heappush(self._waiting, entry)
         try:
             await released.wait()
@@ -266,10 +266,10 @@ class Held:
                 self._waiting.remove(entry)
                 heapify(self._waiting)
 
-    def release(self, number: int) -> None:
-        """Wake the waiters for numbers up to `number`."""
+    def release(self, offset: int) -> None:
+        """Wake the waiters for offsets up to `offset`."""
         waiting = self._waiting
-        while waiting and waiting[0][0] <= number:
+        while waiting and waiting[0][0] <= offset:
             heappop(waiting)[2].set()
 
     def release_all(self) -> None:

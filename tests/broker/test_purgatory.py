@@ -10,7 +10,7 @@ from pk.core.broker.purgatory import (
     TRIED_A_ROUND,
     TRIED_AT_ONCE,
     DelayedOperation,
-    Held,
+    OffsetWaiters,
     Purgatory,
 )
 
@@ -62,7 +62,7 @@ def test_what_is_ready_does_not_wait() -> None:
 
 def test_who_waits_for_a_number_is_woken_when_it_is_reached_and_no_sooner() -> None:
     async def main() -> None:
-        held, woken = Held(), []
+        held, woken = OffsetWaiters(), []
 
         async def wait(number: int) -> None:
             await held.wait(number)

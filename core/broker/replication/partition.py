@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import trio
 
-from pk.core.broker.purgatory import Held, Purgatory
+from pk.core.broker.purgatory import OffsetWaiters, Purgatory
 from pk.core.broker.replication.fetch_sessions import FetchedPartition, FetchSession
 from pk.core.broker.replication.follower_state import NEVER, NO_BROKER_EPOCH, Follower
 from pk.core.broker.replication.partition_environment import PartitionEnvironment, Proposal
@@ -74,8 +74,8 @@ class Partition:
 
     __slots__ = (
         "_flushing",
-        "_held",
         "_maximal",
+        "_offset_waiters",
         "_owner",
         "_patient_until",
         "_purgatory",
@@ -155,7 +155,7 @@ class Partition:
         self._owner = owner
         self._patient_until = 0.0
         self._flushing = False
-        self._held = Held()
+        self._offset_waiters = OffsetWaiters()
         """The tasks that wait for the high watermark."""
 
     # --- what the controller says ---
@@ -420,7 +420,7 @@ class Partition:
             self._tell_watchers(wake=False)
         if self.readers:
             self._tell_readers()
-        self._held.release(high_watermark)
+        self._offset_waiters.release(high_watermark)
 
     def end_offset(self, isolation_level: int) -> int:
         """Where a reader of this isolation level has to stop."""
@@ -659,7 +659,7 @@ class Partition:
         """
         with trio.CancelScope(deadline=deadline):
             while self.high_watermark < offset and self._holds(epoch):
-                await self._held.wait(offset)
+                await self._offset_waiters.wait(offset)
         if self.offline is not None:
             raise without_frames(self.offline)
         if self.leader_epoch != epoch or not self.leads:
@@ -722,7 +722,7 @@ class Partition:
 
     def _wake_all(self) -> None:
         """As `touch`, and wake the tasks that wait for the high watermark."""
-        self._held.release_all()
+        self._offset_waiters.release_all()
         self.touch()
 
     def fail(self, error: KafkaError) -> None:
