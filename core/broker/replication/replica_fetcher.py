@@ -28,8 +28,9 @@ from typing import Any, Final, NoReturn
 import trio
 
 from pk.core.broker.peers import Channel, PeerLost, Peers
-from pk.core.broker.replication.alignment import Alignment, Divergence, Followed, Wish
+from pk.core.broker.replication.log_reconciler import Divergence, LogReconciler
 from pk.core.broker.replication.partition import Partition, Stop
+from pk.core.broker.replication.partition_fetch_state import FetchPosition, PartitionFetchState
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import Quota, is_throttled
 from pk.core.broker.state import BrokerState
@@ -116,7 +117,7 @@ class ReplicaFetcher:
         """`index` says which of `num.replica.fetchers` it is; `quota` bounds what throttled
         replicas take; `lost(leader)` is called when the connection to the leader broke,
         `stopped(partition)` when the controller is to be told of one that stopped
-        (alignment.py)."""
+        (log_reconciler.py)."""
         self.leader = leader
         self.index = index
         self.scope = trio.CancelScope()
@@ -126,12 +127,12 @@ class ReplicaFetcher:
         self._quota = quota
         self._lost = lost
         self._stopped = stopped
-        self._followed: dict[TopicIdPartition, Followed] = {}
-        self._dirty: dict[TopicIdPartition, Followed] = {}
+        self._fetch_states: dict[TopicIdPartition, PartitionFetchState] = {}
+        self._dirty: dict[TopicIdPartition, PartitionFetchState] = {}
         """Those whose position the leader may not know."""
         self._forgotten: dict[TopicIdPartition, str] = {}
         """Those that the leader's session knows and that are not fetched any more."""
-        self._paused: dict[TopicIdPartition, Followed] = {}
+        self._paused: dict[TopicIdPartition, PartitionFetchState] = {}
         self._to_flush: dict[Partition, None] = {}
         """Those whose new records must be synced before the leader counts on them."""
         self._moved = trio.Event()
@@ -144,21 +145,21 @@ class ReplicaFetcher:
         self._refused = False
         """Whether the leader had no place for a session."""
         self._backoff_s = 0.0
-        self._alignment = Alignment(
+        self._reconciler = LogReconciler(
             state, replicas, leader, self._is_current, self._fail, self._stop
         )
 
     def __len__(self) -> int:
-        return len(self._followed)
+        return len(self._fetch_states)
 
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition; one under way starts again, in its new leader epoch."""
-        followed = Followed(partition)
-        followed.since = self._number + 1
-        old = self._followed.pop(followed.key, None)
+        fetch_state = PartitionFetchState(partition)
+        fetch_state.since = self._number + 1
+        old = self._fetch_states.pop(fetch_state.key, None)
         if old is not None:
             self._drop(old)
-        self._followed[followed.key] = self._dirty[followed.key] = followed
+        self._fetch_states[fetch_state.key] = self._dirty[fetch_state.key] = fetch_state
         if partition.must_flush:
             self._to_flush[partition] = None
         self._urgent = True
@@ -167,21 +168,24 @@ class ReplicaFetcher:
 
     def remove(self, partition: Partition) -> None:
         """Fetch it no more; what is being cut is cut to the end."""
-        followed = self._followed.pop(
+        fetch_state = self._fetch_states.pop(
             TopicIdPartition(partition.topic_id, partition.tp.partition), None
         )
-        if followed is not None:
-            self._drop(followed)
+        if fetch_state is not None:
+            self._drop(fetch_state)
 
-    def _drop(self, followed: Followed) -> None:
-        self._dirty.pop(followed.key, None)
-        self._paused.pop(followed.key, None)
-        if followed.known_wish is not None:
-            self._forgotten[followed.key] = followed.partition.tp.topic
+    def _drop(self, fetch_state: PartitionFetchState) -> None:
+        self._dirty.pop(fetch_state.key, None)
+        self._paused.pop(fetch_state.key, None)
+        if fetch_state.known_position is not None:
+            self._forgotten[fetch_state.key] = fetch_state.partition.tp.topic
 
-    def _is_current(self, followed: Followed) -> bool:
+    def _is_current(self, fetch_state: PartitionFetchState) -> bool:
         """Whether it is still fetched, in the epoch in which it was asked for."""
-        return self._followed.get(followed.key) is followed and followed.partition.offline is None
+        return (
+            self._fetch_states.get(fetch_state.key) is fetch_state
+            and fetch_state.partition.offline is None
+        )
 
     # --- the task ---
 
@@ -203,8 +207,8 @@ class ReplicaFetcher:
         return max(self._state.config.replica_fetch_backoff_ms / 1000, BACKOFF_S_MIN)
 
     async def _connect(self) -> Channel:
-        while not self._followed or self._state.broker_epoch < 0:
-            await self._wait(UNREGISTERED_S if self._followed else inf)
+        while not self._fetch_states or self._state.broker_epoch < 0:
+            await self._wait(UNREGISTERED_S if self._fetch_states else inf)
         endpoint = self._state.inter_broker_endpoint(self.leader)
         if endpoint is None:
             raise PeerLost(f"no address of broker {self.leader} is known")
@@ -226,7 +230,7 @@ class ReplicaFetcher:
         under_way: deque[_Asked] = deque()
         while True:
             if channel.version_of(FETCH) < VERSION_DIVERGING_EPOCH:
-                await self._alignment.ask(channel, self._dirty.values())
+                await self._reconciler.ask(channel, self._dirty.values())
             if self._to_flush:
                 to_flush, self._to_flush = self._to_flush, {}
                 await self._flush(to_flush)
@@ -284,10 +288,10 @@ class ReplicaFetcher:
         everything."""
         self._session_epoch = 0
         self._forgotten.clear()
-        for followed in self._followed.values():
-            followed.known_wish = None
-            if followed.key not in self._paused:
-                self._dirty[followed.key] = followed
+        for fetch_state in self._fetch_states.values():
+            fetch_state.known_position = None
+            if fetch_state.key not in self._paused:
+                self._dirty[fetch_state.key] = fetch_state
 
     def _request(self, version: int) -> FetchRequest | None:
         """The next request; None where there is nothing to fetch."""
@@ -295,22 +299,22 @@ class ReplicaFetcher:
         config, state = self._state.config, self._state
         topics: dict[str, FetchTopic] = {}
         throttled = self._quota.exceeded
-        for key, followed in list(self._dirty.items()):
-            partition = followed.partition
-            if throttled and not followed.in_sync and self._is_throttled(partition):
-                self._pause(followed, self._quota.wait_s)
+        for key, fetch_state in list(self._dirty.items()):
+            partition = fetch_state.partition
+            if throttled and not fetch_state.in_sync and self._is_throttled(partition):
+                self._pause(fetch_state, self._quota.wait_s)
                 continue
             log = partition.log
-            wish = (
-                followed.leader_epoch,
+            position = FetchPosition(
+                fetch_state.leader_epoch,
                 log.log_end_offset,
                 log.latest_epoch,
                 log.log_start_offset,
             )
-            if wish != followed.known_wish:
-                self._name(topics, followed, wish, version)
+            if position != fetch_state.known_position:
+                self._name(topics, fetch_state, position, version)
             del self._dirty[key]
-        fetched = len(self._followed) - len(self._paused)
+        fetched = len(self._fetch_states) - len(self._paused)
         if not fetched and (not self._forgotten or self._session_epoch == 0):
             return None
         forgotten: dict[Uuid, ForgottenTopic] = {}
@@ -342,27 +346,32 @@ class ReplicaFetcher:
         return request
 
     def _name(
-        self, topics: dict[str, FetchTopic], followed: Followed, wish: Wish, version: int
+        self,
+        topics: dict[str, FetchTopic],
+        fetch_state: PartitionFetchState,
+        position: FetchPosition,
+        version: int,
     ) -> None:
         """Have the request say where the partition stands."""
-        partition = followed.partition
+        partition = fetch_state.partition
         name, number = partition.tp
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = FetchTopic(topic=name, topic_id=partition.topic_id)
-        epoch, offset, last_epoch, log_start = wish
         topic.partitions.append(
             FetchPartition(
                 partition=number,
-                current_leader_epoch=epoch,
-                fetch_offset=offset,
-                last_fetched_epoch=last_epoch if version >= VERSION_DIVERGING_EPOCH else -1,
-                log_start_offset=log_start,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.offset,
+                last_fetched_epoch=position.last_epoch
+                if version >= VERSION_DIVERGING_EPOCH
+                else -1,
+                log_start_offset=position.log_start_offset,
                 partition_max_bytes=self._state.config.replica_fetch_max_bytes,
             )
         )
-        followed.known_wish = wish
-        self._forgotten.pop(followed.key, None)
+        fetch_state.known_position = position
+        self._forgotten.pop(fetch_state.key, None)
 
     def _is_throttled(self, partition: Partition) -> bool:
         replicas = partition.config.follower_replication_throttled_replicas
@@ -370,41 +379,45 @@ class ReplicaFetcher:
 
     # --- partitions that have to wait ---
 
-    def _pause(self, followed: Followed, wait_s: float) -> None:
+    def _pause(self, fetch_state: PartitionFetchState, wait_s: float) -> None:
         """Leave it out for a while; it has to be named again then."""
-        followed.paused_until = self._replicas.clock.time() + wait_s
-        if followed.known_wish is not None:
-            followed.known_wish = None
-            self._forgotten[followed.key] = followed.partition.tp.topic
-        self._dirty.pop(followed.key, None)
-        self._paused[followed.key] = followed
+        fetch_state.paused_until = self._replicas.clock.time() + wait_s
+        if fetch_state.known_position is not None:
+            fetch_state.known_position = None
+            self._forgotten[fetch_state.key] = fetch_state.partition.tp.topic
+        self._dirty.pop(fetch_state.key, None)
+        self._paused[fetch_state.key] = fetch_state
 
     def _resume(self) -> None:
         if self._paused:
             now = self._replicas.clock.time()
-            for key, followed in list(self._paused.items()):
-                if followed.paused_until - now < AN_INSTANT_S:
+            for key, fetch_state in list(self._paused.items()):
+                if fetch_state.paused_until - now < AN_INSTANT_S:
                     del self._paused[key]
-                    self._dirty[key] = followed
+                    self._dirty[key] = fetch_state
 
     def _paused_for(self) -> float:
         """Seconds until the first paused partition is due; infinite if none is paused."""
         if not self._paused:
             return inf
-        until = min(followed.paused_until for followed in self._paused.values())
+        until = min(fetch_state.paused_until for fetch_state in self._paused.values())
         left = until - self._replicas.clock.time()
         return left if left >= AN_INSTANT_S else 0.0
 
-    def _fail(self, followed: Followed, why: str, level: int = logging.WARNING) -> None:
+    def _fail(
+        self, fetch_state: PartitionFetchState, why: str, level: int = logging.WARNING
+    ) -> None:
         """Something is wrong with it: try again later, and later each time."""
-        followed.backoff_s = min(max(followed.backoff_s * 2, BACKOFF_S_MIN), self._backoff_s_max)
-        partition = followed.partition
+        fetch_state.backoff_s = min(
+            max(fetch_state.backoff_s * 2, BACKOFF_S_MIN), self._backoff_s_max
+        )
+        partition = fetch_state.partition
         logger.log(
             level,
             "%s cannot be fetched from broker %d in epoch %d at offset %d: %s",
-            partition.tp, self.leader, followed.leader_epoch, partition.log.log_end_offset, why,
+            partition.tp, self.leader, fetch_state.leader_epoch, partition.log.log_end_offset, why,
         )  # fmt: skip
-        self._pause(followed, followed.backoff_s)
+        self._pause(fetch_state, fetch_state.backoff_s)
 
     # --- what is answered ---
 
@@ -427,88 +440,92 @@ class ReplicaFetcher:
         news = _News()
         for topic in answer.responses:
             for data in topic.partitions:
-                followed = self._find(topic.topic_id, topic.topic, data.partition_index)
-                if followed is not None and followed.since <= asked.number:
-                    await self._take_one(followed, data, news)
+                fetch_state = self._find(topic.topic_id, topic.topic, data.partition_index)
+                if fetch_state is not None and fetch_state.since <= asked.number:
+                    await self._take_one(fetch_state, data, news)
         if news.cuts:
-            await self._alignment.cut(channel, news.cuts)
-        for followed in news.out_of_range:
-            await self._alignment.start_over(channel, followed)
+            await self._reconciler.cut(channel, news.cuts)
+        for fetch_state in news.out_of_range:
+            await self._reconciler.start_over(channel, fetch_state)
         if news.to_flush:
             await self._flush(news.to_flush)
 
-    def _find(self, topic_id: Uuid, topic: str, number: int) -> Followed | None:
+    def _find(self, topic_id: Uuid, topic: str, number: int) -> PartitionFetchState | None:
         if topic_id == ZERO_UUID:  # a version that goes by names
             partition = self._replicas.find(topic, number)
             topic_id = partition.topic_id if partition is not None else ZERO_UUID
-        return self._followed.get(TopicIdPartition(topic_id, number))
+        return self._fetch_states.get(TopicIdPartition(topic_id, number))
 
-    async def _take_one(self, followed: Followed, data: PartitionData, news: _News) -> None:
-        partition, code = followed.partition, data.error_code
-        if not self._is_current(followed):
+    async def _take_one(
+        self, fetch_state: PartitionFetchState, data: PartitionData, news: _News
+    ) -> None:
+        partition, code = fetch_state.partition, data.error_code
+        if not self._is_current(fetch_state):
             if partition.offline is not None:
                 self.remove(partition)
             return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._dirty[followed.key] = followed
-            news.out_of_range.append(followed)
+            self._dirty[fetch_state.key] = fetch_state
+            news.out_of_range.append(fetch_state)
         elif code:
             level = logging.INFO if code in PASSING else logging.WARNING
-            self._fail(followed, error_name(code), level)
+            self._fail(fetch_state, error_name(code), level)
         elif data.diverging_epoch.end_offset >= 0:
-            self._dirty[followed.key] = followed
+            self._dirty[fetch_state.key] = fetch_state
             news.cuts.append(
-                (followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+                (fetch_state, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             )
         else:
             try:
                 if data.records:
-                    await self._append(followed, data.records, news)
-                if self._is_current(followed):
+                    await self._append(fetch_state, data.records, news)
+                if self._is_current(fetch_state):
                     partition.follow_high_watermark(data.high_watermark)
                     if partition.follow_log_start(data.log_start_offset):
-                        self._dirty[followed.key] = followed
-                    followed.in_sync = partition.log.log_end_offset >= data.high_watermark
-                    followed.backoff_s = 0.0
+                        self._dirty[fetch_state.key] = fetch_state
+                    fetch_state.in_sync = partition.log.log_end_offset >= data.high_watermark
+                    fetch_state.backoff_s = 0.0
             except StorageError as e:
                 if not e.undone:
                     self._replicas.failed(partition, e)
-                self._fail(followed, str(e))
+                self._fail(fetch_state, str(e))
             except KafkaError as e:
-                self._fail(followed, f"what came is refused: {e}", logging.ERROR)
+                self._fail(fetch_state, f"what came is refused: {e}", logging.ERROR)
             except Exception:  # noqa: BLE001 (what it is, it is this partition's)
-                self._give_up(followed)
+                self._give_up(fetch_state)
 
-    def _give_up(self, followed: Followed) -> None:
+    def _give_up(self, fetch_state: PartitionFetchState) -> None:
         """An unforeseen error came of what was fetched for it. As Kafka does, fetch it no more
         until its leader epoch is another one: it falls out of the ISR, and the others go on."""
-        partition = followed.partition
+        partition = fetch_state.partition
         logger.exception(
             "%s: stopped fetching from broker %d in epoch %d: failed at offset %d",
-            partition.tp, self.leader, followed.leader_epoch, partition.log.log_end_offset,
+            partition.tp, self.leader, fetch_state.leader_epoch, partition.log.log_end_offset,
         )  # fmt: skip
         self.remove(partition)
 
-    def _stop(self, followed: Followed, stop: Stop) -> None:
+    def _stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
         """It may not be cut. Have the controller told, and try again later."""
-        before = followed.partition.stopped
-        followed.partition.stopped = stop._replace(why=before.why if before is not None else "")
-        followed.backoff_s = min(max(followed.backoff_s * 2, STOPPED_S_MIN), STOPPED_S_MAX)
-        self._pause(followed, followed.backoff_s)
-        self._stopped(followed.partition)
+        before = fetch_state.partition.stopped
+        fetch_state.partition.stopped = stop._replace(why=before.why if before is not None else "")
+        fetch_state.backoff_s = min(max(fetch_state.backoff_s * 2, STOPPED_S_MIN), STOPPED_S_MAX)
+        self._pause(fetch_state, fetch_state.backoff_s)
+        self._stopped(fetch_state.partition)
 
-    async def _append(self, followed: Followed, records: Any, news: _News) -> None:
+    async def _append(self, fetch_state: PartitionFetchState, records: Any, news: _News) -> None:
         """Append what came, as far as it is news. Raises CorruptBatch, KafkaError, StorageError."""
-        partition = followed.partition
-        self._dirty[followed.key] = followed
+        partition = fetch_state.partition
+        self._dirty[fetch_state.key] = fetch_state
         try:
-            await self._append_pieces(followed, records, news)
+            await self._append_pieces(fetch_state, records, news)
         finally:  # what lies before a batch that is refused is there too
             if partition.must_flush:
                 news.to_flush.append(partition)
 
-    async def _append_pieces(self, followed: Followed, records: Any, news: _News) -> None:
-        partition, now_ms = followed.partition, self._replicas.clock.now_ms()
+    async def _append_pieces(
+        self, fetch_state: PartitionFetchState, records: Any, news: _News
+    ) -> None:
+        partition, now_ms = fetch_state.partition, self._replicas.clock.now_ms()
         with memoryview(records) as view:
             if self._is_throttled(partition):
                 self._quota.passed(len(view))
@@ -516,17 +533,17 @@ class ReplicaFetcher:
                 if news.appended >= APPENDED_AT_ONCE:
                     news.appended = 0
                     await trio.lowlevel.checkpoint()
-                    if not self._is_current(followed):
+                    if not self._is_current(fetch_state):
                         return
                 log = partition.log
                 if base < log.log_end_offset == log.log_start_offset:
                     # The leader's log begins inside of this batch (DeleteRecords), and ours is
                     # empty.
-                    await self._alignment.restart(followed, base)
-                    if not self._is_current(followed):
+                    await self._reconciler.restart(fetch_state, base)
+                    if not self._is_current(fetch_state):
                         return
                 with view[begin:end] as piece:
-                    partition.append_as_follower(piece, followed.leader_epoch, now_ms)
+                    partition.append_as_follower(piece, fetch_state.leader_epoch, now_ms)
                 news.appended += end - begin
 
     async def _flush(self, partitions: Iterable[Partition]) -> None:
@@ -545,7 +562,7 @@ class _News:
         self.appended = 0
         """Bytes since the last checkpoint."""
         self.cuts: list[Divergence] = []
-        self.out_of_range: list[Followed] = []
+        self.out_of_range: list[PartitionFetchState] = []
         self.to_flush: list[Partition] = []
 
 

@@ -10,7 +10,7 @@ from broker.cluster import FETCH, PRODUCE_VERSION, Cluster, running_cluster
 from group.brokers import simulated
 
 from pk.core.broker.offload import offload
-from pk.core.broker.replication import alignment
+from pk.core.broker.replication import log_reconciler
 from pk.core.broker.replication import replicas as replicas_module
 from pk.core.broker.replication.truncation import cut_at
 from pk.core.errors import ErrorCode
@@ -322,7 +322,7 @@ class TestCutting:
                     found.set()
                 return cut_at(*args)
 
-            monkeypatch.setattr(alignment, "cut_at", reported)
+            monkeypatch.setattr(log_reconciler, "cut_at", reported)
             async with trio.open_nursery() as nursery:
 
                 async def look() -> None:

@@ -26,6 +26,7 @@ import trio
 from pk.core.broker.offload import offload
 from pk.core.broker.peers import Channel
 from pk.core.broker.replication.partition import Partition, Stop
+from pk.core.broker.replication.partition_fetch_state import PartitionFetchState
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.truncation import Cut, cut_at
 from pk.core.broker.state import BrokerState
@@ -37,7 +38,6 @@ from pk.core.values import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
-    TopicIdPartition,
     TopicPartition,
 )
 from pk.core.wire.messages.list_offsets import (
@@ -58,50 +58,11 @@ NOTE_AGAIN_S_MAX: Final = 2.0
 NOTE_FOR_S: Final = 30.0
 """A checkpoint that must be written is tried for so long."""
 
-Wish = tuple[int, int, int, int]
-"""(leader epoch, offset, epoch of the last record, log start) of a partition, as last reported to
-its leader."""
-
-
-class Followed:
-    """A partition that this broker follows, as its fetcher sees it."""
-
-    __slots__ = (
-        "backoff_s",
-        "checked",
-        "in_sync",
-        "key",
-        "known_wish",
-        "leader_epoch",
-        "partition",
-        "paused_until",
-        "since",
-    )
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.key = TopicIdPartition(partition.topic_id, partition.tp.partition)
-        self.leader_epoch = partition.leader_epoch
-        self.since = 0
-        """The number of the first request that may speak of it: answers to earlier ones are about
-        its past."""
-        self.known_wish: Wish | None = None
-        """What the leader's session knows; None where it does not know the partition."""
-        self.paused_until = 0.0
-        self.backoff_s = 0.0
-        self.checked = False
-        """Whether the log is known to be a prefix of the leader's, for a leader that does not check
-        it by itself."""
-        self.in_sync = False
-        """Whether it had all that is committed, at its last answer: then no throttle holds it
-        back."""
-
-
-Divergence = tuple[Followed, int, int]
+Divergence = tuple[PartitionFetchState, int, int]
 """(what, epoch, end offset): the leader's answer to where the log leaves its own."""
 
 
-class Alignment:
+class LogReconciler:
     """Aligns logs with those of one leader."""
 
     def __init__(
@@ -109,13 +70,12 @@ class Alignment:
         state: BrokerState,
         replicas: Replicas,
         leader: int,
-        is_current: Callable[[Followed], bool],
-        fail: Callable[[Followed, str], None],
-        stop: Callable[[Followed, Stop], None],
+        is_current: Callable[[PartitionFetchState], bool],
+        fail: Callable[[PartitionFetchState, str], None],
+        stop: Callable[[PartitionFetchState, Stop], None],
     ) -> None:
-        """`is_current(followed)` tells whether a log is still fetched from that leader,
-        `fail(followed, why)` has it tried again later, `stop(followed, why)` as well, after the
-        controller has been told."""
+        """`is_current` tells whether a log is still fetched from that leader. `fail` has it tried
+        again later, with a reason for the log; so does `stop`, after the controller was told."""
         self._state = state
         self._replicas = replicas
         self._leader = leader
@@ -126,31 +86,33 @@ class Alignment:
     async def cut(self, channel: Channel, cuts: list[Divergence]) -> None:
         """Cut logs where the leader's answers say; whether they agree now shows in the next
         answer."""
-        due: list[tuple[Followed, int]] = []
-        for followed, epoch, end_offset in cuts:
-            if self._is_current(followed):
-                log = followed.partition.log
+        due: list[tuple[PartitionFetchState, int]] = []
+        for fetch_state, epoch, end_offset in cuts:
+            if self._is_current(fetch_state):
+                log = fetch_state.partition.log
                 cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
-                followed.checked = cut is None or cut.agreed
-                at = followed.partition.high_watermark if cut is None else cut.offset
-                due.append((followed, at))
+                fetch_state.checked = cut is None or cut.agreed
+                at = fetch_state.partition.high_watermark if cut is None else cut.offset
+                due.append((fetch_state, at))
         await self._truncate(channel, due)
 
-    async def _truncate(self, channel: Channel, cuts: list[tuple[Followed, int]]) -> None:
-        may: list[tuple[Followed, int]] = []
-        for followed, offset in cuts:
-            if not self._may_cut(followed, offset):
-                await self._stop_before(channel, followed)
-            elif followed.partition.stopped is None or await self._keep(followed, offset):
-                may.append((followed, offset))
+    async def _truncate(
+        self, channel: Channel, cuts: list[tuple[PartitionFetchState, int]]
+    ) -> None:
+        may: list[tuple[PartitionFetchState, int]] = []
+        for fetch_state, offset in cuts:
+            if not self._may_cut(fetch_state, offset):
+                await self._stop_before(channel, fetch_state)
+            elif fetch_state.partition.stopped is None or await self._keep(fetch_state, offset):
+                may.append((fetch_state, offset))
         due = [(f.partition, offset) for f, offset in may if self._is_current(f)]
         async with self._held([partition for partition, _ in due]), trio.open_nursery() as nursery:
             for partition, offset in due:
                 nursery.start_soon(self._truncate_one, partition, offset)
 
-    def _may_cut(self, followed: Followed, offset: int) -> bool:
+    def _may_cut(self, fetch_state: PartitionFetchState, offset: int) -> bool:
         """Whether a log may be cut at `offset`."""
-        partition = followed.partition
+        partition = fetch_state.partition
         log, image, stopped = partition.log, partition.image, partition.stopped
         if offset >= min(partition.high_watermark, log.log_end_offset):
             return True
@@ -171,35 +133,35 @@ class Alignment:
         self._state.metrics.committed_cut.value += 1
         return may_cut
 
-    async def _stop_before(self, channel: Channel, followed: Followed) -> None:
+    async def _stop_before(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
         """The log may not be cut now: find out how it goes beside its leader's, and stop."""
         stop = Stop()
         try:
-            stop = await self._compared(channel, followed)
+            stop = await self._compared(channel, fetch_state)
         except KafkaError as e:
-            logger.info("%s: its leader does not say how its log goes: %s", followed.key, e)
-        if self._is_current(followed):
-            self._stop(followed, stop)
+            logger.info("%s: its leader does not say how its log goes: %s", fetch_state.key, e)
+        if self._is_current(fetch_state):
+            self._stop(fetch_state, stop)
 
-    async def _compared(self, channel: Channel, followed: Followed) -> Stop:
+    async def _compared(self, channel: Channel, fetch_state: PartitionFetchState) -> Stop:
         """Where the two logs part, and where the leader's ends. Raises PeerLost, KafkaError."""
-        log = followed.partition.log
+        log = fetch_state.partition.log
         epoch, end = log.epochs.end_offset(
-            min(log.latest_epoch, followed.leader_epoch), log.log_end_offset
+            min(log.latest_epoch, fetch_state.leader_epoch), log.log_end_offset
         )
         cut: Cut | None = None
         while epoch >= 0:
-            found = await self._leader_epoch_end(channel, followed, epoch)
+            found = await self._leader_epoch_end(channel, fetch_state, epoch)
             cut = cut_at(log.epochs, end, *found)
             if cut is None or cut.agreed:
                 break
             epoch, end = log.epochs.end_offset(found.epoch, cut.offset)
-        before = await self._leader_epoch_end(channel, followed, followed.leader_epoch - 1)
-        leader_end = await self._leader_offset(channel, followed, LATEST_TIMESTAMP)
+        before = await self._leader_epoch_end(channel, fetch_state, fetch_state.leader_epoch - 1)
+        leader_end = await self._leader_offset(channel, fetch_state, LATEST_TIMESTAMP)
         return Stop(
             cut.offset if cut is not None and cut.agreed else NO_OFFSET,
             leader_end,
-            before.epoch if before.end_offset == leader_end else followed.leader_epoch,
+            before.epoch if before.end_offset == leader_end else fetch_state.leader_epoch,
         )
 
     @asynccontextmanager
@@ -272,9 +234,9 @@ class Alignment:
         )
         await self._replicas.off_loop(partition, partition.log.truncate_to, offset)
 
-    async def _keep(self, followed: Followed, offset: int) -> bool:
+    async def _keep(self, fetch_state: PartitionFetchState, offset: int) -> bool:
         """Copy what is going to be cut off; whether that succeeded."""
-        partition, log = followed.partition, followed.partition.log
+        partition, log = fetch_state.partition, fetch_state.partition.log
         if offset >= partition.high_watermark:
             return True
         try:
@@ -282,13 +244,13 @@ class Alignment:
         except StorageError as e:
             if not e.is_passing:
                 self._replicas.failed(partition, e)
-            self._fail(followed, f"it is not cut, since its records cannot be kept: {e}")
+            self._fail(fetch_state, f"it is not cut, since its records cannot be kept: {e}")
             return False
         return True
 
-    async def restart(self, followed: Followed, offset: int) -> None:
+    async def restart(self, fetch_state: PartitionFetchState, offset: int) -> None:
         """Restart the log, empty, at `offset`."""
-        partition = followed.partition
+        partition = fetch_state.partition
         logger.info(
             "%s: restarting the log, empty, at offset %d: its leader, broker %d, no longer has the "
             "records after %d",
@@ -298,41 +260,43 @@ class Alignment:
         async with self._held([partition]):
             await self._replicas.off_loop(partition, partition.log.restart_at, offset, now_ms)
 
-    async def start_over(self, channel: Channel, followed: Followed) -> None:
+    async def start_over(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
         """The leader does not have the offset asked for: its log ends before ours, or begins behind
         it."""
-        if not self._is_current(followed):
+        if not self._is_current(fetch_state):
             return
         try:
-            end = await self._leader_offset(channel, followed, LATEST_TIMESTAMP)
-            start = await self._leader_offset(channel, followed, EARLIEST_TIMESTAMP)
+            end = await self._leader_offset(channel, fetch_state, LATEST_TIMESTAMP)
+            start = await self._leader_offset(channel, fetch_state, EARLIEST_TIMESTAMP)
         except KafkaError as e:
-            self._fail(followed, f"asked where the log ends: {e}")
+            self._fail(fetch_state, f"asked where the log ends: {e}")
             return
-        if not self._is_current(followed):
+        if not self._is_current(fetch_state):
             return
-        log = followed.partition.log
+        log = fetch_state.partition.log
         ours = log.log_end_offset
-        if log.latest_epoch > followed.leader_epoch:
+        if log.latest_epoch > fetch_state.leader_epoch:
             # No checksum covers a batch's leader epoch, and there has been none so high.
-            _, end = log.epochs.end_offset(followed.leader_epoch, ours)
+            _, end = log.epochs.end_offset(fetch_state.leader_epoch, ours)
         if NO_OFFSET < end < ours:
-            await self._truncate(channel, [(followed, end)])
+            await self._truncate(channel, [(fetch_state, end)])
         elif start > ours:
-            await self.restart(followed, start)
+            await self.restart(fetch_state, start)
         else:
-            self._fail(followed, "out of range, though the leader has it")
+            self._fail(fetch_state, "out of range, though the leader has it")
 
-    async def _leader_offset(self, channel: Channel, followed: Followed, when: int) -> int:
+    async def _leader_offset(
+        self, channel: Channel, fetch_state: PartitionFetchState, when: int
+    ) -> int:
         """Raises PeerLost, KafkaError."""
-        topic, number = followed.partition.tp
-        wish = ListOffsetsPartition(
-            partition_index=number, current_leader_epoch=followed.leader_epoch, timestamp=when
+        topic, number = fetch_state.partition.tp
+        asked = ListOffsetsPartition(
+            partition_index=number, current_leader_epoch=fetch_state.leader_epoch, timestamp=when
         )
         answer = await channel.request(
             ListOffsetsRequest(
                 replica_id=self._state.node_id,
-                topics=[ListOffsetsTopic(name=topic, partitions=[wish])],
+                topics=[ListOffsetsTopic(name=topic, partitions=[asked])],
             ),
             timeout_ms=self._state.config.replica_socket_timeout_ms,
         )
@@ -342,16 +306,18 @@ class Alignment:
             return data.offset
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
 
-    async def _leader_epoch_end(self, channel: Channel, followed: Followed, epoch: int) -> EpochEnd:
+    async def _leader_epoch_end(
+        self, channel: Channel, fetch_state: PartitionFetchState, epoch: int
+    ) -> EpochEnd:
         """Where the largest epoch not above `epoch` ends in the leader's log. Raises PeerLost,
         KafkaError."""
-        name, number = followed.partition.tp
-        wish = OffsetForLeaderPartition(
-            partition=number, current_leader_epoch=followed.leader_epoch, leader_epoch=epoch
+        name, number = fetch_state.partition.tp
+        asked = OffsetForLeaderPartition(
+            partition=number, current_leader_epoch=fetch_state.leader_epoch, leader_epoch=epoch
         )
         request = OffsetForLeaderEpochRequest(
             replica_id=self._state.node_id,
-            topics=[OffsetForLeaderTopic(topic=name, partitions=[wish])],
+            topics=[OffsetForLeaderTopic(topic=name, partitions=[asked])],
         )
         timeout_ms = self._state.config.replica_socket_timeout_ms
         answer = await channel.request(request, timeout_ms=timeout_ms)
@@ -361,19 +327,19 @@ class Alignment:
             return EpochEnd(found.leader_epoch, found.end_offset)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
 
-    async def ask(self, channel: Channel, logs: Iterable[Followed]) -> None:
+    async def ask(self, channel: Channel, logs: Iterable[PartitionFetchState]) -> None:
         """For a leader whose Fetch does not tell of diverging epochs: ask it where those of `logs`
         end, and cut, until every log agrees with its. Raises PeerLost, KafkaError."""
         logs = list(logs)
         while due := [f for f in logs if self._is_current(f) and self._is_to_check(f)]:
             topics: dict[str, OffsetForLeaderTopic] = {}
-            for followed in due:
-                name, number = followed.partition.tp
+            for fetch_state in due:
+                name, number = fetch_state.partition.tp
                 topics.setdefault(name, OffsetForLeaderTopic(topic=name)).partitions.append(
                     OffsetForLeaderPartition(
                         partition=number,
-                        current_leader_epoch=followed.leader_epoch,
-                        leader_epoch=followed.partition.log.latest_epoch,
+                        current_leader_epoch=fetch_state.leader_epoch,
+                        leader_epoch=fetch_state.partition.log.latest_epoch,
                     )
                 )
             request = OffsetForLeaderEpochRequest(
@@ -387,18 +353,18 @@ class Alignment:
                 for end in topic.partitions
             }
             cuts: list[Divergence] = []
-            for followed in due:
-                end = ends.get(followed.partition.tp)
+            for fetch_state in due:
+                end = ends.get(fetch_state.partition.tp)
                 if end is None or end.error_code:
-                    self._fail(followed, error_name(end.error_code if end is not None else -1))
-                    logs.remove(followed)
+                    self._fail(fetch_state, error_name(end.error_code if end is not None else -1))
+                    logs.remove(fetch_state)
                 else:
-                    cuts.append((followed, end.leader_epoch, end.end_offset))
+                    cuts.append((fetch_state, end.leader_epoch, end.end_offset))
             await self.cut(channel, cuts)
 
     @staticmethod
-    def _is_to_check(followed: Followed) -> bool:
+    def _is_to_check(fetch_state: PartitionFetchState) -> bool:
         """Not a log without epochs, which is empty, or older than they are."""
-        if followed.partition.log.latest_epoch < 0:
-            followed.checked = True
-        return not followed.checked
+        if fetch_state.partition.log.latest_epoch < 0:
+            fetch_state.checked = True
+        return not fetch_state.checked
