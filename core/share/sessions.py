@@ -12,7 +12,7 @@ member's: group and member id name it, it has no id.
 
 Acknowledgements come with the requests of the session, so an epoch that is not the expected one
 refuses them all: they cannot count twice. When a session ends, the caller must release the member's
-records (`SharePartition.release`).
+records (`SharePartitionState.release`).
 
 The number of sessions is bounded (`group.share.max.share.sessions`), and none is evicted for
 another: its member would lose the records that it holds. A session ends with the connection that it

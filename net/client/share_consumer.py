@@ -28,7 +28,7 @@ import trio
 
 from pk.core.errors import KafkaError, ProtocolError
 from pk.core.record.batch import check_crc, iter_headers, records
-from pk.core.share.partition import AcknowledgeType
+from pk.core.share.partition_state import AcknowledgeType
 from pk.core.values import TopicIdPartition, TopicPartition
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.config import ShareConsumerConfig, parse

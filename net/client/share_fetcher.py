@@ -20,7 +20,7 @@ import trio
 from msgspec import Struct, field
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.share.partition import AcknowledgeType, AcquireMode
+from pk.core.share.partition_state import AcknowledgeType, AcquireMode
 from pk.core.values import TopicIdPartition, TopicPartition, Uuid
 from pk.core.wire.messages import share_acknowledge as acknowledging
 from pk.core.wire.messages import share_fetch as fetching

@@ -15,7 +15,7 @@ from pk.core.group.share.group import ShareGroup
 from pk.core.meta.events import GROUP, ConfigChanged, FeatureChanged
 from pk.core.meta.features import SHARE_VERSION
 from pk.core.record.batch import iter_headers, records
-from pk.core.share.partition import AcknowledgeType
+from pk.core.share.partition_state import AcknowledgeType
 from pk.core.values import OFFSETS_TOPIC, SHARE_STATE_TOPIC, Uuid
 from pk.core.wire.messages import share_acknowledge as acknowledging
 from pk.core.wire.messages import share_fetch as fetching

@@ -15,7 +15,7 @@ from share.clients import GROUP_ID, KEYS, RELEASE, Member, Notes, prepare
 from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.errors import ErrorCode
 from pk.core.share.batches import StateBatch
-from pk.core.share.partition import StateWrite
+from pk.core.share.partition_state import StateWrite
 from pk.core.share.records import ShareKey
 from pk.core.values import SHARE_STATE_TOPIC
 from pk.core.wire.messages import alter_share_group_offsets as altering

@@ -11,14 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.share.batches import StateBatch, combine
-from pk.core.share.partition import (
+from pk.core.share.partition_state import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,
     AcquireMode,
     OffsetRange,
-    SharePartition,
     SharePartitionSettings,
+    SharePartitionState,
     StateWrite,
 )
 
@@ -29,13 +29,13 @@ BATCHES, RECORDS = AcquireMode.BATCH_OPTIMIZED, AcquireMode.RECORD_LIMIT
 LOCK_MS = 30_000
 
 
-def partition(start_offset: int = 0, **keys: int | bool) -> SharePartition:
+def partition(start_offset: int = 0, **keys: int | bool) -> SharePartitionState:
     """A group that begins at `start_offset`."""
-    return SharePartition(SharePartitionSettings(**keys), 0, start_offset)  # pyright: ignore[reportArgumentType]
+    return SharePartitionState(SharePartitionSettings(**keys), 0, start_offset)  # pyright: ignore[reportArgumentType]
 
 
 def acquire(
-    p: SharePartition,
+    p: SharePartitionState,
     *batches: tuple[int, int],
     member: str = "a",
     mode: AcquireMode = BATCHES,
@@ -60,7 +60,7 @@ def acquire(
 
 
 def say(
-    p: SharePartition,
+    p: SharePartitionState,
     first: int,
     last: int,
     *types: AcknowledgeType,
@@ -74,7 +74,9 @@ def say(
     return write
 
 
-def refused(p: SharePartition, first: int, last: int, *types: int, member: str = "a") -> ErrorCode:
+def refused(
+    p: SharePartitionState, first: int, last: int, *types: int, member: str = "a"
+) -> ErrorCode:
     """With which error an acknowledgement is refused; nothing changes."""
     before = p.states()
     with pytest.raises(KafkaError) as e:
@@ -309,7 +311,7 @@ def test_a_lower_limit_counts_at_once() -> None:
 
 def test_what_was_stored_comes_back() -> None:
     stored = [StateBatch(10, 14, 2, 1), StateBatch(17, 18, 0, 3), StateBatch(20, 21, 4, 5)]
-    p = SharePartition(SharePartitionSettings(), 4, 10, stored)
+    p = SharePartitionState(SharePartitionSettings(), 4, 10, stored)
     assert p.start_offset == 15 and p.next_offset == 22
     assert p.delivery_complete_count == 2
     assert acquire(p, (15, 24), most=2, mode=RECORDS) == [(15, 16, 1)]
@@ -319,7 +321,7 @@ def test_what_was_stored_comes_back() -> None:
 @pytest.mark.parametrize("state", [1, 3, 9])
 def test_a_state_that_is_never_stored_is_refused(state: int) -> None:
     with pytest.raises(ProtocolError):
-        SharePartition(SharePartitionSettings(), 0, 0, [StateBatch(0, 1, state, 1)])
+        SharePartitionState(SharePartitionSettings(), 0, 0, [StateBatch(0, 1, state, 1)])
 
 
 def test_the_log_start_takes_records_with_it() -> None:
@@ -352,7 +354,7 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0
         self.settings = SharePartitionSettings(LIMIT, record_locks_max=24)
-        self.p = SharePartition(self.settings, 0, 0)
+        self.p = SharePartitionState(self.settings, 0, 0)
         self.log_start, self.log_end = 0, 10 * BATCH
         self.held: dict[int, tuple[str, int]] = {}
         """Offset → (member, until when it holds the lock for sure)."""
@@ -493,7 +495,7 @@ class History(RuleBasedStateMachine):
     @rule()
     def new_leader(self) -> None:
         before = {n: b for b in self.p.states() for n in range(b.first_offset, b.last_offset + 1)}
-        self.p = SharePartition(self.settings, 0, self.stored_start, self.stored)
+        self.p = SharePartitionState(self.settings, 0, self.stored_start, self.stored)
         self.p.log_start_moved(self.log_start)
         self.writes, self.pending, self.held = [], set(), {}
         self.count = {n: count for n, count in self.count.items() if n < self.stored_start} | {

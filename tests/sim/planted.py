@@ -22,7 +22,7 @@ from pk.core.broker.replication import replica_logs
 from pk.core.broker.replication import replicas as replicas_module
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
-from pk.core.broker.share.share_leader import ShareLeader, Stored
+from pk.core.broker.share.share_partition import SharePartition, Stored
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group import transactional_offsets
 from pk.core.group.classic.group import ClassicGroup
@@ -40,7 +40,7 @@ from pk.core.meta import unclean_recovery
 from pk.core.meta.image import MetadataImage
 from pk.core.share.batches import RecordState, StateBatch
 from pk.core.share.coordinator import ShareCoordinatorMachine
-from pk.core.share.partition import Acquired, SharePartition, StateWrite
+from pk.core.share.partition_state import Acquired, SharePartitionState, StateWrite
 from pk.core.txn import machine as txn_machine
 from pk.core.txn.machine import TransactionMachine
 from pk.core.txn.records import Record
@@ -449,13 +449,13 @@ def aborts_lost_by_recovery() -> Iterator[None]:
 def acknowledgement_answered_before_it_is_stored() -> Iterator[None]:
     """A share partition's leader answers acknowledgements at once, and has them stored a second
     later."""
-    store = ShareLeader._store
+    store = SharePartition._store
 
-    async def later(self: ShareLeader, write: StateWrite) -> None:
+    async def later(self: SharePartition, write: StateWrite) -> None:
         await trio.sleep(1)
         store(self, write)
 
-    def answered(self: ShareLeader, write: StateWrite) -> Stored:
+    def answered(self: SharePartition, write: StateWrite) -> Stored:
         assert self.state is not None
         if write.write_id:
             self.state.written(write.write_id, stored=True)
@@ -464,35 +464,35 @@ def acknowledgement_answered_before_it_is_stored() -> Iterator[None]:
         stored.done(None)
         return stored
 
-    with patched(ShareLeader, _store=answered):
+    with patched(SharePartition, _store=answered):
         yield
 
 
 @contextmanager
 def locked_records_acquired() -> Iterator[None]:
     """A share partition gives a member records that another one holds."""
-    acquire = SharePartition.acquire
+    acquire = SharePartitionState.acquire
 
-    def unlocked(self: SharePartition, *args: Any, **kwargs: Any) -> list[Acquired]:
+    def unlocked(self: SharePartitionState, *args: Any, **kwargs: Any) -> list[Acquired]:
         for run in self._runs:
             if run.is_locked:
                 run.state = RecordState.AVAILABLE
         return acquire(self, *args, **kwargs)
 
-    with patched(SharePartition, acquire=unlocked):
+    with patched(SharePartitionState, acquire=unlocked):
         yield
 
 
 @contextmanager
 def acknowledged_by_any_member() -> Iterator[None]:
     """A share partition takes acknowledgements of records from members that do not hold them."""
-    check = SharePartition._check_held
+    check = SharePartitionState._check_held
 
-    def lenient(self: SharePartition, member_id: str, first: int, last: int) -> None:
+    def lenient(self: SharePartitionState, member_id: str, first: int, last: int) -> None:
         for run in self._between(first, last):
             check(self, run.member_id, max(first, run.first), min(last, run.last))
 
-    with patched(SharePartition, _check_held=lenient):
+    with patched(SharePartitionState, _check_held=lenient):
         yield
 
 
@@ -515,40 +515,40 @@ def start_offset_moves_back() -> Iterator[None]:
 @contextmanager
 def delivery_count_forgotten_at_failover() -> Iterator[None]:
     """A new leader of a share partition counts deliveries from nought."""
-    load = SharePartition._load
+    load = SharePartitionState._load
 
-    def uncounted(self: SharePartition, batch: StateBatch) -> None:
+    def uncounted(self: SharePartitionState, batch: StateBatch) -> None:
         load(self, batch._replace(delivery_count=0))
 
-    with patched(SharePartition, _load=uncounted):
+    with patched(SharePartitionState, _load=uncounted):
         yield
 
 
 @contextmanager
 def records_in_flight_skipped_at_failover() -> Iterator[None]:
     """A new leader of a share partition takes records for done with that were in flight before."""
-    load = SharePartition._load
+    load = SharePartitionState._load
 
-    def skipping(self: SharePartition, batch: StateBatch) -> None:
+    def skipping(self: SharePartitionState, batch: StateBatch) -> None:
         known = len(self._runs)
         load(self, batch)
         for run in self._runs[known:-1]:
             self._settle(run, RecordState.ARCHIVED)
 
-    with patched(SharePartition, _load=skipping):
+    with patched(SharePartitionState, _load=skipping):
         yield
 
 
 @contextmanager
 def time_out_gives_record_up() -> Iterator[None]:
     """A record whose lock runs out is not delivered again."""
-    after = SharePartition._state_after
+    after = SharePartitionState._state_after
 
-    def archived(self: SharePartition, kind: Any, run: Any) -> RecordState:
+    def archived(self: SharePartitionState, kind: Any, run: Any) -> RecordState:
         state = after(self, kind, run)
         return RecordState.ARCHIVED if state is RecordState.AVAILABLE else state
 
-    with patched(SharePartition, _state_after=archived):
+    with patched(SharePartitionState, _state_after=archived):
         yield
 
 

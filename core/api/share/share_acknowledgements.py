@@ -10,9 +10,9 @@ from pk.core.api.authorization import allows
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
-from pk.core.broker.share.share_leader import Stored
+from pk.core.broker.share.share_partition import Stored
 from pk.core.errors import ErrorCode, KafkaError, without_frames
-from pk.core.share.partition import Acknowledgement, AcknowledgeType
+from pk.core.share.partition_state import Acknowledgement, AcknowledgeType
 from pk.core.share.sessions import SessionKey
 from pk.core.values import TopicIdPartition
 
@@ -63,10 +63,10 @@ async def acknowledge(
         try:
             check_read(context, tp)
             _check(batches, renews=renews)
-            leader = context.broker.share_partitions.find(key.group_id, tp)
-            if leader.is_loading:
-                await leader.wait_until_loaded()
-            stored = leader.acknowledge(
+            share_partition = context.broker.share_partitions.find(key.group_id, tp)
+            if share_partition.is_loading:
+                await share_partition.wait_until_loaded()
+            stored = share_partition.acknowledge(
                 key.member_id,
                 [
                     Acknowledgement(one.first_offset, one.last_offset, one.acknowledge_types)

@@ -32,13 +32,13 @@ from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
 from pk.core.broker.reader import Reader, UpTo
 from pk.core.broker.requests.context import Context
-from pk.core.broker.share.share_leader import ShareLeader
+from pk.core.broker.share.share_partition import SharePartition
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import GroupType
 from pk.core.log.file_slices import EMPTY, BytesSlice, FileSlice
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import BatchHeader, iter_headers
-from pk.core.share.partition import Acquired, AcquireMode, OffsetRange, SharePartition
+from pk.core.share.partition_state import Acquired, AcquireMode, OffsetRange, SharePartitionState
 from pk.core.share.sessions import FINAL_EPOCH, SessionKey
 from pk.core.values import TopicIdPartition, Uuid
 from pk.core.wire.encoder import part_bytes
@@ -101,7 +101,7 @@ async def _open_session(
 class _Found(NamedTuple):
     """What a look found in one share partition, before anything is acquired."""
 
-    leader: ShareLeader
+    share_partition: SharePartition
     fetch_offset: int
     data: memoryview
     headers: list[tuple[int, BatchHeader]]
@@ -121,7 +121,7 @@ class _ShareFetch:
             min(request.max_bytes, context.broker.config.fetch_max_bytes, READ_BYTES_MAX),
             committed=self._committed,
         )
-        self._leaders: dict[TopicIdPartition, ShareLeader] = {}
+        self._share_partitions: dict[TopicIdPartition, SharePartition] = {}
         self._cold: list[tuple[FileSlice, str]] = []
         self._warmed: set[TopicIdPartition] = set()
         self._patient = True
@@ -138,8 +138,8 @@ class _ShareFetch:
         await self._find_leaders(session.in_turn())
         if self._request.max_records <= 0:
             return
-        keys: list[Hashable] = [*self._leaders.values()]
-        keys += [leader.partition for leader in self._leaders.values()]
+        keys: list[Hashable] = [*self._share_partitions.values()]
+        keys += [share_partition.partition for share_partition in self._share_partitions.values()]
         while True:
             await self._context.broker.purgatory.until(self._look, keys, deadline)
             if self._reader.is_cold or self._cold:
@@ -154,15 +154,15 @@ class _ShareFetch:
         for tp in partitions:
             try:
                 check_read(self._context, tp)
-                self._leaders[tp] = self._context.broker.share_partitions.find(
+                self._share_partitions[tp] = self._context.broker.share_partitions.find(
                     self._key.group_id, tp
                 )
             except KafkaError as e:
                 self._refuse(tp, e)
-        for tp, leader in list(self._leaders.items()):
-            if leader.is_loading:
+        for tp, share_partition in list(self._share_partitions.items()):
+            if share_partition.is_loading:
                 try:
-                    await leader.wait_until_loaded()
+                    await share_partition.wait_until_loaded()
                 except KafkaError as e:
                     self._refuse(tp, e)
 
@@ -181,11 +181,11 @@ class _ShareFetch:
         self._reader.look()
         found: list[_Found] = []
         left = self._request.max_records
-        for tp, leader in list(self._leaders.items()):
+        for tp, share_partition in list(self._share_partitions.items()):
             if left <= 0:
                 break
             try:
-                one = self._read(tp, leader, left)
+                one = self._read(tp, share_partition, left)
             except KafkaError as e:
                 self._refuse(tp, e)
                 continue
@@ -202,15 +202,17 @@ class _ShareFetch:
             left -= self._acquire(one, left)
         return bool(self._answers)
 
-    def _read(self, tp: TopicIdPartition, leader: ShareLeader, wanted: int) -> _Found | None:
+    def _read(
+        self, tp: TopicIdPartition, share_partition: SharePartition, wanted: int
+    ) -> _Found | None:
         """What is available in one share partition: at least `wanted` records where the log has
         them. Raises KafkaError."""
-        state: SharePartition = leader.loaded()
-        partition, log = leader.partition, leader.partition.log
-        partition.check_leader(leader.leader_epoch)
+        state: SharePartitionState = share_partition.loaded()
+        partition, log = share_partition.partition, share_partition.partition.log
+        partition.check_leader(share_partition.leader_epoch)
         if log.log_start_offset > state.start_offset:
             state.log_start_moved(log.log_start_offset)
-            leader.set_timer()
+            share_partition.set_timer()
         if not state.can_acquire:
             return None
         fetch_offset = state.next_fetch_offset
@@ -249,12 +251,14 @@ class _ShareFetch:
         headers = [one for one in headers if one[1].last_offset >= fetch_offset]
         if not headers:
             return None
-        return _Found(leader, fetch_offset, memoryview(data), headers, _ranges(headers, aborted))
+        return _Found(
+            share_partition, fetch_offset, memoryview(data), headers, _ranges(headers, aborted)
+        )
 
     def _acquire(self, found: _Found, left: int) -> int:
         """Acquire what was found, at most `left` records; how many that are."""
-        leader = found.leader
-        state = leader.loaded()
+        share_partition = found.share_partition
+        state = share_partition.loaded()
         acquired = state.acquire(
             self._key.member_id,
             AcquireMode(self._request.share_acquire_mode),
@@ -269,10 +273,10 @@ class _ShareFetch:
             self._context.broker.clock.now_ms(),
             found.aborted,
         )
-        leader.set_timer()
+        share_partition.set_timer()
         if not acquired:
             return 0
-        data = self._data(leader.key.topic_partition)
+        data = self._data(share_partition.key.topic_partition)
         data.records = _slice(found, acquired)
         data.acquired_records = [
             AcquiredRecords(
@@ -294,7 +298,7 @@ class _ShareFetch:
         return data
 
     def _refuse(self, tp: TopicIdPartition, error: KafkaError) -> None:
-        self._leaders.pop(tp, None)
+        self._share_partitions.pop(tp, None)
         data = self._data(tp)
         data.error_code, data.error_message = error.code, error.message or None
 

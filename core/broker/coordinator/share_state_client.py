@@ -35,7 +35,7 @@ from pk.core.group.share.effects import InitializeShareState
 from pk.core.meta.image import MetadataImage
 from pk.core.share.batches import StateBatch
 from pk.core.share.coordinator import ReadState, StateSummary
-from pk.core.share.partition import StateWrite
+from pk.core.share.partition_state import StateWrite
 from pk.core.share.records import ShareKey
 from pk.core.values import NO_EPOCH, Uuid
 from pk.core.wire.messages import delete_share_group_state as deleting

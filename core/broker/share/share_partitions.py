@@ -19,13 +19,13 @@ from pk.core.broker.coordinator.timers import Timers
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
-from pk.core.broker.share.share_leader import Reset, ShareLeader
+from pk.core.broker.share.share_partition import Reset, SharePartition
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.meta.events import GROUP
 from pk.core.meta.image import Changes, MetadataImage
-from pk.core.share.partition import SharePartitionSettings
+from pk.core.share.partition_state import SharePartitionSettings
 from pk.core.share.records import ShareKey
 from pk.core.share.sessions import SessionKey, ShareSession, ShareSessions
 from pk.core.values import TopicIdPartition
@@ -51,23 +51,23 @@ class SharePartitions:
         self._share_state_client = share_state_client
         self._purgatory = purgatory
         self._start_soon = start_soon
-        self._timers: Timers[ShareLeader] = Timers()
+        self._timers: Timers[SharePartition] = Timers()
         self._ticking = False
         self._closed = False
-        self._leaders: dict[ShareKey, ShareLeader] = {}
+        self._partitions: dict[ShareKey, SharePartition] = {}
         self.sessions = ShareSessions(state.config.group_share_max_share_sessions)
         self._of_config: tuple[BrokerConfig, SharePartitionSettings] | None = None
 
     # --- share partitions ---
 
-    def find(self, group_id: str, tp: TopicIdPartition) -> ShareLeader:
+    def find(self, group_id: str, tp: TopicIdPartition) -> SharePartition:
         """The share partition, which may still be loading. Raises UNKNOWN_TOPIC_ID, and an error
         that says that this broker does not lead the partition, or has begun to stop."""
         if self._closed:
             raise without_frames(_GONE)
         partition = self._partition(tp)
         key = ShareKey(group_id, *tp)
-        known = self._leaders.get(key)
+        known = self._partitions.get(key)
         if known is not None and known.partition is partition:
             if known.leader_epoch == partition.leader_epoch:
                 known.keep()
@@ -76,7 +76,7 @@ class SharePartitions:
         if not self._ticking:
             self._ticking = True
             self._start_soon(self._timers.run, _expire)
-        leader = ShareLeader(
+        share_partition = SharePartition(
             key,
             partition,
             self._share_state_client,
@@ -88,9 +88,9 @@ class SharePartitions:
             reset=lambda: self._reset_of(group_id),
             dropped=self._dropped,
         )
-        self._leaders[key] = leader
-        self._start_soon(leader.load)
-        return leader
+        self._partitions[key] = share_partition
+        self._start_soon(share_partition.load)
+        return share_partition
 
     def _partition(self, tp: TopicIdPartition) -> Partition:
         topic = self._state.image.topic_by_id(tp.topic_id)
@@ -100,9 +100,9 @@ class SharePartitions:
         partition.check_leader()
         return partition
 
-    def _dropped(self, leader: ShareLeader) -> None:
-        if self._leaders.get(leader.key) is leader:
-            del self._leaders[leader.key]
+    def _dropped(self, share_partition: SharePartition) -> None:
+        if self._partitions.get(share_partition.key) is share_partition:
+            del self._partitions[share_partition.key]
 
     # --- the group's configs ---
 
@@ -145,14 +145,16 @@ class SharePartitions:
     def _ended(self, sessions: Sequence[ShareSession]) -> None:
         for session in sessions:
             group_id, member_id = session.key
-            for leader in [self._leaders.get(ShareKey(group_id, *tp)) for tp in session.partitions]:
-                if leader is not None:
-                    leader.release(member_id)
+            for share_partition in [
+                self._partitions.get(ShareKey(group_id, *tp)) for tp in session.partitions
+            ]:
+                if share_partition is not None:
+                    share_partition.release(member_id)
         # Only when each has given back what it held: a share partition goes with its last session.
         for group_id in {session.key.group_id for session in sessions}:
             if not self.sessions.has_group(group_id):
-                for key in [key for key in self._leaders if key.group_id == group_id]:
-                    self._leaders[key].retire()
+                for key in [key for key in self._partitions if key.group_id == group_id]:
+                    self._partitions[key].retire()
 
     # --- the cluster ---
 
@@ -162,26 +164,26 @@ class SharePartitions:
         deleted = {topic.topic_id for topic in found.topics_deleted}
         if not deleted and not found.partitions:
             return
-        for key, leader in list(self._leaders.items()):
-            partition = leader.partition
+        for key, share_partition in list(self._partitions.items()):
+            partition = share_partition.partition
             if key.topic_id in deleted:
-                leader.drop(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+                share_partition.drop(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             change = found.of_topic(partition.tp.topic).get(key.partition)
             if (
                 change is not None
                 and change.topic.topic_id == key.topic_id
-                and not (partition.leads and partition.leader_epoch == leader.leader_epoch)
+                and not (partition.leads and partition.leader_epoch == share_partition.leader_epoch)
             ):
-                leader.drop(_GONE)
+                share_partition.drop(_GONE)
 
     def close(self) -> None:
         """The broker stops: requests that wait for a share partition, and all later ones, are sent
         to the next leader. Loading one again here, in the same epoch, would make records available
         that a member holds."""
         self._closed = True
-        for leader in list(self._leaders.values()):
-            leader.drop(_GONE)
+        for share_partition in list(self._partitions.values()):
+            share_partition.drop(_GONE)
 
 
 def _broker_settings(config: BrokerConfig) -> SharePartitionSettings:
@@ -242,5 +244,5 @@ def duration_ms(text: str) -> int:
     return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + part_ms
 
 
-def _expire(leader: ShareLeader, _: Hashable) -> None:
-    leader.expire()
+def _expire(share_partition: SharePartition, _: Hashable) -> None:
+    share_partition.expire()

@@ -1,17 +1,17 @@
-"""A share partition on the leader of its partition: the machine (core/share/partition.py) with what
-it needs of the broker.
+"""A share partition on the leader of its partition: the machine of core/share/partition_state.py,
+connected to the broker.
 
-It loads what the share coordinator has stored, under the leader's epoch, which fences earlier
-leaders. It stores what changes, and reports to the machine what came of it. It has the locks run
-out. A fetch that waits for records waits on it (it is a key of the purgatory) besides on the
-partition: records that are released can be acquired again.
+It loads the state that the share coordinator has stored, under the leader's epoch, which fences
+earlier leaders. It stores changes, reports the results to the state machine, and expires locks. A
+fetch that waits for records waits for this object (a key of the purgatory) as well as for the
+partition, since released records can be acquired again.
 
-It is used up when the partition's leadership changes, or when a share coordinator says that
-somebody newer is in charge; then it is loaded again for the next request.
+It ends when the partition's leadership changes, or when a share coordinator answers that a newer
+leader is in charge. The next request then loads a new one.
 
-A group without a beginning here begins where `share.auto.offset.reset` says. That is stored at
-once. (Apache Kafka 4.3.1 stores it with the first acknowledgement: if a leader dies before, the
-next one begins somewhere else.)
+A group without a start offset starts where `share.auto.offset.reset` says, and that offset is
+stored at once. (Apache Kafka 4.3.1 stores it with the first acknowledgement: if the leader dies
+before that, the next leader starts elsewhere.)
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from pk.core.broker.offload import offload
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError, without_frames
-from pk.core.share.partition import (
+from pk.core.share.partition_state import (
     Acknowledgement,
-    SharePartition,
     SharePartitionSettings,
+    SharePartitionState,
     StateWrite,
 )
 from pk.core.share.records import ShareKey
@@ -65,7 +65,7 @@ class Reset:
         self.after_ms = after_ms
 
 
-class ShareLeader:
+class SharePartition:
     """See the top of this file. One for each share partition that this broker leads in one
     epoch."""
 
@@ -76,19 +76,19 @@ class ShareLeader:
         share_state_client: ShareStateClient,
         *,
         clock: Clock,
-        timers: Timers[ShareLeader],
+        timers: Timers[SharePartition],
         purgatory: Purgatory,
         start_soon: Callable[..., None],
         settings: Callable[[], SharePartitionSettings],
         reset: Callable[[], Reset],
-        dropped: Callable[[ShareLeader], None],
+        dropped: Callable[[SharePartition], None],
     ) -> None:
         """`settings` and `reset` are those of the group, asked for when they are needed. `dropped`
         hears when it is used up."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.state: SharePartition | None = None
+        self.state: SharePartitionState | None = None
         """None until it is loaded."""
         self.error: KafkaError | None = None
         """Why it cannot be used any more."""
@@ -129,7 +129,7 @@ class ShareLeader:
             first = StateWrite(0, stored.state_epoch, start_offset, 0, ())
             await self._share_state_client.write(self.key, self.leader_epoch, first)
         if self.error is None:
-            self.state = SharePartition(
+            self.state = SharePartitionState(
                 self._settings(), stored.state_epoch, start_offset, stored.batches
             )
             self._loaded.set()
@@ -155,7 +155,7 @@ class ShareLeader:
         """Whether the stored state is not known yet."""
         return not self._loaded.is_set()
 
-    def loaded(self) -> SharePartition:
+    def loaded(self) -> SharePartitionState:
         """The machine, with the settings in force. Raises KafkaError where it cannot be used."""
         if self.error is not None:
             raise without_frames(self.error)

@@ -152,7 +152,7 @@ class _Run(Struct):
 _FIRST = attrgetter("first")
 
 
-class SharePartition:
+class SharePartitionState:
     """The window of one group on one partition. `settings` may be changed at any time."""
 
     def __init__(
