@@ -1,4 +1,4 @@
-"""The broker without its sockets: vocabulary, wire, records, state machines, log, runtime and
-APIs."""
+"""The broker without its sockets: vocabulary, wire protocol, records, state machines, log, runtime
+and APIs."""
 
 __version__ = "0.5.0"

@@ -1,11 +1,12 @@
-"""The table of APIs: everything that is known about an API before its first request, once.
+"""The table of APIs: all static properties of each API, in one place.
 
-A row says what the messages are called, in which versions, which module answers a request, on which
-listeners, and what the asker must be allowed. `core/wire/index.py` finds the messages by it,
-`core/api/index.py` the handlers, `core/api/authorization.py` checks the needs.
+A row has the names and versions of the messages, the module that handles a request, the listeners
+that serve it, and the permissions a client needs. `core/wire/index.py` uses it to find the
+messages, `core/api/index.py` to find the handlers, and `core/api/authorization.py` to check
+permissions.
 
-An API's handler is the function `handle` in the module of its name, in the folder that the row
-names: `core/api/groups/heartbeat.py` for `Heartbeat`. CONTRIBUTING.md shows how an API is added.
+An API's handler is the function `handle` in the module of its name, in the folder given in the row:
+`core/api/groups/heartbeat.py` for `Heartbeat`. CONTRIBUTING.md shows how an API is added.
 """
 
 import re
@@ -26,15 +27,15 @@ O, R = Operation, ResourceType
 
 Served = Literal["broker", "controller", "both", "forwarded", "divided"]
 BROKER: Final = "broker"
-"""Brokers' listeners serve it."""
+"""Served on brokers' listeners."""
 CONTROLLER: Final = "controller"
-"""Controllers' listeners serve it, to brokers."""
+"""Served on controllers' listeners, for brokers."""
 BOTH: Final = "both"
-"""Both kinds of listeners serve it, each by what its own node knows."""
+"""Served on both kinds of listeners, each with its own node's knowledge."""
 FORWARDED: Final = "forwarded"
-"""The controller answers. Brokers pass it on as it is (KIP-590)."""
+"""Handled by the controller. Brokers forward it unchanged (KIP-590)."""
 DIVIDED: Final = "divided"
-"""The same, but a broker looks at the request first, and may answer a part of it."""
+"""Like FORWARDED, but a broker inspects the request first, and may answer part of it."""
 
 
 class ApiKey(NamedTuple):
@@ -45,20 +46,20 @@ class ApiKey(NamedTuple):
     versions: tuple[int, int]
     """The first and last version that Apache Kafka 4.3.1 serves by default."""
     flexible: int | None
-    """The first version with compact strings and tagged fields; None for never."""
+    """The first version with compact strings and tagged fields; None if there is none."""
     folder: str
     """The folder of core/api with the handler's module."""
     served: Served
     oldest: int | None = None
-    """The first version that pk serves, if Apache Kafka has removed it since."""
+    """The first version that pk serves, if Apache Kafka has since removed it."""
     controller_module: str | None = None
-    """The module that answers on controllers' listeners, in core/api/controller, if it is another
-    one. It serves no version that Apache Kafka has removed."""
+    """The module in core/api/controller that handles it on controllers' listeners, if different. It
+    serves no version that Apache Kafka has removed."""
     waits: bool = False
-    """Whether requests behind one of these on the same connection are handled while it waits; the
-    answers keep their order."""
+    """Whether later requests on the same connection are handled while one of these waits; the
+    responses keep their order."""
     reads: bool = False
-    """Whether the API is known to change nothing that others see."""
+    """Whether the API is known to change nothing visible to others."""
     only_with: str | None = None
     """The config key without which brokers do not serve it."""
     needs: tuple[Need, ...] = ()
@@ -77,7 +78,7 @@ class ApiKey(NamedTuple):
 
     @property
     def is_among_nodes(self) -> bool:
-        """Whether only brokers and controllers ask it (`clusterAction` in Apache Kafka)."""
+        """Whether only brokers and controllers send it (`clusterAction` in Apache Kafka)."""
         return bool(self.needs) and all(need.operation is O.CLUSTER_ACTION for need in self.needs)
 
 
@@ -87,7 +88,7 @@ _NOT_OWN: Final = "for tokens of others; one of the two"
 _DESCRIBED_TOPICS: Final = "members' topics"
 
 OWN_KEYS: Final = 10_000
-"""The first of pk's own keys, far above those that Apache Kafka assigns one after another."""
+"""The first of pk's own keys, far above those that Apache Kafka assigns consecutively."""
 
 # fmt: off
 _TABLE: Final = (
@@ -300,7 +301,7 @@ _TABLE: Final = (
 # fmt: on
 
 API_KEYS: Final[dict[int, ApiKey]] = {row.key: row for row in _TABLE}
-"""Key → row, in the order of the keys."""
+"""Key → row, sorted by key."""
 
 BY_NAME: Final[dict[str, ApiKey]] = {row.name: row for row in _TABLE}
 """Name, as in "Produce" → row."""
@@ -313,5 +314,5 @@ UNSERVED: Final = {
     81: "RemoveRaftVoter",
     82: "UpdateRaftVoter",
 }
-"""The names of Apache Kafka's other APIs. They are those of a KRaft quorum, and pk has none, but
+"""The names of Apache Kafka's other APIs. They belong to KRaft quorums, which pk does not have, but
 Apache Kafka's brokers and controllers list them."""

@@ -1,8 +1,8 @@
-"""CBOR, for formats that Kafka keeps private: metadata events, snapshots and small state files. The
-only file that knows cbor2.
+"""CBOR, for formats that are private in Kafka: metadata events, snapshots and small state files.
+The only file that uses cbor2.
 
-Every document is an array [format name, version, body], so that a file says what it is and a later
-version can tell.
+Every document is an array [format name, version, body], so that a file identifies itself and its
+version.
 """
 
 from typing import Any, cast
@@ -11,17 +11,17 @@ import cbor2
 
 
 class CborError(ValueError):
-    """The bytes are no document of the kind and version asked for."""
+    """The bytes are not a document of the requested kind and version."""
 
 
 def dumps(kind: str, version: int, body: Any) -> bytes:
-    """The document `body` as bytes, marked with its kind and version."""
+    """Encode `body` as a document of this kind and version."""
     return cbor2.dumps([kind, version, body], canonical=True)
 
 
 def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, Any]:
-    """(version, body) of a document. Raises CborError if it is damaged, of another kind, or
-    newer than we know."""
+    """(version, body) of a document. Raises CborError if it is damaged, of another kind, or newer
+    than the known version."""
     try:
         document: object = loads_plain(bytes(data))
     except CborError as e:
@@ -40,12 +40,13 @@ def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, A
 
 
 def dumps_plain(value: Any) -> bytes:
-    """`value` as CBOR without a mark: for output that others read, or a part of a document."""
+    """`value` as plain CBOR, without kind and version: for output to others, or a part of a
+    document."""
     return cbor2.dumps(value)
 
 
 def loads_plain(data: bytes) -> Any:
-    """The value in `data`, which has no mark. Raises CborError if it is damaged."""
+    """The value in plain CBOR. Raises CborError if it is damaged."""
     try:
         return cbor2.loads(data)
     except (cbor2.CBORDecodeError, ValueError, EOFError, RecursionError, OverflowError) as e:

@@ -1,7 +1,7 @@
 """Reads durations: as people type them (`90s`, `1h30m`), and in ISO 8601, which some of Kafka's
 configs use (`PT90M`).
 
-Imports nothing that takes time: the command line reads its options with this.
+Imports nothing slow, since the command line parses its options with this.
 """
 
 import re
@@ -36,13 +36,13 @@ _ISO: Final = re.compile(
 
 
 class Duration(NamedTuple):
-    """A length of time: the value of an option that takes one."""
+    """A length of time, as the value of an option."""
 
     ms: int
 
     @property
     def s(self) -> float:
-        """In seconds."""
+        """The length in seconds."""
         return self.ms / 1000
 
 
@@ -87,13 +87,13 @@ def duration_ms(text: str, bare: str = "s") -> int:
 
 
 def signed_ms(text: str) -> int:
-    """The same for a duration that may have a sign. Raises ValueError."""
+    """Like `duration_ms`, for a duration that may have a sign. Raises ValueError."""
     found = duration_ms(text.removeprefix("-").removeprefix("+"))
     return -found if text.startswith("-") else found
 
 
 def iso_ms(text: str) -> int:
-    """The milliseconds of an ISO 8601 duration `PnDTnHnMn.nS`, as Java's `Duration.parse` reads it.
+    """The milliseconds of an ISO 8601 duration `PnDTnHnMn.nS`, parsed like Java's `Duration.parse`.
     Raises ValueError."""
     found = _ISO.fullmatch(text)
     if found is None or not any(found.groups()[1:]):

@@ -1,8 +1,8 @@
-"""Kafka's error codes, and the three ways in which something goes wrong here.
+"""Kafka's error codes, and the three kinds of errors here.
 
-A handler raises `KafkaError`: the client gets its code and message. `ProtocolError` is a peer that
-does not speak the protocol: its connection closes. Anything else is our own fault: logged with its
-traceback, answered UNKNOWN_SERVER_ERROR.
+A handler raises `KafkaError`: the client gets its code and message. `ProtocolError` means that a
+peer violates the protocol: its connection is closed. Any other exception is a bug: it is logged
+with its traceback, and the client gets UNKNOWN_SERVER_ERROR.
 """
 
 from enum import IntEnum
@@ -189,7 +189,7 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
 
 
 def error_name(code: int) -> str:
-    """The name of `code`, also of one that is newer than this program."""
+    """The name of `code`, even if it is newer than this program."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -197,15 +197,15 @@ def error_name(code: int) -> str:
 
 
 MESSAGE_CHARS_MAX = 8_000
-"""A message may quote what the client sent, and must still fit a string of the protocol: 32,767
-bytes of UTF-8."""
+"""A message may quote the client, and must still fit into a string of the protocol: 32,767 bytes of
+UTF-8."""
 
 
 Raised = TypeVar("Raised", bound=BaseException)
 
 
 class KafkaError(Exception):
-    """An error for a client: its code, and a sentence that explains it."""
+    """An error for a client, with a code and a sentence that explains it."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         if message is not None and len(message) > MESSAGE_CHARS_MAX:
@@ -229,11 +229,10 @@ class KafkaError(Exception):
 
 
 def without_frames(error: Raised) -> Raised:
-    """A copy of `error`, and of its cause, without the frames that they passed through.
+    """A copy of `error`, and of its cause, without their stack frames.
 
-    Frames hold references to their data, such as a request, or the records of a batch after they
-    were decompressed. Keep an error in this form, and raise it a second time in this form: it gets
-    another frame each time that it is raised.
+    Frames keep their data alive, such as a request, or the decompressed records of a batch. Store
+    and re-raise an error in this form, because it gets another frame each time it is raised.
     """
     copy = type(error).__new__(type(error), *error.args)
     copy.__dict__.update(error.__dict__)
@@ -244,12 +243,12 @@ def without_frames(error: Raised) -> Raised:
 
 
 def kept(error: Exception) -> Exception:
-    """`error` in the form in which it is kept for the task that waits for it: a KafkaError
-    `without_frames`. Any other is a fault of ours: it has its traceback as a note, for the log."""
+    """`error` in a form for storing until a waiting task raises it: a KafkaError `without_frames`.
+    Any other error is a bug, and gets its traceback as a note, for the log."""
     if isinstance(error, KafkaError):
         return without_frames(error)
     if error.__traceback__ is not None:
-        from traceback import format_tb  # rare, and every command imports this file
+        from traceback import format_tb  # rarely needed, and every command imports this file
 
         error.add_note("Raised in:\n" + "".join(format_tb(error.__traceback__)).rstrip())
         error.__traceback__ = None

@@ -1,10 +1,10 @@
 """Java's regular expressions, compiled for Python's engine, or refused.
 
 `ssl.principal.mapping.rules` and `sasl.kerberos.principal.to.local.rules` are written for
-`java.util.regex`. The two languages look alike and differ in what decides who somebody is: `\\w` is
-ASCII in Java, `[a-z&&[^x]]` is an intersection, `(?i)` leaves letters beyond ASCII alone. So a
-pattern is read by Java's grammar, and written again in what both engines agree on: a class of
-characters becomes its ranges, a letter under `(?i)` a class of two.
+`java.util.regex`. The two languages look alike, but differ in details that affect identities: `\\w`
+is ASCII in Java, `[a-z&&[^x]]` is an intersection, `(?i)` ignores letters beyond ASCII. So a
+pattern is parsed by Java's grammar, and rewritten in constructs on which both engines agree: a
+character class becomes its ranges, a letter under `(?i)` a class of two.
 
 | Java | here |
 |---|---|
@@ -20,7 +20,7 @@ characters becomes its ranges, a letter under `(?i)` a class of two.
 | `(?i)`, `(?s)`, `(?i-s:…)` | as Java |
 | `(?m)`, `(?u)`, `(?x)`, `(?d)`, `(?U)`, `\\G`, `\\R`, `\\X`, `\\N{…}`, `\\b{g}` | refused |
 
-`\\b` is that of Java 19 and newer, where words are ASCII.
+`\\b` behaves as in Java 19 and newer, where words are ASCII.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 Ranges = tuple[tuple[int, int], ...]
-"""Characters: first and last of each stretch, in order, none touching the next."""
+"""Characters: first and last of each range, in order, without adjacent ranges."""
 
 _LAST: Final = 0x10FFFF
 _END_OF_LINE: Final = "\n\r\x85\u2028\u2029"
@@ -46,7 +46,7 @@ _DEPTH_MAX: Final = 50
 
 
 class JavaRegexError(ValueError):
-    """A pattern or a replacement that Java does not take, or that cannot be done here."""
+    """A pattern or a replacement that is invalid in Java, or not supported here."""
 
 
 def _ranges(pairs: Iterable[tuple[int, int]]) -> Ranges:
@@ -60,7 +60,7 @@ def _ranges(pairs: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def _chars(*pieces: str) -> Ranges:
-    """`az` is a stretch, a single character itself."""
+    """Ranges of characters: `az` is a range, a single character is itself."""
     return _ranges((ord(piece[0]), ord(piece[-1])) for piece in pieces)
 
 
@@ -171,17 +171,17 @@ class _Flags(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A part of a pattern, in Python's words."""
+    """A part of a pattern, in Python's syntax."""
 
     text: str
     empty: bool = False
     """Whether it can match the empty string."""
     captures: int = 0
-    """How many groups it has that are remembered."""
+    """The number of capturing groups in it."""
 
 
 class _Reader:
-    """Parses a pattern by Java's grammar, and writes it again for Python."""
+    """Parses a pattern by Java's grammar, and rewrites it for Python."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -194,11 +194,11 @@ class _Reader:
         """The end of the text quoted by `\\Q`; -1 outside it."""
 
     def error(self, why: str) -> JavaRegexError:
-        """What is wrong, and where."""
+        """The error, with its position."""
         return JavaRegexError(f"{why} near index {self._position}")
 
     def whole(self) -> str:
-        """The pattern in Python's words. Raises JavaRegexError."""
+        """The pattern in Python's syntax. Raises JavaRegexError."""
         found = self._alternatives(_Flags())
         if self._position < len(self._pattern):
             raise self.error("Unmatched closing ')'")
@@ -206,7 +206,7 @@ class _Reader:
 
     @property
     def names(self) -> dict[str, int]:
-        """Groups that have a name."""
+        """Named groups."""
         return self._names
 
     def _peek(self, count: int = 1) -> str:
@@ -224,7 +224,7 @@ class _Reader:
         return False
 
     def _alternatives(self, flags: _Flags) -> _Piece:
-        """Up to the end of the group. Flags that are set in it hold to its end."""
+        """Parse up to the end of the group. Flags set in it are valid until its end."""
         pieces: list[_Piece] = []
         empty, some_empty = True, False
         while self._position < len(self._pattern):
@@ -302,7 +302,7 @@ class _Reader:
         return text
 
     def _in_quotes(self) -> bool:
-        """Whether the next character stands between `\\Q` and `\\E`, whose signs are skipped."""
+        """Whether the next character is between `\\Q` and `\\E`; skips these marks."""
         while True:
             if self._position == self._quoted_until:
                 self._quoted_until = -1
@@ -421,7 +421,7 @@ class _Reader:
     def _back_reference(self, flags: _Flags) -> _Piece:
         self._take()
         number = int(self._take())
-        # Further digits count as long as a group has that number.
+        # Further digits are included as long as there is a group with that number.
         while self._peek() and self._peek() in "0123456789":
             longer = number * 10 + int(self._peek())
             if longer > self._groups:
@@ -508,7 +508,7 @@ class _Reader:
         return code
 
     def _class(self, flags: _Flags) -> Ranges:
-        """The content of brackets; the opening one is consumed already."""
+        """Parse the content of brackets; the opening one has been consumed."""
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise self.error(f"pk nests no more than {_DEPTH_MAX} classes")
@@ -528,8 +528,8 @@ class _Reader:
         return _complement(found) if opposite else found
 
     def _union(self, flags: _Flags) -> tuple[Ranges | None, bool]:
-        """Up to the end of the class, or an intersection: the characters, None if there are
-        none, and whether classes and characters are mixed."""
+        """Parse up to the end of the class, or an intersection: returns the characters (None if
+        there are none), and whether classes and characters are mixed."""
         ranges: list[tuple[int, int]] = []
         nested = plain = 0
         while self._peek() != "]" and self._peek(2) != "&&":
@@ -579,10 +579,10 @@ def _set_of(ranges: Ranges, flags: _Flags) -> Ranges:
 
 
 class JavaRegex:
-    """A pattern of Java's."""
+    """A Java pattern."""
 
     def __init__(self, pattern: str) -> None:
-        """Raise JavaRegexError."""
+        """Compile a pattern. Raises JavaRegexError."""
         if len(pattern) > _PATTERN_CHARS_MAX:
             raise JavaRegexError(f"a pattern has at most {_PATTERN_CHARS_MAX} characters")
         reader = _Reader(pattern)
@@ -595,25 +595,25 @@ class JavaRegex:
 
     @property
     def groups(self) -> int:
-        """How many groups it has."""
+        """The number of groups."""
         return self._compiled.groups
 
     def matches(self, text: str) -> bool:
-        """Whether it fits the whole text: `Matcher.matches`."""
+        """Whether it matches the whole text: `Matcher.matches`."""
         return self._compiled.fullmatch(text) is not None
 
     def match_groups(self, text: str) -> tuple[str | None, ...] | None:
-        """The text and its groups, None if the pattern does not fit the whole text."""
+        """The text and its groups; None if the pattern does not match the whole text."""
         found = self._compiled.fullmatch(text)
         return None if found is None else (found[0], *found.groups())
 
     def replacement(self, text: str) -> Replacement:
-        """Parse the text that replaces a match. Raises JavaRegexError."""
+        """Parse a replacement. Raises JavaRegexError."""
         return Replacement(_replacement(text, self.groups, self._names))
 
     def replace(self, text: str, replacement: Replacement, *, every: bool) -> str:
         """`Matcher.replaceAll` or `replaceFirst`. (After an empty match Python's `sub` searches at
-        the same position, Java behind it.)"""
+        the same position, Java after it.)"""
         pieces: list[str] = []
         position = copied = 0
         while position <= len(text) and (match := self._compiled.search(text, position)):
@@ -630,14 +630,14 @@ class JavaRegex:
 
 
 class Replacement(NamedTuple):
-    """Literal text, and numbers of groups."""
+    """Literal text, and group numbers."""
 
     pieces: tuple[str | int, ...]
 
 
 def _replacement(text: str, groups: int, names: dict[str, int]) -> tuple[str | int, ...]:
-    """`Matcher.appendReplacement`: `$1` has as many digits as name a group, `${name}`, and a
-    backslash makes the next character literal."""
+    """`Matcher.appendReplacement`: `$1` has as many digits as form the number of a group,
+    `${name}`, and a backslash makes the next character literal."""
     pieces: list[str | int] = []
     position = 0
     while position < len(text):
@@ -657,7 +657,7 @@ def _replacement(text: str, groups: int, names: dict[str, int]) -> tuple[str | i
 
 
 def _group_named(text: str, position: int, groups: int, names: dict[str, int]) -> tuple[int, int]:
-    """The group after a `$`, and the position where its name ends."""
+    """The group after a `$`, and the end of its name."""
     if text.startswith("{", position):
         found = _NAME.match(text, position + 1)
         if found is None or not text.startswith("}", found.end()):

@@ -1,10 +1,9 @@
 """The shape of every state machine here: decide, then replay.
 
 A request, a timer or a change of the cluster leads to a *decision*: the records that make the
-change, the reply to give once they are safe, and what else must be done then. The runtime appends
-the records, hands each to `replay`, holds the reply and the effects until the high watermark passes
-the records, and sets the timers. If the log is lost or refuses the records, nothing else has
-happened.
+change, the reply to give once they are safe, and further effects. The runtime appends the records,
+passes each to `replay`, holds back the reply and the effects until the high watermark passes the
+records, and sets the timers. If the log is lost or refuses the records, nothing else has happened.
 
 A machine has two kinds of state.
 

@@ -4,8 +4,8 @@ A counter is an attribute that is added to; a histogram finds its bucket in a sh
 has a lock: everything runs on the broker's loop. Gauges are not kept: a reader of metrics
 computes them (`Sample`), so a metric that is never read costs nothing.
 
-Names are Kafka's, as JMX has them: `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec`.
-`prometheus_name` makes of them what Prometheus' JMX exporter makes:
+Names are Kafka's JMX names: `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec`.
+`prometheus_name` converts them like Prometheus' JMX exporter:
 `kafka_server_brokertopicmetrics_bytesin_total`.
 """
 
@@ -26,11 +26,11 @@ BUCKETS_MS: Final = (
     0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0,
     10_000.0, 30_000.0,
 )  # fmt: skip
-"""The upper bounds of a histogram's buckets, in ms; above the last there is one more."""
+"""The upper bounds of a histogram's buckets, in ms; there is one more bucket above the last."""
 
 
 class Counter:
-    """Something that only grows: add to `value`."""
+    """A value that only increases: add to `value`."""
 
     __slots__ = ("value",)
 
@@ -39,7 +39,7 @@ class Counter:
 
 
 class Histogram:
-    """How values in ms are distributed over `BUCKETS_MS`."""
+    """The distribution of values in ms over `BUCKETS_MS`."""
 
     __slots__ = ("counts", "sum_ms")
 
@@ -54,23 +54,22 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values were counted."""
+        """The number of observed values."""
         return sum(self.counts)
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """(upper bound as Prometheus writes it, how many values are at most that)."""
+        """(upper bound in Prometheus' format, number of values up to it)."""
         bounds = [*(f"{bound}" for bound in BUCKETS_MS), "+Inf"]
         return list(zip(bounds, accumulate(self.counts), strict=True))
 
     def quantile(self, share: float) -> float | None:
-        """The value below which a share of all values is, estimated within its bucket; None without
-        values."""
+        """The estimated value below which this share of all values lies; None without values."""
         return quantile(self.cumulative(), share)
 
 
 def quantile(cumulative: Sequence[tuple[str, float]], share: float) -> float | None:
-    """The quantile that cumulative buckets say, by a straight line within the bucket as Prometheus
-    does it."""
+    """The quantile from cumulative buckets, interpolated linearly within the bucket, like
+    Prometheus."""
     total = cumulative[-1][1] if cumulative else 0
     if total <= 0:
         return None
@@ -105,7 +104,7 @@ class Metric(Struct, frozen=True):
 
     @property
     def prometheus(self) -> str:
-        """Its name for Prometheus; a counter's without `_total`."""
+        """Its name for Prometheus, without the `_total` of counters."""
         return prometheus_name(self.name)
 
 

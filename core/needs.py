@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ResourceType(IntEnum):
-    """The kinds of resources that a rule protects."""
+    """The kinds of resources that rules protect."""
 
     UNKNOWN = 0
     ANY = 1
@@ -19,7 +19,7 @@ class ResourceType(IntEnum):
 
 
 class Operation(IntEnum):
-    """The operations of an API on a resource, as ACLs name them."""
+    """The operations on a resource, with the names used in ACLs."""
 
     UNKNOWN = 0
     ANY = 1
@@ -49,17 +49,17 @@ class Refusal(Enum):
 
 
 class Need(NamedTuple):
-    """One thing that an API needs."""
+    """A permission that an API needs."""
 
     operation: Operation
     resource_type: ResourceType
     of: str
-    """The field of the request, or the answer, with the resource's name; "" for the cluster."""
+    """The field of the request or response with the resource's name; "" for the cluster."""
     refusal: Refusal
     when: str = ""
     """The condition under which it is needed; "" always."""
     silent: bool = False
-    """Whether the refusal has no message, though the answer has a field for one."""
+    """Whether the refusal has no message, although the response has a field for it."""
 
 
 def cluster(operation: Operation, refusal: Refusal = Refusal.REQUEST, when: str = "") -> Need:

@@ -1,13 +1,13 @@
-"""The vocabulary every stratum shares, and its glossary.
+"""The vocabulary shared by all layers, and its glossary.
 
-- *offset*: a record's number in its partition. *LEO* (log end offset): the offset the next record
-  will get.
+- *offset*: a record's number in its partition. *LEO* (log end offset): the offset of the next
+  record.
 - *HW* (high watermark): records below it are on every in-sync replica; readers see nothing above
   it.
 - *LSO* (last stable offset): the first offset of the oldest open transaction, else HW.
 - *ISR*: in-sync replicas. *ELR*: eligible leader replicas (KIP-966).
-- *leader epoch*: counts the leaders of a partition; every batch carries that of the leader which
-  took it.
+- *leader epoch*: counts the leaders of a partition; every batch has that of the leader that
+  appended it.
 - *broker epoch*: counts the registrations of a broker with the controller.
 - *producer id, producer epoch, sequence*: they make a producer idempotent (KIP-98).
 """
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 Uuid = bytes
-"""Sixteen bytes, as on the wire; `uuid_text` is how Kafka prints them."""
+"""Sixteen bytes, as on the wire; `uuid_text` formats them like Kafka."""
 
 ZERO_UUID: Final[Uuid] = bytes(16)
 """On the wire: no id."""
@@ -34,13 +34,13 @@ SASL_MECHANISMS: Final = (
     "OAUTHBEARER",
     "GSSAPI",
 )
-"""The SASL mechanisms that brokers and clients of pk have."""
+"""The SASL mechanisms that pk's brokers and clients support."""
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
-"""What ListOffsets takes for a time in every version: the end of a partition, and its begin."""
+"""The special timestamps of ListOffsets in every version: the end of a partition, and its start."""
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -53,13 +53,13 @@ NO_NODE: Final = -1
 
 new_list: Callable[[], list[Any]] = list
 new_dict: Callable[[], dict[Any, Any]] = dict
-"""Empty ones, for the fields of dataclasses that are made often: `list[int]()` takes ten times as
-long as `list()`, whose elements a type checker would not know."""
+"""Empty collections, for fields of dataclasses that are often created: `list[int]()` takes ten
+times as long as `list()`, whose element type a type checker would not know."""
 
 MAX_TOPIC_NAME_CHARS: Final = 249
 STRING_BYTES_MAX: Final = 0x7FFF
-"""The limit of a string of the protocol, even if its length is a varint: Kafka's classes neither
-write nor read a longer one."""
+"""The limit of a string in the protocol, even if its length is a varint: Kafka's classes neither
+write nor read longer ones."""
 
 
 class TopicPartition(NamedTuple):
@@ -73,20 +73,20 @@ class TopicPartition(NamedTuple):
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition of one topic, by the topic's id: a topic made again under the same name has
-    another."""
+    """One partition of one topic, by the topic's id: a topic created again with the same name has a
+    different id."""
 
     topic_id: Uuid
     partition: int
 
 
 def uuid_text(value: Uuid) -> str:
-    """The 22 characters by which Kafka prints an id (base64url without padding)."""
+    """The 22 characters with which Kafka displays an id (base64url without padding)."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
 def new_id(random_bytes: Callable[[int], bytes]) -> Uuid:
-    """A new unique id: 128 random bits. As in Kafka its text never begins with '-', which tools
+    """A new unique id: 128 random bits. As in Kafka, its text never begins with '-', which tools
     would take for an option."""
     while uuid_text(value := random_bytes(16)).startswith("-"):
         pass
@@ -94,7 +94,7 @@ def new_id(random_bytes: Callable[[int], bytes]) -> Uuid:
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The id printed as `text`. Raises ValueError if it is none."""
+    """The id with this text. Raises ValueError if it is invalid."""
     try:
         value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except (binascii.Error, UnicodeEncodeError) as e:
@@ -105,7 +105,7 @@ def uuid_from_text(text: str) -> Uuid:
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode` of Java, by which Kafka maps groups and transactional ids to
+    """Java's `String.hashCode`, by which Kafka maps groups and transactional ids to
     coordinators."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
@@ -115,9 +115,9 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinator_partition(key: str, partitions: int) -> int:
-    """The partition of an internal topic that holds the state of group or transactional id `key`.
+    """The partition of an internal topic for the state of group or transactional id `key`.
 
-    Kafka's `Utils.abs`: the absolute value, and 0 for the one number of Java's that has none.
+    Kafka's `Utils.abs` is the absolute value, and 0 for the one Java number without one.
     """
     value = java_string_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partitions
@@ -131,4 +131,4 @@ class _NewTuple(Protocol):
 
 
 new_tuple: Final[_NewTuple] = cast(_NewTuple, tuple.__new__)  # pyright: ignore[reportUnknownMemberType]  # of no one type of tuple
-"""Makes a NamedTuple of `values`, all of them, in half the time its own constructor takes."""
+"""Create a NamedTuple from all of its `values`, in half the time of its own constructor."""

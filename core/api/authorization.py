@@ -1,11 +1,12 @@
-"""Checks what an asker may do, and says what a refusal looks like.
+"""Checks the permissions of clients, and builds refusals.
 
-The table of APIs (core/api_keys.py) says what each needs. `check_needs` refuses a whole request
-before its handler is called; handlers check the rest themselves, by `allows` and `check`, because
-what is refused is a part of their answer.
+The table of APIs (core/api_keys.py) has the permissions that each needs. `check_needs` refuses a
+whole request before its handler is called; handlers check the rest themselves, with `allows` and
+`check`, because partial refusals are part of their response.
 
-An answer hides whether a topic, a group or a transaction exists that the asker may not describe. So
-the check comes before the look-up wherever the request has the name. A topic's id is no secret.
+A response does not reveal whether a topic, group or transaction exists that the client may not
+describe. So the check comes before the look-up if the request has the name. A topic's id is not
+secret.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ERRORS: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = {
         "Delegation Token authorization failed.",
     ),
 }
-"""What a refusal says, in Apache's words."""
+"""The errors of refusals, in Apache's words."""
 
 
 _CONFIG_RESOURCES: Final = {TOPIC: _R.TOPIC, GROUP: _R.GROUP}
@@ -49,50 +50,51 @@ def allows(
     *,
     log: bool = True,
 ) -> bool:
-    """Whether the asker may do `operation` to a resource. A refusal goes to the audit log, unless
-    `log` is False."""
+    """Whether the client may do `operation` to a resource. A refusal is logged to the audit log,
+    unless `log` is False."""
     return context.broker.authorization.allows(context, operation, resource_type, name, log=log)
 
 
 def allows_cluster(context: Context, operation: Operation, *, log: bool = True) -> bool:
-    """The same, of the cluster."""
+    """Like `allows`, for the cluster."""
     return allows(context, operation, _R.CLUSTER, CLUSTER_NAME, log=log)
 
 
 def check(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> None:
-    """Raises KafkaError with the error of the resource type if the asker may not do `operation`."""
+    """Raises KafkaError with the error of the resource type if the client may not do
+    `operation`."""
     if not allows(context, operation, resource_type, name):
         raise refusal(resource_type)
 
 
 def refusal(resource_type: ResourceType) -> KafkaError:
-    """The error that says so."""
+    """The error for a refusal."""
     return KafkaError(*ERRORS[resource_type])
 
 
 def is_on(context: Context) -> bool:
-    """Whether anybody can be refused anything: for handlers that would have to sort what they
-    name."""
+    """Whether anything can be refused at all, for handlers that would have to filter their
+    results."""
     return context.broker.authorization.authorizer is not None and not context.own
 
 
 class ConfigResource(Protocol):
-    """What has configs, as the requests about them name it."""
+    """A resource with configs, as named in requests."""
 
     resource_type: int
     resource_name: str
 
 
 def check_configs(context: Context, operation: Operation, resource: ConfigResource) -> None:
-    """Raises KafkaError if the asker may not do `operation` to the configs of a resource: what is
-    no topic and no group is a part of the cluster."""
+    """Raises KafkaError if the client may not do `operation` to the configs of a resource;
+    resources other than topics and groups belong to the cluster."""
     kind, name = _CONFIG_RESOURCES.get(resource.resource_type, _R.CLUSTER), resource.resource_name
     check(context, operation, kind, CLUSTER_NAME if kind is _R.CLUSTER else name)
 
 
 def cluster_operations(context: Context) -> int:
-    """What the asker may do to the cluster, as a bitmap (KIP-430); nothing, if it may not describe
-    it."""
+    """The operations that the client may do to the cluster, as a bitmap (KIP-430); none if it may
+    not describe the cluster."""
     if not allows_cluster(context, _O.DESCRIBE):
         return 0
     return context.broker.authorization.operations(
@@ -101,8 +103,8 @@ def cluster_operations(context: Context) -> int:
 
 
 def check_subscription(context: Context, topics: Iterable[str] | None) -> None:
-    """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) where a member may not describe a topic that it
-    subscribes to."""
+    """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) if a member may not describe a topic to which
+    it subscribes."""
     if topics is None or not is_on(context):
         return
     is_denied = False
@@ -114,16 +116,16 @@ def check_subscription(context: Context, topics: Iterable[str] | None) -> None:
 
 
 def describing(context: Context) -> Callable[[str], bool] | None:
-    """Whether the asker may describe a topic, for a group that resolves regular expressions for it
-    (KIP-848); None if it may describe all. What it may not describe is left out, without a word
-    in the audit log."""
+    """Returns whether the client may describe a topic, for a group that resolves regular
+    expressions for it (KIP-848); None if it may describe all. Topics that it may not describe are
+    left out, without a line in the audit log."""
     if not is_on(context):
         return None
     return lambda name: allows(context, _O.DESCRIBE, _R.TOPIC, name, log=False)
 
 
 def check_needs(context: Context, request: Any, needs: Iterable[Need]) -> None:
-    """Raises KafkaError with what the whole request needs and its asker lacks."""
+    """Raises KafkaError if the client lacks a permission that the whole request needs."""
     if context.broker.authorization.authorizer is None:
         return
     for need in needs:

@@ -1,10 +1,10 @@
-"""Every API that is served, by brokers and by controllers, in key order: the table of
-core/api_keys.py with the functions that it names.
+"""All APIs of brokers and controllers, in key order: the table of core/api_keys.py with the
+handlers.
 
-A handler's module is imported with the first request for it. Together the handlers, and the state
-machines behind them, take a quarter of the time in which a broker starts, and the first record
-needs few of them. `import_all` imports the rest soon after the start, so that a broker does not
-depend on files that may be replaced while it runs.
+A handler's module is imported at its first request. Importing all handlers, and the state machines
+behind them, would take a quarter of a broker's start time, and the first record needs few of them.
+`import_all` imports the rest soon after the start, so that a broker does not depend on files that
+may be replaced at runtime.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ logger = logging.getLogger("pk.controller")
 
 _FORWARD: Final = f"{__package__}.controller.forward"
 _OTHERS: Final = ("pk.core.broker.coordinator.group_machine",)
-"""What is imported lazily elsewhere, for the same reason."""
+"""Modules imported lazily elsewhere, for the same reason."""
 
 
 def at_broker(key: ApiKey) -> Api:
-    """The API as brokers' listeners serve it."""
-    # If the controller answers, it checks what the asker may do.
+    """The API on brokers' listeners."""
+    # If the controller handles it, it also checks permissions.
     passed_on = key.served == FORWARDED
     return Api(
         key.key,
@@ -47,7 +47,7 @@ def at_broker(key: ApiKey) -> Api:
 
 
 def at_controller(key: ApiKey) -> Api:
-    """The API as controllers' listeners serve it."""
+    """The API on controllers' listeners."""
     module = _controller_module(key)
     return Api(
         key.key,
@@ -71,8 +71,8 @@ def _controller_module(key: ApiKey) -> str:
 def _handler(
     module: str, functions: Collection[str], checked: ApiKey | None = None
 ) -> Callable[[Context, Any], Any]:
-    """The first of these functions that the module has; with `checked`, it is called once the asker
-    has what the whole request needs."""
+    """The first of these functions that the module has; with `checked`, the client's permissions
+    for the whole request are checked before the call."""
     needs = [need for need in checked.needs if need.refusal is Refusal.REQUEST] if checked else []
     found: Callable[[Context, Any], Any] | None = None
 
@@ -106,18 +106,19 @@ def _failure(key: ApiKey, module: str) -> Callable[[Any, KafkaError, int], Any]:
 _AT_BROKERS: Final = tuple(at_broker(key) for key in API_KEYS.values() if key.served != CONTROLLER)
 
 APIS: Final = tuple(api for api in _AT_BROKERS if API_KEYS[api.key].only_with is None)
-"""What every broker serves, to clients and to other brokers."""
+"""The APIs that every broker serves, to clients and other brokers."""
 
 CONTROLLER_APIS: Final = tuple(
     at_controller(key) for key in API_KEYS.values() if key.served != BROKER
 )
-"""What controllers' listeners serve: to brokers, and to operators who ask a controller itself."""
+"""The APIs on controllers' listeners, for brokers and for operators that connect to a controller
+directly."""
 
 AT_CONTROLLER: Final = {api.key: api for api in CONTROLLER_APIS}
 
 
 def apis_of(config: BrokerConfig) -> tuple[Api, ...]:
-    """What a broker with this config serves."""
+    """The APIs of a broker with this config."""
     return tuple(
         api
         for api in _AT_BROKERS
@@ -127,7 +128,7 @@ def apis_of(config: BrokerConfig) -> tuple[Api, ...]:
 
 
 async def dispatch(context: Context, request: Any) -> Any:
-    """The answer of this process's controller, as from its listener but without a socket. Raises
+    """The response of this process's controller, as from its listener but without a socket. Raises
     KafkaError if the caller must ask again: NOT_CONTROLLER, REQUEST_TIMED_OUT."""
     api = AT_CONTROLLER[request.API_KEY]
     try:
@@ -135,17 +136,16 @@ async def dispatch(context: Context, request: Any) -> Any:
     except KafkaError:
         raise
     except Exception as e:
-        # A fault of ours: it must not end the task that asked, whose next request may be a good
-        # one.
+        # An internal error must not end the calling task, whose next request may succeed.
         logger.exception("api %d of this node's controller failed", api.key)
         error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, type(e).__name__)
         return api.error_response(request, error, context.api_version)
 
 
 async def answer(api: Api, context: Context, request: Any) -> Any:
-    """The handler's response, or its error response. Raises KafkaError(NOT_CONTROLLER or
-    REQUEST_TIMED_OUT): not every API version has a field where the forwarding broker could find
-    them."""
+    """The handler's response, or its error response. Raises KafkaError (NOT_CONTROLLER or
+    REQUEST_TIMED_OUT), since not every API version has a field in which the forwarding broker could
+    find these errors."""
     try:
         response: Any = api.handle(context, request)
         return await response if isawaitable(response) else response
@@ -156,7 +156,7 @@ async def answer(api: Api, context: Context, request: Any) -> Any:
 
 
 def handler_modules(keys: Collection[int] = API_KEYS) -> list[str]:
-    """The modules that are imported with the first request of these APIs."""
+    """The modules imported at the first request of these APIs."""
     rows = [API_KEYS[key] for key in keys]
     modules = [m for row in rows for m in (_module(row), _controller_module(row))]
     return list(dict.fromkeys([*modules, _FORWARD, *_OTHERS]))
@@ -168,6 +168,6 @@ def import_all() -> None:
 
 
 def import_apis(keys: Collection[int]) -> None:
-    """Import those of these API keys, and what is imported lazily elsewhere."""
+    """Import the handlers of these API keys, and the modules imported lazily elsewhere."""
     for module in handler_modules(keys):
         import_module(module)

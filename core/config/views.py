@@ -1,10 +1,10 @@
-"""What a broker and a topic run with, as typed views of their keys.
+"""Typed views of the configuration of a broker and of a topic.
 
-`BrokerConfig` is what one broker runs with: its static keys (a file, options), above them what the
-cluster keeps for all brokers, above that what it keeps for this one. `TopicConfig` is what one
-topic's logs run with: its own keys above what its broker would do (`retention.ms` over
-`log.retention.ms`, `.minutes`, `.hours`). Attributes are parsed on first use and cost a plain
-attribute access afterwards; both views are immutable, so a change makes a new one.
+`BrokerConfig` is the configuration of one broker: its static keys (a file, options), overridden by
+the cluster's keys for all brokers, and those by its keys for this broker. `TopicConfig` is the
+configuration of one topic's logs: its own keys override its broker's (`retention.ms` overrides
+`log.retention.ms`, `.minutes`, `.hours`). Attributes are parsed on first use and are plain
+attributes afterwards; both views are immutable, so a change creates a new one.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ SHARE_ASSIGNORS: Final = ("simple",)
 """The values of `group.share.assignors`."""
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The value of `authorizer.class.name`: Kafka's own one."""
+"""The value of `authorizer.class.name`: Kafka's own authorizer."""
 
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
@@ -64,16 +64,16 @@ class Setting(Generic[T]):
             return self
         compute = self._compute
         value = instance[compute] if isinstance(compute, str) else compute(instance)
-        # The instance's own dictionary is looked at first from now on: no descriptor, no parsing.
+        # From now on the instance's own dictionary is checked first: no descriptor, no parsing.
         instance.__dict__[self._name] = value
         return value
 
 
 class BrokerConfig:
-    """What one broker runs with. `config["any.key"]` is the parsed value of any key, attributes
-    those that are enforced.
+    """The configuration of one broker. `config["any.key"]` is the parsed value of any key;
+    attributes are the keys that pk uses.
 
-    A value set nowhere is the key's default. All values given were parsed when this was made.
+    A value that is not set is the key's default. All given values were parsed on creation.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic: Mapping[str, str] | None = None,
     ) -> None:
-        """Raise ConfigError for a value that is refused. Keys that nothing here reads are kept
+        """Raise ConfigError for a refused value. Keys that nothing here reads are kept
         (`unknown_keys.py`)."""
         self.static = dict(static)
         """The values given at startup; DescribeConfigs reports their source as
@@ -96,14 +96,12 @@ class BrokerConfig:
         for name, text in self._given.items():
             self._values[name] = any_broker_key(name).parse(text)
         self.max_connections_per_ip_overrides = _per_ip(self)
-        """Address → how many connections may come from it, where that is not
-        `max.connections.per.ip`."""
+        """Address → its maximum number of connections, if that is not `max.connections.per.ip`."""
         self._topics = TopicConfig({}, self)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "BrokerConfig":
-        """The configuration that a mapping of keys to text says, checked as a whole (see
-        `check`)."""
+        """Parse a mapping of keys to text, and check it as a whole (see `check`)."""
         config = cls(given)
         config.check()
         return config
@@ -111,10 +109,11 @@ class BrokerConfig:
     def with_dynamic(
         self, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]
     ) -> "BrokerConfig":
-        """The same broker after the cluster's keys changed.
+        """The configuration of the same broker after the cluster's keys changed.
 
-        Unlike a start, this never fails: a value that this program cannot parse (a newer controller
-        wrote it) is left out, because a broker must not die of what it reads in the metadata log.
+        Unlike a start, this never fails: a value that this program cannot parse (because a newer
+        controller wrote it) is left out, since the contents of the metadata log must not crash a
+        broker.
         """
         return BrokerConfig(self.static, _parsable(dynamic_default), _parsable(dynamic))
 
@@ -125,20 +124,20 @@ class BrokerConfig:
         return value
 
     def given(self, name: str) -> str | None:
-        """The text that is in force for `name`, None if it is the default."""
+        """The text of the value for `name`; None if it is the default."""
         return self._given.get(name)
 
     def topic(self, overrides: Mapping[str, str]) -> "TopicConfig":
-        """The configuration on this broker of a topic with keys of its own."""
+        """The configuration of a topic with its own keys on this broker."""
         return TopicConfig(overrides, self) if overrides else self._topics
 
     @property
     def keys_without_reader(self) -> list[str]:
-        """Keys of its own file that nothing here reads."""
+        """Keys in its own file that nothing here reads."""
         return keys_without_reader(cast(ListenerNames, self))
 
     def check(self) -> None:
-        """Raise ConfigError where keys contradict each other, or are slips of others."""
+        """Raise ConfigError if keys contradict each other, or are typos of others."""
         check_unknown_keys(cast(ListenerNames, self))
         if self.node_id >= 0 and self["broker.id"] not in (-1, self.node_id):
             raise ConfigError("node.id and broker.id are both given and differ")
@@ -181,7 +180,7 @@ class BrokerConfig:
         _ = self.pk_metrics_listener
         self._topics.check()
 
-    # Identity and place
+    # Identity and location
     node_id = Setting[int](lambda c: c["node.id"] if c["node.id"] is not None else c["broker.id"])
     broker_rack = Setting["str | None"]("broker.rack")
     log_dirs = Setting[tuple[str, ...]](lambda c: c["log.dirs"] or c["log.dir"])
@@ -189,11 +188,11 @@ class BrokerConfig:
     advertised_listeners = Setting[tuple[Listener, ...]](lambda c: _advertised(c))
     inter_broker_listener_name = Setting[str](lambda c: _inter_broker_listener_name(c))
     inter_broker_login = Setting[tuple[str, str, str]](lambda c: _inter_broker_login(c))
-    """How brokers reach each other: listener, security protocol, SASL mechanism."""
+    """How brokers connect to each other: listener, security protocol, SASL mechanism."""
     controller_login = Setting[tuple[str, str, str]](lambda c: _controller_login(c))
     """The same for controllers."""
 
-    # Roles: broker, controller or both, and how they meet (`roles.py`)
+    # Roles: broker, controller or both, and how nodes find each other (`roles.py`)
     process_roles = Setting[tuple[str, ...]](roles.roles)
     is_broker = Setting[bool](lambda c: roles.BROKER in c.process_roles)
     is_controller = Setting[bool](lambda c: roles.CONTROLLER in c.process_roles)
@@ -485,8 +484,8 @@ class BrokerConfig:
 
 
 class TopicConfig:
-    """What one topic's logs run with: its own keys above its broker's. `config["any.key"]` is any
-    topic key's value."""
+    """The configuration of one topic's logs: its own keys override its broker's.
+    `config["any.key"]` is the value of any topic key."""
 
     def __init__(self, overrides: Mapping[str, str], broker: BrokerConfig) -> None:
         self.overrides = dict(overrides)
@@ -500,13 +499,13 @@ class TopicConfig:
             try:
                 return key.parse(text)
             except ConfigError:
-                # Stored by a program with other bounds: better the default than a partition that
-                # cannot load.
+                # Stored by a program with other bounds: using the default is better than a
+                # partition that cannot load.
                 pass
         return self.default(name)
 
     def default(self, name: str) -> Value:
-        """What the topic would run with, had it no key `name` of its own."""
+        """The topic's value if it did not have its own key `name`."""
         for synonym in TOPIC_SYNONYMS.get(name, ()):
             value = self._broker[synonym]
             if value is None:
@@ -515,12 +514,12 @@ class TopicConfig:
             if unit_ms is None:
                 return value
             assert isinstance(value, int)
-            # Hours and minutes below zero all mean "for ever", which the topic key spells -1.
+            # Negative hours and minutes all mean "unlimited", which is -1 for the topic key.
             return value * unit_ms if value >= 0 else -1
         return TOPIC_KEYS[name].default_value()
 
     def check(self) -> None:
-        """Raise ConfigError where keys contradict each other."""
+        """Raise ConfigError if keys contradict each other."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
                 "conflict topic config setting min.compaction.lag.ms "
@@ -591,8 +590,8 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
 
 
 def _map_controllers(config: BrokerConfig, protocols: dict[str, str]) -> None:
-    """As Kafka does it: where no key asks for TLS or SASL, a controller's listener needs no entry
-    in the map."""
+    """As in Kafka, a controller's listener needs no entry in the map if no key asks for TLS or
+    SASL."""
     names = [
         text.partition("://")[0].upper() for text in cast(tuple[str, ...], config["listeners"])
     ]
@@ -621,7 +620,7 @@ def _listener(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
 def _advertised(config: BrokerConfig) -> tuple[Listener, ...]:
     if config["advertised.listeners"]:
         return _listeners(config, "advertised.listeners")
-    # "" listens on every address and advertises this machine's name, which only net/ can find out.
+    # "" listens on every address and advertises this machine's name, which only net/ can determine.
     return tuple(li._replace(host="") if li.host == "0.0.0.0" else li for li in config.listeners)
 
 
@@ -643,7 +642,7 @@ def _inter_broker_login(config: BrokerConfig) -> tuple[str, str, str]:
 
 
 def _controller_login(config: BrokerConfig) -> tuple[str, str, str]:
-    # As Kafka: brokers use the first listener of controllers, and its keys.
+    # As in Kafka, brokers use the first controller listener, and its keys.
     name = next(iter(config.controller_listener_names), "")
     mechanism = cast(str, config["sasl.mechanism.controller.protocol"])
     return name, _protocols(config).get(name, "PLAINTEXT"), mechanism
@@ -660,7 +659,8 @@ def _per_ip(config: BrokerConfig) -> dict[str, int]:
 
 
 def _super_users(config: BrokerConfig) -> frozenset[str]:
-    """The principals in `super.users`: semicolons separate them, because names may hold commas."""
+    """The principals in `super.users`, separated by semicolons, because names may contain
+    commas."""
     text = cast(str, config["super.users"] or "")
     found = [part.strip() for part in text.split(";") if part.strip()]
     for principal in found:

@@ -1,13 +1,14 @@
-"""Messages to bytes and back: the only codec, compiled when a message and version is first used.
+"""Converts messages to bytes and back: the only codec, compiled when a message and version is first
+used.
 
-`decode` raises ProtocolError for whatever is wrong with the bytes, and makes nothing of a size that
-was only claimed. `encode` raises EncodeError for whatever is wrong with the message. A version
-outside `cls.VERSIONS` is the caller's mistake: ValueError. What is decoded holds copies, but for
-records: those are views of `buffer`.
+`decode` raises ProtocolError for any error in the bytes, and does not allocate by sizes that are
+only claimed. `encode` raises EncodeError for any error in the message. A version outside
+`cls.VERSIONS` is the caller's mistake: ValueError. Decoded messages contain copies, except for
+records, which are views of `buffer`.
 
 `decode_in_steps` and `encode_in_steps` are for messages with thousands of elements: they await
-`rest()` after each step, so that a loop can do something else in between. `elements_max` bounds the
-elements of all arrays of a message together.
+`rest()` after each step, so that other tasks can run in between. `elements_max` limits the total
+number of elements in all arrays of a message.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -39,19 +40,19 @@ __all__ = [
 M = TypeVar("M", bound=Message)
 Buffer = bytes | bytearray | memoryview
 Rest: TypeAlias = Callable[[], Awaitable[object]]
-"""What is awaited between two steps."""
+"""Awaited between two steps."""
 
 UNWRITABLE = (StructError, TypeError, AttributeError, UnicodeEncodeError)
 UNREADABLE = (StructError, IndexError, UnicodeDecodeError)
-"""What the compiled functions raise for a message, or bytes, of which they can make nothing."""
+"""The exceptions of compiled functions for an invalid message, or invalid bytes."""
 
 
 def encode_onto(
     message: Message, version: int, out: bytearray, elements_max: int = NO_BOUND
 ) -> list[Part]:
-    """Append `message` to `out`; the pieces of the whole, of which `out` is the first.
+    """Append `message` to `out`; returns all pieces, of which `out` is the first.
 
-    Records are pieces of their own, not copied. Raises EncodeError, TooManyElements.
+    Records are separate pieces, not copied. Raises EncodeError, TooManyElements.
     """
     cls = type(message)
     try:
@@ -69,7 +70,7 @@ def encode_onto(
 
 
 async def encode_in_steps(message: Message, version: int, out: bytearray, rest: Rest) -> list[Part]:
-    """As `encode_onto`. The message must not change meanwhile."""
+    """Like `encode_onto`. The message must not change in the meantime."""
     cls = type(message)
     parts: list[Part] = []
     try:
@@ -95,7 +96,7 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def join(parts: list[Part]) -> bytes:
-    """The pieces as one, slices read."""
+    """The pieces joined, with slices read."""
     if len(parts) == 1 and type(parts[0]) is bytearray:
         return bytes(parts[0])
     return b"".join(
@@ -118,7 +119,8 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tup
 async def decode_in_steps(
     cls: type[M], buffer: Buffer, version: int, position: int, rest: Rest, *bound: int
 ) -> tuple[M, int]:
-    """As `decode`; with a `bound` as `decode_request`. The buffer must not change meanwhile."""
+    """Like `decode`; with a `bound` like `decode_request`. The buffer must not change in the
+    meantime."""
     try:
         return await _decoder_in_steps(cls, version)(rest, buffer, position, *bound)
     except UNREADABLE as e:
@@ -146,8 +148,8 @@ def _malformed(cls: type[Message], version: int, error: Exception) -> ProtocolEr
 def decode_request(
     cls: type[M], buffer: Buffer, version: int, position: int, elements_max: int
 ) -> tuple[M, int]:
-    """The request that begins at `position`, and the position after it. Raises ProtocolError, of
-    which TooManyElements for one whose arrays have more elements than that together."""
+    """The request that begins at `position`, and the position after it. Raises ProtocolError, and
+    TooManyElements if its arrays have more than `elements_max` elements in total."""
     try:
         decoder = cls.DECODERS[version]
     except KeyError:
@@ -159,9 +161,9 @@ def decode_request(
 
 
 def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
-    """The message that is all of `buffer` from `position` on.
+    """The message that fills `buffer` from `position` on.
 
-    Raises ProtocolError, also for bytes after it.
+    Raises ProtocolError, also if there are bytes after it.
     """
     message, end = decode(cls, buffer, version, position)
     check_end(cls, buffer, version, end)
@@ -169,7 +171,7 @@ def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) 
 
 
 def check_end(cls: type[Message], buffer: Buffer, version: int, end: int) -> None:
-    """Raise ProtocolError for bytes after the message."""
+    """Raise ProtocolError if there are bytes after the message."""
     if end != len(buffer):
         raise ProtocolError(
             f"{cls.__name__} version {version}: {len(buffer) - end} bytes after its end"

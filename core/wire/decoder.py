@@ -1,14 +1,14 @@
 """Compiles a message and version into the function that decodes it.
 
-The function is `decode(buf, p) -> (message, position)`. Besides ProtocolError it raises
-struct.error, IndexError and UnicodeDecodeError for bytes that end too soon or are no text:
-`codec.decode` makes one of all. struct calls and indexing check the end by themselves; a slice does
-not, so every length is compared with the end first. A count is compared with what the bytes left
-could hold, before anything is made.
+The function is `decode(buf, p) -> (message, position)`. In addition to ProtocolError it raises
+struct.error, IndexError and UnicodeDecodeError for bytes that end too soon or are not text;
+`codec.decode` converts them all to ProtocolError. struct calls and indexing check the end
+themselves; a slice does not, so every length is compared with the end first. A count is checked
+against the remaining bytes before anything is allocated.
 
-An element of an array may be one byte on the wire and a hundred in memory, and a few microseconds
-of a loop that serves everybody: so the arrays of one request have at most ELEMENTS_MAX elements
-together, or as many as the caller says. What answers hold is the client's wish, and not bounded
+An array element may be one byte on the wire and a hundred in memory, and take a few microseconds of
+a loop that serves all clients. So the arrays of one request may have at most ELEMENTS_MAX elements
+in total, or the caller's limit. Responses contain what the client asked for, and are not limited
 here.
 """
 
@@ -44,7 +44,7 @@ def compile_decoder(
 class _Decoder(Source):
     """Emits the decoder.
 
-    Reads of fixed width wait in `pending` until something needs the position after them.
+    Reads of fixed width are collected in `pending` until the position after them is needed.
     """
 
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
@@ -67,7 +67,7 @@ class _Decoder(Source):
         }
 
     def flush(self) -> None:
-        """Read the pending fields with one call."""
+        """Read the pending fields in one call."""
         if not self.pending:
             return
         targets = ", ".join(target for target, _ in self.pending)
@@ -81,7 +81,7 @@ class _Decoder(Source):
         self.pending.clear()
 
     def uvarint(self) -> str:
-        """Read an unsigned varint; the name that holds it."""
+        """Read an unsigned varint; returns the name of its variable."""
         n = self.name("n")
         self.pending.append((n, Fixed("B", 1)))
         self.flush()
@@ -90,7 +90,8 @@ class _Decoder(Source):
         return n
 
     def length(self, wide: bool) -> tuple[str, str]:
-        """Read a length; the name that holds it and the condition under which it is not null."""
+        """Read a length; returns the name of its variable, and the condition under which it is not
+        null."""
         if self.flexible:
             n = self.uvarint()
             return n, n
@@ -104,7 +105,7 @@ class _Decoder(Source):
     ) -> None:
         """Read a value of `kind` into `target`.
 
-        Before a struct that may be null stands -1 for null; but 0 if it is a tagged field.
+        A nullable struct is preceded by -1 for null, or by 0 if it is a tagged field.
         """
         if isinstance(kind, Fixed):
             self.pending.append((target, kind))
@@ -145,7 +146,7 @@ class _Decoder(Source):
         self.read_null(nullable, target, field)
 
     def read_null(self, nullable: bool, target: str, field: str) -> None:
-        """The branch for a length that says null."""
+        """The branch for a null length."""
         with self.block("else:"):
             if nullable:
                 self.line(f"{target} = None")
@@ -153,7 +154,7 @@ class _Decoder(Source):
                 self.line(f"raise fault({field!r}, 'is null')")
 
     def read_array(self, kind: Array, nullable: bool, target: str, field: str) -> None:
-        """Read an array: of fixed width by one call, of anything else by a loop."""
+        """Read an array: of fixed width in one call, of anything else in a loop."""
         least = bytes_min(kind.element, self.version, self.flexible)
         if not least:
             raise TypeError(f"{field} of {self.cls.__name__} would be an array of nothing")
@@ -177,7 +178,7 @@ class _Decoder(Source):
         self.read_null(nullable, target, field)
 
     def read_fixed(self, element: Fixed, n: str, target: str) -> None:
-        """Elements of fixed width: all by one call, or some in each step."""
+        """Read elements of fixed width: all in one call, or some in each step."""
         if not self.in_steps:
             self.line(f"{target} = list(unpack(f'>{{{n}}}{element.letter}', buf, p))")
             self.line(f"p += {n} * {element.size}")
@@ -203,7 +204,7 @@ class _Decoder(Source):
             self.end_element()
 
     def read_struct(self, cls: type[Struct], target: str) -> None:
-        """Read the fields of a struct, then its tagged ones, and make it of those."""
+        """Read the fields of a struct, then its tagged ones, and create it."""
         values: dict[str, str] = {}
         tagged: list[tuple[str, Kind, Field]] = []
         for name, kind, f in fields_of(cls):
@@ -223,7 +224,7 @@ class _Decoder(Source):
         self.line(f"{target} = {made}({', '.join(f'{n}={v}' for n, v in values.items())})")
 
     def default(self, kind: Kind, f: Field) -> str:
-        """The default of a field, in source."""
+        """The default of a field, as source."""
         if f.default_factory is MISSING:
             return repr(f.default)
         return f"{self.constant(kind)}()" if isinstance(kind, type) else "[]"
@@ -234,7 +235,7 @@ class _Decoder(Source):
         return cls.__name__
 
     def read_tags(self, tagged: list[tuple[str, Kind, Field]], values: dict[str, str]) -> None:
-        """Read tagged fields in whatever order they come, skipping those that are not known."""
+        """Read tagged fields in any order, skipping unknown ones."""
         n = self.name("n")
         self.pending.append((n, Fixed("B", 1)))
         self.flush()

@@ -1,5 +1,4 @@
-"""How much a message holds: what is done with all of its elements takes as long as there are
-many."""
+"""Counts the elements of a message, since processing all of them takes time in proportion."""
 
 import functools
 from typing import Any
@@ -9,7 +8,7 @@ from pk.core.wire.schema import Array, Struct
 
 
 def has_many(message: Struct, limit: int) -> bool:
-    """Whether the arrays of `message` have more than `limit` elements together."""
+    """Whether the arrays of `message` have more than `limit` elements in total."""
     count, parts = 0, [message]
     while parts:
         part = parts.pop()

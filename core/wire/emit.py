@@ -1,13 +1,13 @@
-"""What both compilers share: lines of source with their indentation, fresh names, and the constants
+"""The common part of both compilers: source lines with indentation, unused names, and the constants
 they refer to.
 
-The source that comes out calls nothing but struct, bytearray and str: nested structs are inlined,
-arrays are loops, and fields of fixed width that follow one another are read or written by a single
-struct call. Each function is in `linecache`, so a traceback shows the line that failed.
+The generated source calls nothing but struct, bytearray and str: nested structs are inlined, arrays
+are loops, and consecutive fields of fixed width are read or written by a single struct call. Each
+function is in `linecache`, so a traceback shows the line that failed.
 
-The same source in steps is a coroutine function, which awaits its parameter `rest` after some
-elements of arrays. It is for large messages: the plain function is as fast as can be, and holds the
-loop until it is done.
+The variant in steps is a coroutine function, which awaits its parameter `rest` after some array
+elements. It is for large messages: the plain function is as fast as possible, but blocks the loop
+until it is done.
 """
 
 import linecache
@@ -21,10 +21,10 @@ from pk.core.wire.schema import Array, Field, Kind, Message, Struct, kind_of
 from pk.core.wire.types import Fixed, Variable
 
 ELEMENTS_IN_A_STEP: Final = 512
-"""Elements of a step: half a millisecond."""
+"""The number of elements in a step: half a millisecond."""
 
 FIXED_IN_A_STEP: Final = 16_384
-"""The same of numbers, which are read and written together."""
+"""The same for numbers, which are read and written together."""
 
 
 def fields_of(cls: type[Struct]) -> list[tuple[str, Kind, Field]]:
@@ -33,9 +33,8 @@ def fields_of(cls: type[Struct]) -> list[tuple[str, Kind, Field]]:
 
 
 def bytes_min(kind: Kind, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of `kind` takes: what bounds the count of an array by the bytes
-    that are left.
-    """
+    """The minimum size of a value of `kind`, which limits the count of an array by the remaining
+    bytes."""
     if isinstance(kind, Fixed):
         return kind.size
     if isinstance(kind, Variable):
@@ -51,7 +50,7 @@ def bytes_min(kind: Kind, version: int, flexible: bool) -> int:
 
 
 class Source:
-    """The source of one function for one message and version, as it grows."""
+    """The source of one function for one message and version, while it is built."""
 
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
         low, high = cls.VERSIONS
@@ -69,17 +68,17 @@ class Source:
             self.line(f"step = {ELEMENTS_IN_A_STEP}")
 
     def line(self, text: str) -> None:
-        """Add one line at the present depth."""
+        """Add one line at the current depth."""
         self.lines.append("    " * self.depth + text)
 
     def name(self, stem: str) -> str:
-        """A local name that is not used yet."""
+        """An unused local name."""
         self.names += 1
         return f"{stem}{self.names}"
 
     @contextmanager
     def block(self, head: str) -> Generator[None]:
-        """A statement that ends in a colon, and its body."""
+        """A context for the body of a statement that ends with a colon."""
         self.line(head)
         self.depth += 1
         before = len(self.lines)
@@ -89,7 +88,7 @@ class Source:
         self.depth -= 1
 
     def layout(self, prefix: str, letters: str) -> str:
-        """The name of a constant: `pack` or `unpack_from` of these letters, big endian."""
+        """The name of a constant: `pack` or `unpack_from` for these letters, big endian."""
         name = f"{prefix}_{letters.replace('?', '_')}"
         if name not in self.scope:
             made = Layout(">" + letters)
@@ -97,7 +96,7 @@ class Source:
         return name
 
     def end_element(self) -> None:
-        """An element of an array has been read or written: the step may be complete."""
+        """Call after the code for an array element: the step may be complete."""
         if self.in_steps:
             self.line("step -= 1")
             with self.block("if not step:"):
@@ -105,7 +104,7 @@ class Source:
                 self.line("await rest()")
 
     def finish(self, purpose: str, parameters: str) -> Callable[..., Any]:
-        """Compile what was written, as the function `purpose`."""
+        """Compile the source, as the function `purpose`."""
         kind = "def"
         if self.in_steps:
             kind, purpose, parameters = "async def", f"{purpose}_in_steps", f"rest, {parameters}"
@@ -117,9 +116,8 @@ class Source:
 
 
 def uvarint_tail(buffer: Any, position: int, low: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte `low` promised more: its value and the
-    position after it.
-    """
+    """The rest of an unsigned varint whose first byte `low` has the continuation bit: its value and
+    the position after it."""
     value = low & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]

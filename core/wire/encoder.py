@@ -1,10 +1,10 @@
 """Compiles a message and version into the function that encodes it.
 
-The function is `encode(m, out, parts, left) -> out`: it appends to the bytearray `out`; if the
-message has records it moves what it has so far and the records to `parts`, uncopied, and goes on
+The function is `encode(m, out, parts, left) -> out`: it appends to the bytearray `out`. If the
+message has records, it moves the output so far and the records to `parts`, uncopied, and continues
 with a new bytearray, which it returns. It raises struct.error, TypeError, AttributeError and
-UnicodeEncodeError for values that do not fit: `codec` makes EncodeError of all. It raises
-TooManyElements once the arrays have more than `left` elements together: such a message is for
+UnicodeEncodeError for invalid values; `codec` converts them all to EncodeError. It raises
+TooManyElements once the arrays have more than `left` elements in total: such a message needs
 `encode_in_steps(rest, m, out, parts)`.
 """
 
@@ -19,7 +19,7 @@ from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
 from pk.core.wire.types import UUID, EncodeError, Fixed, Variable
 
 NO_BOUND: Final = 1 << 62
-"""As many elements as a message has."""
+"""No limit on the number of elements."""
 
 
 def compile_encoder(
@@ -37,7 +37,7 @@ def compile_encoder(
 
 
 def part_bytes(part: Any) -> int:
-    """The bytes of a buffer, or of a slice that has not been read."""
+    """The size of a buffer, or of a slice that has not been read."""
     if isinstance(part, (bytes, bytearray)):
         return len(part)
     if isinstance(part, memoryview):
@@ -46,7 +46,7 @@ def part_bytes(part: Any) -> int:
 
 
 def differs(kind: Kind, f: Field, value: str) -> str:
-    """The condition, in source, under which `value` is not the field's default."""
+    """The condition, as source, under which `value` is not the field's default."""
     if f.default_factory is MISSING:
         return f"{value} is not None" if f.default is None else f"{value} != {f.default!r}"
     null = f"{value} is None or " if f.nullable is not None else ""
@@ -59,7 +59,8 @@ def differs(kind: Kind, f: Field, value: str) -> str:
 class _Encoder(Source):
     """Emits the encoder.
 
-    Writes of fixed width wait in `pending`; `out` is the bytearray written to at this point.
+    Writes of fixed width are collected in `pending`; `out` is the bytearray written to at this
+    point.
     """
 
     def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
@@ -83,7 +84,7 @@ class _Encoder(Source):
         }
 
     def flush(self) -> None:
-        """Write the pending fields with one call."""
+        """Write the pending fields in one call."""
         if not self.pending:
             return
         letters = "".join(letter for letter, _ in self.pending)
@@ -95,7 +96,7 @@ class _Encoder(Source):
             self.line(f"{self.out} += {bytes(len(letters))!r}")
 
     def uvarint(self, n: str) -> None:
-        """Write the value of the name `n` as an unsigned varint."""
+        """Write the variable `n` as an unsigned varint."""
         self.flush()
         with self.block(f"if {n} < 128:"):
             self.line(f"{self.out}.append({n})")
@@ -103,7 +104,7 @@ class _Encoder(Source):
             self.line(f"uvarint({self.out}, {n})")
 
     def length(self, n: str, wide: bool) -> None:
-        """Write the value of the name `n`, a length or -1, in the version's manner."""
+        """Write the variable `n`, a length or -1, in the version's format."""
         if self.flexible:
             self.line(f"{n} += 1")
             self.uvarint(n)
@@ -116,7 +117,7 @@ class _Encoder(Source):
     ) -> None:
         """Write the expression `value`.
 
-        Before a struct that may be null stands -1 for null; but 0 if it is a tagged field.
+        A nullable struct is preceded by -1 for null, or by 0 if it is a tagged field.
         """
         if isinstance(kind, Fixed):
             if kind == UUID:
@@ -167,7 +168,7 @@ class _Encoder(Source):
         self.line(f"{self.out} += {v}")
 
     def write_records(self, nullable: bool, value: str, field: str) -> None:
-        """Hand records on without a copy."""
+        """Pass records on without a copy."""
         v, n = self.name("v"), self.name("n")
         self.line(f"{v} = {value}")
         with self.block(f"if {v} is None:"):
@@ -181,7 +182,7 @@ class _Encoder(Source):
             self.line(f"{self.out} = bytearray()")
 
     def write_array(self, kind: Array, nullable: bool, value: str, field: str) -> None:
-        """Write an array: of fixed width by one call, of anything else by a loop."""
+        """Write an array: of fixed width in one call, of anything else in a loop."""
         v, n = self.name("v"), self.name("n")
         self.line(f"{v} = {value}")
         if nullable:
@@ -210,7 +211,7 @@ class _Encoder(Source):
             self.end_element()
 
     def write_fixed(self, element: Fixed, v: str) -> None:
-        """Elements of fixed width: all by one call, or some in each step."""
+        """Write elements of fixed width: all in one call, or some in each step."""
         packed = "pack(f'>{{len({v})}}{letter}', *{v})"
         if not self.in_steps:
             self.line(f"{self.out} += {packed.format(v=v, letter=element.letter)}")
@@ -223,7 +224,8 @@ class _Encoder(Source):
             self.line(f"{self.out} += {packed.format(v=some, letter=element.letter)}")
 
     def write_struct(self, cls: type[Struct], local: str) -> None:
-        """Write the fields of a struct and its tagged ones; refuse what the version lacks."""
+        """Write the fields of a struct and its tagged ones; refuse fields that the version does not
+        have."""
         tagged: list[tuple[str, Kind, Field]] = []
         for name, kind, f in fields_of(cls):
             value = f"{local}.{name}"
@@ -243,7 +245,7 @@ class _Encoder(Source):
             self.pending.append(("x", ""))
 
     def write_tags(self, tagged: list[tuple[str, Kind, Field]], local: str) -> None:
-        """Write the tagged fields that differ from their defaults, in the order of their tags."""
+        """Write the tagged fields that differ from their defaults, in order of their tags."""
         self.flush()
         conditions: list[str] = []
         for name, kind, f in tagged:

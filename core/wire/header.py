@@ -1,10 +1,9 @@
-"""What stands before every message on a connection: its size, and the header.
+"""The size and header before every message on a connection.
 
 A frame is an int32 size and that many bytes. A request's header is api key, version, correlation id
-and client id, and from the api's first flexible version on also tagged fields, of which Kafka has
-none yet. A response's header is the correlation id, and tagged fields where the version is
-flexible; but never for ApiVersions, because the client that reads it does not know yet what the
-broker speaks.
+and client id, and from the API's first flexible version on also tagged fields, of which Kafka has
+none yet. A response's header is the correlation id, and tagged fields if the version is flexible;
+except for ApiVersions, because its client does not yet know which versions the broker supports.
 """
 
 from struct import Struct
@@ -39,8 +38,8 @@ class RequestHead(NamedTuple):
 def parse_request_header(buffer: Buffer, position: int = 0) -> RequestHead:
     """The header at `position`, which is after the size. Raises ProtocolError.
 
-    Any key and version is accepted: whether they are served is for the caller to say. Of a key that
-    is not known, `body_position` is where the client id ends.
+    Any key and version is accepted; the caller checks whether they are served. For an unknown key,
+    `body_position` is the end of the client id.
     """
     try:
         key, version, correlation_id, length = _REQUEST.unpack_from(buffer, position)
@@ -64,7 +63,7 @@ def parse_request_header(buffer: Buffer, position: int = 0) -> RequestHead:
 
 
 def parse_response_header(buffer: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
-    """The correlation id and where the body begins, in a frame without its size.
+    """The correlation id and the start of the body, in a frame without its size.
 
     Raises ProtocolError.
     """
@@ -80,14 +79,14 @@ def parse_response_header(buffer: Buffer, api_key: int, api_version: int) -> tup
 def frame_request(
     message: Message, api_version: int, correlation_id: int, client_id: str | None
 ) -> bytes:
-    """`message` as a whole frame, its size included. Raises EncodeError."""
+    """Encode `message` as a whole frame, including its size. Raises EncodeError."""
     return join(frame_request_parts(message, api_version, correlation_id, client_id))
 
 
 async def frame_request_in_steps(
     message: Message, api_version: int, correlation_id: int, client_id: str | None, rest: Rest
 ) -> bytes:
-    """As `frame_request`, awaiting `rest` between steps."""
+    """Like `frame_request`, awaiting `rest` between steps."""
     out = _request_start(type(message), api_version, correlation_id, client_id)
     parts = await encode_in_steps(message, api_version, out, rest)
     _INT32.pack_into(out, 0, parts_bytes(parts) - 4)
@@ -97,7 +96,7 @@ async def frame_request_in_steps(
 def frame_request_parts(
     message: Message, api_version: int, correlation_id: int, client_id: str | None
 ) -> list[Part]:
-    """As `frame_request`, in pieces: records are not copied. Raises EncodeError."""
+    """Like `frame_request`, but returns pieces: records are not copied. Raises EncodeError."""
     out = _request_start(type(message), api_version, correlation_id, client_id)
     parts = encode_onto(message, api_version, out)
     _INT32.pack_into(out, 0, parts_bytes(parts) - 4)
@@ -107,7 +106,7 @@ def frame_request_parts(
 def _request_start(
     cls: type[Message], api_version: int, correlation_id: int, client_id: str | None
 ) -> bytearray:
-    """The header of a request, whose size is still to come. Raises EncodeError."""
+    """The header of a request, with its size still missing. Raises EncodeError."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     try:
@@ -127,8 +126,8 @@ def frame_response(
     correlation_id: int,
     elements_max: int = NO_BOUND,
 ) -> list[Part]:
-    """`message` as a whole frame in pieces, its size included; records and slices stand by
-    themselves.
+    """Encode `message` as a whole frame in pieces, including its size; records and slices are
+    separate pieces.
 
     Raises EncodeError, TooManyElements.
     """
@@ -141,7 +140,7 @@ def frame_response(
 async def frame_response_in_steps(
     message: Message, api_key: int, api_version: int, correlation_id: int, rest: Rest
 ) -> list[Part]:
-    """As `frame_response`, awaiting `rest` between steps."""
+    """Like `frame_response`, awaiting `rest` between steps."""
     out = _response_start(api_key, api_version)
     parts = await encode_in_steps(message, api_version, out, rest)
     _PREFIX.pack_into(out, 0, parts_bytes(parts) - 4, correlation_id)
@@ -149,7 +148,7 @@ async def frame_response_in_steps(
 
 
 def _response_start(api_key: int, api_version: int) -> bytearray:
-    """The header of a response, whose size and correlation id are still to come."""
+    """The header of a response, with its size and correlation id still missing."""
     out = bytearray(8)
     if api_key != _API_VERSIONS and MESSAGES[api_key].is_flexible(api_version):
         out.append(0)
@@ -157,7 +156,7 @@ def _response_start(api_key: int, api_version: int) -> bytearray:
 
 
 def parts_bytes(parts: list[Part]) -> int:
-    """The bytes of all pieces together."""
+    """The total size of all pieces."""
     if len(parts) == 1:
         return part_bytes(parts[0])
     return sum([part_bytes(part) for part in parts])

@@ -1,7 +1,7 @@
 """The messages of every API in the table of core/api_keys.py.
 
-Message modules are imported when a request or response class is first asked for, because all of
-them together take longer to import than a command line may take to start.
+Message modules are imported when a request or response class is first used, because importing all
+of them would take longer than a command line may take to start.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ from pk.core.wire.schema import Request, Response
 
 
 class ApiMessages:
-    """The messages of one API, and what its row in the table says of them."""
+    """The messages of one API, with the properties in its row of the table."""
 
     __slots__ = ("_request", "_response", "flexible", "key", "name", "row", "versions")
 
@@ -45,7 +45,7 @@ class ApiMessages:
         return self._response
 
     def is_flexible(self, version: int) -> bool:
-        """Whether `version` has compact strings, tagged fields and the headers to match."""
+        """Whether `version` has compact strings, tagged fields and the corresponding headers."""
         return self.flexible is not None and version >= self.flexible
 
     def _load(self) -> None:
@@ -55,4 +55,4 @@ class ApiMessages:
 
 
 MESSAGES: Final[dict[int, ApiMessages]] = {key: ApiMessages(row) for key, row in API_KEYS.items()}
-"""api key -> its messages, in the order of the keys."""
+"""API key → its messages, sorted by key."""

@@ -1,4 +1,4 @@
-"""What a message is: a class whose annotations are its fields, in wire order.
+"""The declaration of messages: classes whose annotations are their fields, in wire order.
 
     @struct
     class PartitionProduceData(Struct):
@@ -10,8 +10,8 @@
         acks: Int16 = 0
         topic_data: list[TopicProduceData] = field(default_factory=list)
 
-They are structs of msgspec that take keywords only. The garbage collector does not track them,
-since nothing in a message refers back to it.
+They are msgspec structs that take keywords only. The garbage collector does not track them, since
+messages form no reference cycles.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ R = TypeVar("R", bound="Message")
 
 
 class Field(NamedTuple):
-    """A field: its default, and the versions that know it."""
+    """A field: its default, and the versions that have it."""
 
     default: Any
     default_factory: Any = MISSING
@@ -75,18 +75,18 @@ def field(
     ignorable: bool = False,
     secret: bool = False,
 ) -> Any:
-    """A field that versions `since` to `until` have, and that may be null from version `nullable`
-    on (or in a range).
+    """Declare a field of versions `since` to `until`, which may be null from version `nullable` on
+    (or in a range).
 
-    With a `tag` it is a tagged field: on the wire only if it differs from its default. One that
-    is `ignorable` is dropped if a version lacks it; any other refuses to be encoded then, unless
-    it has its default. A `secret` is never shown by `repr`.
+    With a `tag` it is a tagged field: on the wire only if it differs from its default. An
+    `ignorable` field is dropped if a version does not have it; any other must then have its
+    default, or encoding fails. A `secret` is never shown by `repr`.
     """
     return Field(default, default_factory, since, until, nullable, tag, ignorable, secret)
 
 
 class Struct:
-    """What is made of fields. Its classes come from `@struct` and `@message`."""
+    """The base of classes with fields, created by `@struct` and `@message`."""
 
     __slots__ = ()
     FIELDS: ClassVar[dict[str, Field]] = {}
@@ -105,19 +105,17 @@ class Struct:
 
 
 class Message(Struct):
-    """A struct that is encoded by itself, in one of its VERSIONS."""
+    """A struct that is encoded on its own, in one of its VERSIONS."""
 
     __slots__ = ()
     API_KEY: ClassVar[int] = -1
     """The api key of a request or response; -1 for other structs."""
     RECORD_TYPE: ClassVar[int] = -1
-    """For keys and values of internal topics: the version of the key, which says what the record
-    is.
-    """
+    """For keys and values of internal topics: the version of the key, which is the type of the
+    record."""
     VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
-    """The lowest and highest version that can be encoded and decoded: wider than what Apache serves
-    today.
-    """
+    """The lowest and highest version that can be encoded and decoded: a wider range than Apache
+    serves today."""
     FLEXIBLE_SINCE: ClassVar[int | None] = None
     """The version from which strings and arrays are compact and tagged fields exist; None for
     never.
@@ -127,7 +125,7 @@ class Message(Struct):
 
 
 class Request(Message, Generic[R]):
-    """A request, and in the brackets what answers it."""
+    """A request, with its response in the brackets."""
 
     __slots__ = ()
 
@@ -145,7 +143,7 @@ class Response(Message):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
-    """Make `cls` a struct of its annotations."""
+    """Make `cls` a struct from its annotations."""
     return _build(cls, {})
 
 
@@ -153,10 +151,10 @@ def struct(cls: type[T]) -> type[T]:
 def message(
     *, versions: tuple[int, int], flexible: int | None = None, record_type: int = -1
 ) -> Callable[[type[T]], type[T]]:
-    """Make a class a message of these versions, compact from version `flexible` on.
+    """Make a class a message with these versions, compact from version `flexible` on.
 
-    The table of APIs says that, and the key, of requests and responses. Raises KeyError for one
-    without a row there.
+    For requests and responses, the table of APIs has that version, and the key. Raises KeyError if
+    a class has no row there.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -177,8 +175,8 @@ def message(
 
 
 def _build(cls: type[T], constants: dict[str, Any]) -> Any:
-    """The struct of msgspec that `cls` declares. Made by a decorator, since instances of a class
-    whose metaclass is written in Python take Python 3.11 four times as long to make."""
+    """The msgspec struct that `cls` declares. Created by a decorator, since Python 3.11 takes four
+    times as long to create instances of a class with a metaclass written in Python."""
     fields: dict[str, Field] = {}
     defaults: dict[str, Any] = {}
     annotations = cls.__annotations__
@@ -206,13 +204,13 @@ class Array(NamedTuple):
 
 
 Kind = Fixed | Variable | Array | type[Struct]
-"""What the compiler knows of a field's type."""
+"""A field's type, as the compiler knows it."""
 
 _PLAIN: dict[Any, Kind] = {bool: BOOL, str: STRING, bytes: BYTES, Any: RECORDS}
 
 
 def kind_of(annotation: Any) -> Kind:
-    """The kind that `annotation` declares. Raises TypeError if it is none."""
+    """The kind that `annotation` declares. Raises TypeError if there is none."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return annotation.__metadata__[0]

@@ -1,8 +1,8 @@
-"""Messages that say their own version: an int16 before the body.
+"""Messages with their own version: an int16 before the body.
 
-Keys and values of internal topics are written so, what consumers of classic groups tell each other,
-and the principal in an envelope. The version of a key is not really
-one: it says what the record is, and the body is always that of version 0.
+This format is used for keys and values of internal topics, for the messages between consumers of
+classic groups, and for the principal in an envelope. The version of a key is really the type of the
+record; its body is always that of version 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ _INT16: Final = Struct(">h")
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """`message` behind its version. Raises EncodeError."""
+    """Encode `message` after its version. Raises EncodeError."""
     return _INT16.pack(version) + encode(message, version)
 
 
@@ -30,7 +30,7 @@ def encode_key(key: Message) -> bytes:
 
 
 def version_of(buffer: Buffer) -> int:
-    """The version at the beginning of `buffer`; of a key, the type of its record.
+    """The version at the start of `buffer`; for a key, the type of its record.
 
     Raises ProtocolError.
     """
@@ -41,11 +41,11 @@ def version_of(buffer: Buffer) -> int:
 
 
 def decode_versioned(cls: type[M], buffer: Buffer, *, newer: bool = False) -> M:
-    """The message behind its version, and nothing after it. Raises ProtocolError, also for a
-    version not known.
+    """Decode the message after its version, with nothing following. Raises ProtocolError, also for
+    an unknown version.
 
-    With `newer` a version above the highest known one is read as that, and what follows is ignored:
-    consumers of classic groups promise each other that newer versions only append.
+    With `newer` a version above the highest known one is decoded as that, and further bytes are
+    ignored: for consumers of classic groups, newer versions only append.
     """
     version = version_of(buffer)
     low, high = cls.VERSIONS
@@ -57,15 +57,15 @@ def decode_versioned(cls: type[M], buffer: Buffer, *, newer: bool = False) -> M:
 
 
 def by_record_type(classes: Iterable[type[M]]) -> dict[int, type[M]]:
-    """Classes of keys, or of values, by the type of the record they belong to."""
+    """Classes of keys, or of values, by the type of their record."""
     return {cls.RECORD_TYPE: cls for cls in classes}
 
 
 def decode_key(keys: Mapping[int, type[M]], buffer: Buffer) -> M | None:
-    """The key in `buffer`, whose class is among `keys` (see `by_record_type`); None for a type that
-    is not.
+    """Decode the key in `buffer`, whose class is in `keys` (see `by_record_type`); None for an
+    unknown type.
 
-    A record of a type that is not known was written by a newer program, and is skipped. Raises
+    A record of an unknown type was written by a newer program, and is skipped. Raises
     ProtocolError.
     """
     cls = keys.get(version_of(buffer))

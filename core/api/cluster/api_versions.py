@@ -1,8 +1,9 @@
-"""ApiVersions (18), versions 0–4: what this broker serves (KIP-35, KIP-511, KIP-584).
+"""ApiVersions (18), versions 0–4: the APIs and features that this broker supports (KIP-35, KIP-511,
+KIP-584).
 
-A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list, so that the
-client can ask again; the connection does that, because the rest of such a request cannot be read. A
-feature is named only once it is built: features steer clients.
+For an unknown version the response is UNSUPPORTED_VERSION with the list, in version 0, so that the
+client can ask again; the connection does that, because the rest of such a request cannot be parsed.
+A feature is listed only once it is implemented, since clients act on it.
 """
 
 import re
@@ -25,15 +26,15 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
-    """The list. `request` is None if it could not be read. Raises INVALID_REQUEST for a name
-    that is none."""
+    """The list. `request` is None if it could not be parsed. Raises INVALID_REQUEST for an invalid
+    name."""
     return _answer(context, request, context.broker.served)
 
 
 def handle_at_controller(
     context: Context, request: ApiVersionsRequest | None
 ) -> ApiVersionsResponse:
-    """The same of a controller's listener."""
+    """Like `handle`, for a controller's listener."""
     return _answer(context, request, context.broker.controller_served)
 
 

@@ -1,5 +1,5 @@
 """DescribeCluster (60), versions 0–2: brokers and controller (KIP-700), endpoint types (KIP-919,
-v1), fenced brokers (KIP-1073, v2). A controller's listener answers with controllers."""
+v1), fenced brokers (KIP-1073, v2). A controller's listener returns controllers."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ CONTROLLERS: Final = 2
 
 
 def handle(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Answer from the image. Raises MISMATCHED_ENDPOINT_TYPE to who wants controllers,
+    """Answer from the image. Raises MISMATCHED_ENDPOINT_TYPE for a request for controllers,
     UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(
@@ -56,8 +56,8 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
 def handle_at_controller(
     context: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The controllers, as they registered, and the active one. Raises MISMATCHED_ENDPOINT_TYPE to
-    who wants brokers, UNSUPPORTED_ENDPOINT_TYPE."""
+    """The registered controllers, and the active one. Raises MISMATCHED_ENDPOINT_TYPE for a request
+    for brokers, UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == BROKERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a controller's endpoint, not a broker's"

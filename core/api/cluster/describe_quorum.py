@@ -1,10 +1,10 @@
-"""DescribeQuorum (55), versions 0–2: who holds the metadata log, and how far everybody is who
-follows it (KIP-595). v1 says when they fetched and had caught up (KIP-836), v2 names directories
+"""DescribeQuorum (55), versions 0–2: the leader of the metadata log, and the progress of its
+followers (KIP-595). v1 has the times when they fetched and had caught up (KIP-836), v2 directories
 and addresses (KIP-853).
 
-Voters are those who may be the controller: one with the embedded store, all nodes with ZooKeeper
-(which votes in their place). Observers are the brokers that are none of these. What a node's offset
-is, its fetches say; -1 if it has not fetched from this controller.
+Voters are the nodes that may be the controller: one with the embedded store, all nodes with
+ZooKeeper (which votes for them). Observers are all other brokers. A node's offset comes from its
+fetches; -1 if it has not fetched from this controller.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pk.core.wire.messages.describe_quorum import (
 
 VERSION_NODES: Final = 2
 OBSERVER_MS: Final = 300_000
-"""One that has not fetched for so long is not listed any more, as in Apache Kafka."""
+"""An observer that has not fetched for this long is no longer listed, as in Apache Kafka."""
 
 
 async def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Answer from what the controller knows. Raises KafkaError(NOT_CONTROLLER)."""
+    """Answer from the controller's state. Raises KafkaError(NOT_CONTROLLER)."""
     controller = the_controller(context)
     response = DescribeQuorumResponse(error_message=None)
     for topic in request.topics:
@@ -113,7 +113,7 @@ def _place(context: Context, state: ReplicaState, directory_id: Uuid) -> None:
 
 
 def _first_directory(controller: Controller, node: int) -> Uuid:
-    """The directory of a node that does not name one when it fetches: the first that it
+    """The directory of a node that does not name one in its fetches: the first that it
     registered."""
     broker = controller.image.brokers.get(node)
     return broker.log_dirs[0] if broker is not None and broker.log_dirs else ZERO_UUID

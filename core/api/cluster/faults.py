@@ -1,10 +1,10 @@
-"""The APIs as a broker with `pk.faults.enable` serves them: each request is remembered, and meets
-the faults that are in force. A test asks for them by PkFaults (pk_faults.py).
+"""The APIs of a broker with `pk.faults.enable`: each request is recorded, and is subject to the
+active faults, which a test adds by PkFaults (pk_faults.py).
 
-A request that fails gets the answer that its API has for a request that fails as a whole. The APIs
-that have none, because each of their items has an error code, answer as they would, with the error
-in every item; so do not fail one that changes something that way (none does). A dropped request is
-not handled: its connection closes.
+A failed request gets its API's error response for a whole request. APIs without one, because each
+of their items has an error code, handle the request and then set the error in every item; so this
+must not be used for an API that changes something (none does). A dropped request is not handled,
+and its connection closes.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ VERSION_TOPIC_ID: Final = 13
 
 
 def with_faults(apis: Iterable[Api], faults: Faults) -> tuple[Api, ...]:
-    """`apis` as a broker serves them whose requests meet `faults`, but for the API that asks for
-    faults."""
+    """`apis` with faults injected into their requests, except for the API that adds faults."""
     return tuple(api if api.key == PK_FAULTS else _meeting(api, faults) for api in apis)
 
 
@@ -51,7 +50,7 @@ def _meeting(api: Api, faults: Faults) -> Api:
     handle = api.handle
 
     def meet(context: Context, request: Any) -> Answer[Any]:
-        """What the handler returns, unless faults are in force."""
+        """The handler's result, unless a fault applies."""
         if is_node(context.client_id) or request is None:
             return _not_at_once(api, handle(context, request))
         faults.came(_seen(context, request))
@@ -60,19 +59,19 @@ def _meeting(api: Api, faults: Faults) -> Api:
             return _after(met, api, context, request)
         return _not_at_once(api, handle(context, request))
 
-    # It parks nothing at once: the request may still need the connection's buffer after a delay.
+    # Not parked at once: after a delay the request may still need the connection's buffer.
     return replace(api, handle=meet, parks=False)
 
 
 def _not_at_once(api: Api, answer: Any) -> Any:
-    """What the handler of `api` returned, for an API that parks nothing at once."""
+    """The result of the handler of `api`, for an API that does not park at once."""
     if api.parks and isawaitable(answer) and not isinstance(answer, DelayedFetch):
         return parked(answer)
     return answer
 
 
 async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> Any:
-    """The answer to a request that meets faults: delays first, then what ends it."""
+    """The response to a request with faults: delays first, then the fault that ends it."""
     for fault in met:
         await trio.sleep(fault.delay_ms / 1000)
     last = next((fault for fault in met if fault.kind != "delay"), None)
@@ -96,7 +95,7 @@ async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> 
 
 
 async def _answer(api: Api, context: Context, request: Any) -> Any:
-    """What the handler's answer comes to."""
+    """The final result of the handler."""
     result: Any = api.handle(context, request)
     while isawaitable(result):
         result = await result
@@ -104,8 +103,8 @@ async def _answer(api: Api, context: Context, request: Any) -> Any:
 
 
 def _failed_fetch(context: Context, request: FetchRequest, error: KafkaError) -> FetchResponse:
-    """The error for each partition that is fetched. The session ends, so that the client names all
-    of them next time."""
+    """The error for each fetched partition. Ends the session, so that the client lists all of them
+    next time."""
     wanted = {
         (topic.topic, topic.topic_id, partition.partition): None
         for topic in request.topics
@@ -134,7 +133,7 @@ def _failed_fetch(context: Context, request: FetchRequest, error: KafkaError) ->
 
 
 def _set_errors(value: Any, code: int) -> None:
-    """Set every error code within a response."""
+    """Set every error code in a response."""
     if isinstance(value, list):
         for item in cast(list[Any], value):
             _set_errors(item, code)
@@ -147,7 +146,7 @@ def _set_errors(value: Any, code: int) -> None:
 
 
 def _seen(context: Context, request: Any) -> SeenRequest:
-    """A request as it is remembered: without views of the connection's buffer, which receives the
+    """A request for recording: without views of the connection's buffer, which is reused for the
     next requests."""
     size = 0
     if isinstance(request, ProduceRequest):

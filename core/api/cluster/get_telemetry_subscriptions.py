@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (71), version 0: what metrics a client shall push (KIP-714)."""
+"""GetTelemetrySubscriptions (71), version 0: the metrics that a client should push (KIP-714)."""
 
 from pk.core.api.cluster.telemetry import metrics_and_peer
 from pk.core.broker.requests.context import Context
@@ -12,7 +12,7 @@ from pk.core.wire.messages.get_telemetry_subscriptions import (
 def handle(
     context: Context, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """What the client shall push."""
+    """The client's subscription."""
     metrics, peer = metrics_and_peer(context)
     instance, asked = metrics.ask(request.client_instance_id, peer)
     return GetTelemetrySubscriptionsResponse(

@@ -7,7 +7,7 @@ from pk.core.wire.messages.push_telemetry import PushTelemetryRequest, PushTelem
 
 
 async def handle(context: Context, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Take what the client pushes. Raises KafkaError."""
+    """Store the pushed metrics. Raises KafkaError."""
     metrics, peer = metrics_and_peer(context)
     data = bytes(request.metrics)
     metrics.check_push(

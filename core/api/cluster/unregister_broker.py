@@ -1,5 +1,5 @@
-"""UnregisterBroker (64), version 0: forget a broker that will not come back (KIP-631). Its replicas
-stay assigned to it: they are for a reassignment to move."""
+"""UnregisterBroker (64), version 0: removes a broker that will not come back (KIP-631). Its
+replicas remain assigned to it, until a reassignment moves them."""
 
 from pk.core.api.controller.decide import decided
 from pk.core.broker.requests.context import Context
@@ -11,7 +11,7 @@ from pk.core.wire.messages.unregister_broker import (
 
 
 async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """Forget it. Raises KafkaError(NOT_CONTROLLER)."""
+    """Remove it. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     return await decided(
         context,

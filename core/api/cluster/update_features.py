@@ -1,5 +1,5 @@
-"""UpdateFeatures (57), versions 0–2: finalize features, or turn them off (KIP-584). v1 has a kind
-of upgrade in place of a flag, and can validate only (KIP-778); v2 answers for the whole
+"""UpdateFeatures (57), versions 0–2: finalizes features, or disables them (KIP-584). v1 has an
+upgrade type instead of a flag, and can validate only (KIP-778); v2 has one result for all
 (KIP-1022)."""
 
 from pk.core.api.controller.decide import decided
@@ -16,7 +16,7 @@ from pk.core.wire.messages.update_features import (
 
 
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """All or none. Raises KafkaError(NOT_CONTROLLER)."""
+    """Update all or none. Raises KafkaError(NOT_CONTROLLER)."""
 
     def decide(image: MetadataImage) -> Decision[Event]:
         return features.update_features(image, request, controller_id=context.broker.node_id)
@@ -27,5 +27,5 @@ async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeat
 def error_response(
     request: UpdateFeaturesRequest, error: KafkaError, version: int
 ) -> UpdateFeaturesResponse:
-    """The error for the whole: as in Kafka no feature has a result of its own then."""
+    """The error for the whole request; as in Kafka, no feature then has a result of its own."""
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)

@@ -1,5 +1,5 @@
-"""AlterClientQuotas (49), versions 0–1: set and remove the quotas of users, client ids and
-addresses (KIP-546, KIP-612). Version 1 differs in its encoding only."""
+"""AlterClientQuotas (49), versions 0–1: sets and removes the quotas of users, client ids and
+addresses (KIP-546, KIP-612). Version 1 differs only in its encoding."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pk.core.wire.messages.alter_client_quotas import (
 )
 
 HOSTS_MAX: Final = 100
-"""So many names of hosts are looked up for one request; quotas of the others apply to no client."""
+"""The number of host names looked up for one request; quotas of further ones apply to no client."""
 LOOKED_UP_S: Final = 10.0
-"""How long all of that may take."""
+"""The timeout for all look-ups."""
 
 
 async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """Each entity by itself. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
+    """Alter each entity separately. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
     names: dict[str, None] = {}
     for entry in request.entries:
         await let_others_run()
@@ -42,7 +42,7 @@ async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterCl
 
 
 async def _unknown(names: list[str]) -> set[str]:
-    """Those of some hosts that have no address."""
+    """The hosts without an address."""
     unknown = set(names)
     with trio.move_on_after(LOOKED_UP_S):
         for name in names[:HOSTS_MAX]:

@@ -25,15 +25,15 @@ from pk.core.wire.messages.alter_configs import (
 
 
 async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace the keys of each resource, or say why not. Loggers know the incremental request
-    only."""
+    """Replace the keys of each resource, or return its error. Loggers support only the incremental
+    request."""
     return await _handle(context, request, check_own_changes, forward.pass_on)
 
 
 async def handle_at_controller(
     context: Context, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """The same on a controller's listener and for brokers that pass it on."""
+    """Like `handle`, on a controller's listener and for brokers that forward the request."""
     return await _handle(context, request, check_own_loggers, _decide)
 
 
@@ -55,7 +55,7 @@ async def _handle(
             check_configs(context, Operation.ALTER_CONFIGS, resource)
             check(context, resource)
         except KafkaError as e:
-            errors[id(resource)] = e.with_traceback(None)  # it holds this frame
+            errors[id(resource)] = e.with_traceback(None)  # it references this frame
     asked = AlterConfigsRequest(
         resources=[r for r in request.resources if id(r) not in errors],
         validate_only=request.validate_only,

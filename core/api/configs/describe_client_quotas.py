@@ -1,5 +1,5 @@
-"""DescribeClientQuotas (48), versions 0–1: the quotas that a filter selects (KIP-546). Version 1
-differs in its encoding only."""
+"""DescribeClientQuotas (48), versions 0–1: the quotas that match a filter (KIP-546). Version 1
+differs only in its encoding."""
 
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -11,15 +11,16 @@ from pk.core.wire.messages.describe_client_quotas import (
 
 
 def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """As this broker's image has them. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    """The quotas in this broker's image. Raises KafkaError: INVALID_REQUEST,
+    UNSUPPORTED_VERSION."""
     return client_quotas.describe(context.broker.image, request)
 
 
 def error_response(
     request: DescribeClientQuotasRequest, error: KafkaError, version: int
 ) -> DescribeClientQuotasResponse:
-    """No entries. As Apache Kafka's, it leaves out the words of a refusal that the code says
-    itself."""
+    """No entries. As in Apache Kafka, the message of a refusal is omitted if it equals that of the
+    code."""
     wordless = error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=None if wordless else error.message, entries=None

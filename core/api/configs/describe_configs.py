@@ -1,9 +1,8 @@
 """DescribeConfigs (32), versions 0–4: values with their sources and synonyms (KIP-133, KIP-226),
 types and docs (KIP-569).
 
-Resources are topics (2), brokers (4; "" is what the cluster keeps for all), loggers of this broker
-(8), client metrics subscriptions (16) and groups (32). A broker answers for itself only. Secrets
-are null.
+Resources are topics (2), brokers (4; "" is the cluster-wide default), loggers of this broker (8),
+client metrics subscriptions (16) and groups (32). A broker describes only itself. Secrets are null.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ Entries = list[DescribeConfigsResourceResult]
 
 
 async def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe each resource, or say why not. One that is named again is answered once, with all
-    the keys that are asked for: its name takes a few bytes, its description thousands."""
+    """Describe each resource, or return its error. A repeated resource is answered once, with all
+    requested keys: its name takes a few bytes, its description thousands."""
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
     for resource in request.resources:
         await let_others_run()
         first = resources.setdefault((resource.resource_type, resource.resource_name), resource)
         if first is not resource:
-            # An empty list of keys asks for all of them, as null does.
+            # An empty list of keys requests all of them, like null.
             if first.configuration_keys and resource.configuration_keys:
                 first.configuration_keys += resource.configuration_keys
             else:
@@ -59,7 +58,7 @@ def _resource(
     context: Context, resource: DescribeConfigsResource, descriptions: _Descriptions
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        # Kafka says "" and not null where nothing is wrong.
+        # Kafka returns "", not null, if there is no error.
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
@@ -73,8 +72,8 @@ def _resource(
 
 
 class _Descriptions:
-    """Describes the resources of one request. Those that have no configs of their own share their
-    description: a request may name any number of groups, which need not exist."""
+    """Describes the resources of one request. Resources without their own configs share a
+    description, since a request may name any number of groups that do not exist."""
 
     def __init__(self, context: Context, request: DescribeConfigsRequest) -> None:
         self._context = context
@@ -91,8 +90,8 @@ class _Descriptions:
         return entries
 
     def _subject(self, kind: int, name: str) -> str:
-        """What tells a resource from others of its kind: the name of one that has configs of its
-        own, "" for the rest. Raises KafkaError."""
+        """A key for the description: the name of a resource with its own configs, "" for others of
+        its kind. Raises KafkaError."""
         context = self._context
         image = context.broker.image
         if kind in (BROKER, BROKER_LOGGER):
@@ -131,7 +130,8 @@ def _described(context: Context, kind: int, subject: str) -> Mapping[str, Descri
 
 
 def _own_id(context: Context, name: str, *, required: bool) -> int | None:
-    """The broker id that the resource names: this broker's. Raises KafkaError(INVALID_REQUEST)."""
+    """The broker id in the resource's name, which must be this broker's. Raises
+    KafkaError(INVALID_REQUEST)."""
     node = configs.check_broker_name(name, "Broker")
     if node is None and not required:
         return None

@@ -1,9 +1,9 @@
-"""IncrementalAlterConfigs (44), versions 0–1: sets, deletes, appends to, subtracts from single keys
-(KIP-339).
+"""IncrementalAlterConfigs (44), versions 0–1: sets, deletes, appends to or subtracts from single
+keys (KIP-339).
 
-Topics, brokers, groups and client metrics subscriptions are the controller's; levels of loggers are
-this process's own (KIP-412): they change here and are gone when it ends. So a broker passes on what
-is not its own.
+The controller changes topics, brokers, groups and client metrics subscriptions. Log levels belong
+to this process (KIP-412): they change here and are lost when it ends. So a broker forwards
+everything else.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ class Change(Protocol):
 
 
 class Resource(Protocol):
-    """A resource of one."""
+    """A resource of such a request."""
 
     resource_type: int
     resource_name: str
@@ -55,15 +55,15 @@ PassOn = Callable[
 async def handle(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change each resource, or say why not."""
+    """Change each resource, or return its error."""
     return await _handle(context, request, check_own_changes, forward.pass_on)
 
 
 async def handle_at_controller(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """The same on a controller's listener and for brokers that pass it on: any broker's keys may be
-    changed."""
+    """Like `handle`, on a controller's listener and for brokers that forward the request: keys of
+    any broker may be changed."""
     return await _handle(context, request, check_own_loggers, _decide)
 
 
@@ -106,15 +106,15 @@ async def _handle(
 
 
 def check_own_loggers(context: Context, resource: Resource) -> None:
-    """Raises KafkaError(INVALID_REQUEST) where the resource is the loggers of another process."""
+    """Raises KafkaError(INVALID_REQUEST) if the resource is the loggers of another process."""
     if resource.resource_type == BROKER_LOGGER:
         check_own_broker(context, resource.resource_type, resource.resource_name)
 
 
 def check_own_changes(context: Context, resource: Resource) -> None:
-    """Raises KafkaError(INVALID_REQUEST) where the resource is another broker, or this one cannot
-    be changed so while it runs: its directories, and how many cleaners it has now, only this broker
-    knows."""
+    """Raises KafkaError(INVALID_REQUEST) if the resource is another broker, or a change is not
+    possible on this running broker. Only this broker knows its directories and its current number
+    of cleaners."""
     check_own_broker(context, resource.resource_type, resource.resource_name)
     if resource.resource_type != BROKER:
         return
@@ -126,7 +126,7 @@ def check_own_changes(context: Context, resource: Resource) -> None:
         try:
             value = BrokerConfig({change.name: change.value})[change.name]
         except ConfigError:
-            continue  # the controller says what is wrong with it
+            continue  # the controller returns the error
         try:
             if change.name == "log.cleaner.threads":
                 check_cleaners_change(cast(int, value), config.log_cleaner_threads)
@@ -140,10 +140,9 @@ def check_own_changes(context: Context, resource: Resource) -> None:
 
 
 def check_own_broker(context: Context, resource_type: int, name: str) -> None:
-    """Raises KafkaError(INVALID_REQUEST) where the resource is a broker and not this one (or its
-    loggers).
+    """Raises KafkaError(INVALID_REQUEST) if the resource is another broker (or its loggers).
 
-    What a broker can take is for it to judge; so a broker's configs go to that broker.
+    Only a broker itself can validate its configs, so they must be sent to that broker.
     """
     if resource_type not in (BROKER, BROKER_LOGGER):
         return

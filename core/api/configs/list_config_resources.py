@@ -1,5 +1,5 @@
-"""ListConfigResources (74), versions 0–1: what has, or could have, configs. v0 is KIP-714's list
-of client metrics subscriptions, v1 lists any type (KIP-1142)."""
+"""ListConfigResources (74), versions 0–1: the resources that have, or could have, configs. v0 is
+KIP-714's list of client metrics subscriptions, v1 lists any type (KIP-1142)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -22,10 +22,9 @@ _VERSION_TYPES: Final = 1
 async def handle(
     context: Context, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List them: all topics and brokers, those groups and subscriptions that have keys of their
-    own.
+    """List them: all topics and brokers, and the groups and subscriptions with keys of their own.
 
-    Raises UNSUPPORTED_VERSION for a type that has no configs: a newer client may know more.
+    Raises UNSUPPORTED_VERSION for a type without configs, since a newer client may know more types.
     """
     types = set(request.resource_types) or set(_ALL)
     if context.api_version < _VERSION_TYPES:
@@ -45,7 +44,7 @@ async def _list(image: MetadataImage, types: set[int]) -> ListConfigResourcesRes
 
 
 async def _names(image: MetadataImage, kind: int) -> Iterable[str]:
-    """Those of one type, in order."""
+    """The names of one type, sorted."""
     if kind == TOPIC:
         return sorted(image.topics)
     if kind in (BROKER, BROKER_LOGGER):

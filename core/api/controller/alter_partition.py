@@ -1,5 +1,5 @@
-"""AlterPartition (56), versions 2–3: a leader wants another ISR (KIP-497, KIP-841). v3 names the
-epochs of the brokers in it, so that one that was restarted meanwhile does not slip in (KIP-903)."""
+"""AlterPartition (56), versions 2–3: a leader proposes a new ISR (KIP-497, KIP-841). v3 has the
+epochs of its brokers, so that one that has since restarted is rejected (KIP-903)."""
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.requests.context import Context
@@ -8,7 +8,7 @@ from pk.core.wire.messages.alter_partition import AlterPartitionRequest, AlterPa
 
 
 async def handle(context: Context, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    """Change what may be changed, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    """Change each partition separately. Raises KafkaError(NOT_CONTROLLER)."""
     config, version = context.broker.config, context.api_version
     return await the_controller(context).submit(
         lambda image: partitions.alter_partition(image, request, config, version)

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (73), version 0: a broker says in which log directory its replicas lie
+"""AssignReplicasToDirs (73), version 0: a broker reports the log directories of its replicas
 (KIP-858)."""
 
 from pk.core.api.controller.decide import the_controller
@@ -13,7 +13,7 @@ from pk.core.wire.messages.assign_replicas_to_dirs import (
 async def handle(
     context: Context, request: AssignReplicasToDirsRequest
 ) -> AssignReplicasToDirsResponse:
-    """Note it, each replica by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    """Record each replica separately. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     return await the_controller(context).submit(
         lambda image: directories.assign_directories(image, request, config)

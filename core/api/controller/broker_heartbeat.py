@@ -1,8 +1,8 @@
-"""BrokerHeartbeat (63), versions 0–2: a broker lives, wants to serve, to be fenced, or to go
-(KIP-631). v1 names log directories that failed (KIP-858), v2 those that are to take nothing new.
+"""BrokerHeartbeat (63), versions 0–2: a broker is alive, and asks to be unfenced, to be fenced, or
+to shut down (KIP-631). v1 has failed log directories (KIP-858), v2 cordoned ones.
 
-`CordonedLogDirs` (v2) is read and changes nothing: it steers where Apache's controllers place
-replicas among directories, and ours leaves that to the brokers.
+`CordonedLogDirs` (v2) is ignored: with it Apache's controllers place replicas in directories, which
+pk's controller leaves to the brokers.
 """
 
 from pk.core.api.controller.decide import the_controller
@@ -13,7 +13,7 @@ from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, Broke
 
 
 async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-    """Take it in. Raises KafkaError(NOT_CONTROLLER)."""
+    """Process a heartbeat. Raises KafkaError(NOT_CONTROLLER)."""
     controller, config = the_controller(context), context.broker.config
     heartbeats, node = controller.heartbeats, request.broker_id
 
@@ -22,7 +22,7 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
         return lambda image: brokers.heartbeat(image, request, config, may_shut_down=may_go)
 
     if _is_current(context, request):
-        # Before the decision: who waits in the queue behind a slow append has been heard.
+        # Before the decision, so that brokers in the queue behind a slow append count as alive.
         heartbeats.heard(node, request.broker_epoch, context.connection_id)
     return await controller.submit(OffLoopDecision(ask))
 

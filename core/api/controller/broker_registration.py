@@ -1,8 +1,8 @@
-"""BrokerRegistration (62), versions 0–4: a broker comes, or comes back (KIP-631). v1 is for
-migrations from ZooKeeper (KIP-866), v2 names log directories (KIP-858), v3 the epoch of the last
-clean shutdown (KIP-966), v4 allows features whose lowest level is 0.
+"""BrokerRegistration (62), versions 0–4: a broker starts or restarts (KIP-631). v1 is for
+migrations from ZooKeeper (KIP-866), v2 has log directories (KIP-858), v3 the epoch of the last
+clean shutdown (KIP-966), v4 allows features with minimum level 0.
 
-The answer has the broker epoch: it names this incarnation in everything that it asks for.
+The response has the broker epoch, which identifies this incarnation in all its requests.
 """
 
 from pk.core.api.controller.decide import the_controller
@@ -21,12 +21,12 @@ async def handle(
 ) -> BrokerRegistrationResponse:
     """Register it, fenced. Raises KafkaError(NOT_CONTROLLER)."""
     if request.is_migrating_zk_broker:
-        # There never was a cluster of brokers in ZooKeeper to migrate.
+        # There was never a cluster of brokers in ZooKeeper to migrate.
         return BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REQUEST)
     controller, config = the_controller(context), context.broker.config
 
     def ask() -> Decide:
-        # Asked when the decision is made: the session may have ended while this waited.
+        # Called when the decision is made, since the session may have ended in the meantime.
         alive = controller.heartbeats.alive(request.broker_id)
         return lambda image: register_broker(image, request, config, alive=alive)
 

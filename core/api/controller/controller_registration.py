@@ -1,5 +1,5 @@
-"""ControllerRegistration (70), version 0: a node that may become the controller says where it
-listens (KIP-919)."""
+"""ControllerRegistration (70), version 0: a node that may become the controller registers its
+endpoints (KIP-919)."""
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.requests.context import Context
@@ -13,7 +13,7 @@ from pk.core.wire.messages.controller_registration import (
 async def handle(
     context: Context, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse:
-    """Note it. Raises KafkaError(NOT_CONTROLLER)."""
+    """Record it. Raises KafkaError(NOT_CONTROLLER)."""
     return await the_controller(context).submit(
         lambda image: brokers.register_controller(image, request)
     )

@@ -1,4 +1,4 @@
-"""How an API that is the controller's has it decide."""
+"""Submits decisions to the controller for its APIs."""
 
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from pk.core.wire.elements import has_many
 from pk.core.wire.schema import Struct
 
 LARGE_ELEMENTS = 1000
-"""A request that names more is decided in a thread."""
+"""Requests with more elements are decided in a thread."""
 
 
 async def decided(
@@ -25,11 +25,11 @@ async def decided(
     *,
     in_thread: bool = False,
 ) -> Any:
-    """The reply of a decision about `request`, once it is safe. `decide` looks at nothing but the
-    image and the request. `in_thread`: it takes many milliseconds whatever the request names.
+    """The reply of a decision about `request`, once it is safe. `decide` depends only on the image
+    and the request. `in_thread`: it always takes many milliseconds, whatever the request.
 
-    Raises KafkaError(REQUEST_TIMED_OUT) when the request's time is over first; what was decided
-    happens all the same, as in Kafka. Raises what `Controller.submit` does.
+    Raises KafkaError(REQUEST_TIMED_OUT) if the request's time runs out first; the decision takes
+    effect all the same, as in Kafka. Raises the errors of `Controller.submit`.
     """
     if in_thread or has_many(request, LARGE_ELEMENTS):
         decide = OffLoopDecision(partial(_same, decide), large=True)
@@ -43,7 +43,7 @@ def _same(decide: Decide) -> Decide:
 
 
 def the_controller(context: Context) -> Controller:
-    """This process's, while it is the active one. Raises KafkaError(NOT_CONTROLLER)."""
+    """This process's controller, if it is the active one. Raises KafkaError(NOT_CONTROLLER)."""
     controller = context.broker.controller
     if controller is None or not controller.active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller")

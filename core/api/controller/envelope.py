@@ -1,9 +1,9 @@
-"""Envelope (58), version 0: a client's request, passed on by the broker that it came to (KIP-590).
+"""Envelope (58), version 0: a client's request, forwarded by the broker that received it (KIP-590).
 
-It is handled as if the client itself had asked: with its principal, its address, its version of the
-API. Only controllers' listeners serve it, and only what brokers pass on may be inside. The envelope
-carries NOT_CONTROLLER and REQUEST_TIMED_OUT (outcome unknown), so that the broker asks again. Every
-other error is for the client, in the response inside.
+It is handled as if the client itself had sent it: with its principal, its address, its version of
+the API. Only controllers' listeners serve it, and it may only contain APIs that brokers forward.
+The envelope's own error is NOT_CONTROLLER or REQUEST_TIMED_OUT (outcome unknown), so that the
+broker asks again. All other errors are for the client, in the inner response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 
 async def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
-    """Handle what is inside. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION,
+    """Handle the inner request. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION,
     PRINCIPAL_DESERIALIZATION_FAILURE, NOT_CONTROLLER, REQUEST_TIMED_OUT."""
     head = _head(request)
     api = AT_CONTROLLER.get(head.api_key)

@@ -1,7 +1,7 @@
-"""FetchSnapshot (59), versions 0–1: a snapshot of the metadata log, in pieces (KIP-630). v1 names
+"""FetchSnapshot (59), versions 0–1: a snapshot of the metadata log, in pieces (KIP-630). v1 has
 directories (KIP-853).
 
-Which snapshots there are, a Fetch of the metadata log tells. The bytes are one document of
+A Fetch of the metadata log returns the existing snapshots. The bytes are one document of
 `core/meta/snapshot.py`; a piece may begin and end anywhere in it.
 """
 
@@ -21,7 +21,7 @@ from pk.core.wire.messages.fetch_snapshot import (
 
 
 def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """The piece from the position on."""
+    """The piece from the requested position on."""
     image = newest_image(context)
     if request.cluster_id is not None and request.cluster_id != image.cluster_id:
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)

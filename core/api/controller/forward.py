@@ -1,13 +1,13 @@
-"""What brokers pass on to the controller (KIP-590).
+"""Forwards requests from brokers to the controller (KIP-590).
 
 A request for the controller goes to the active one, in this process or another.
 (`ControllerLink.forward` looks for it as long as the request cannot have taken effect.) If the
 controller is lost between its decision and its answer, the outcome is unknown: the client gets
-REQUEST_TIMED_OUT, as from Apache Kafka, and finds out by looking. It is not sent again: the second
-answer would be about what the first try left behind.
+REQUEST_TIMED_OUT, as from Apache Kafka, and must check. The request is not sent again: the second
+response would depend on the effects of the first try.
 
-What a client has had done it finds done when it asks this broker again: the answer waits until the
-image here shows it, at most `SHOWN_MS_MAX`, for it has happened all the same.
+A client must see its changes in its next request to this broker. So the response waits until the
+image here shows them, but at most `SHOWN_MS_MAX`, since they have taken effect in any case.
 """
 
 from __future__ import annotations
@@ -49,20 +49,21 @@ from pk.core.wire.messages.delete_acls import DeleteAclsRequest, DeleteAclsRespo
 from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 TIMEOUT_MS: Final = 30_000
-"""For requests that say none; Kafka's brokers wait as long for their controller."""
+"""The timeout of requests without one; Kafka's brokers wait as long for their controller."""
 
 TIMEOUT_MS_MIN: Final = 5_000
-"""What the way to the controller may take, however little time the request leaves it."""
+"""The minimum timeout for reaching the controller, even if the request has less time left."""
 
 SHOWN_MS_MAX: Final = 5_000
 
 _RULES_MAX: Final = 100
-"""So many ACLs of a request are looked for: all of them come into force together."""
+"""How many ACLs of a request are checked: all of them take effect together."""
 
 
 async def pass_on(context: Context, request: Any) -> Any:
-    """The active controller's answer to a client's request. Raises KafkaError: REQUEST_TIMED_OUT
-    where no controller was found in time or none answered, and what the envelope met."""
+    """Forward a client's request to the active controller, and return its response. Raises
+    KafkaError: REQUEST_TIMED_OUT if no controller was found in time or none answered, and the
+    errors of the envelope."""
     timeout_ms = max(getattr(request, "timeout_ms", TIMEOUT_MS), TIMEOUT_MS_MIN)
     response = await context.broker.link.forward(context, request, timeout_ms=timeout_ms)
     await _wait_until_shown(context.broker, request, response)
@@ -70,9 +71,9 @@ async def pass_on(context: Context, request: Any) -> Any:
 
 
 async def _wait_until_shown(broker: Broker, request: Any, response: Any) -> None:
-    """Wait for an image that shows what was done, not for ever."""
-    # What this process's controller decided is in its image by now; another one's is known by what
-    # it makes.
+    """Wait, for a limited time, for an image that shows the changes."""
+    # The decisions of this process's controller are already in its image; those of another one are
+    # recognized by their effects.
     decided = broker.controller.image.offset if broker.controller is not None else 0
 
     def is_shown() -> bool:
@@ -84,8 +85,8 @@ async def _wait_until_shown(broker: Broker, request: Any, response: Any) -> None
 
 
 def shows(request: object, response: object, image: MetadataImage) -> bool:
-    """Whether `image` shows the topics, partitions and users that were made, and no more those that
-    were deleted."""
+    """Whether `image` has the topics, partitions and users that were created, and no longer those
+    that were deleted."""
     match request, response:
         case CreateTopicsRequest(), CreateTopicsResponse():
             return request.validate_only or (
@@ -160,7 +161,7 @@ def _shows_credentials(
 
 
 def _succeeded(results: Iterable[tuple[str, int]]) -> set[str]:
-    """The names of those (name, error code) that have no error."""
+    """The names in (name, error code) that have no error."""
     return {name for name, error_code in results if not error_code}
 
 

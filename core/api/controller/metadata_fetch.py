@@ -1,14 +1,14 @@
 """Fetch (1) on a controller's listener, versions 4–18: the metadata log, topic `__cluster_metadata`
 (KIP-595).
 
-By name, from v13 on by id. Sessions are not kept (the answer's session id is 0): a follower names
-one partition. Records that exist are sent at once, as whole appends
-(core/broker/controller/metadata_feed.py); at the end of the log the fetch waits for more. The high
-watermark is the log's end: nothing is sent that is not durable.
+The topic is identified by name, from v13 on by id. There are no sessions (the response's session id
+is 0), since a follower fetches only one partition. Existing records are sent at once, as whole
+appends (core/broker/controller/metadata_feed.py); at the end of the log the fetch waits for more.
+The high watermark is the log end: only durable records are sent.
 
-Who is too far back gets the id of a snapshot (v12, KIP-630), or OFFSET_OUT_OF_RANGE; whose log is
-another than ours gets a diverging epoch (v12) or OFFSET_OUT_OF_RANGE. Where this node is not the
-controller: NOT_LEADER_OR_FOLLOWER, and who is.
+A follower that is too far behind gets the id of a snapshot (v12, KIP-630), or OFFSET_OUT_OF_RANGE;
+one whose log diverges gets a diverging epoch (v12) or OFFSET_OUT_OF_RANGE. If this node is not the
+controller, the response is NOT_LEADER_OR_FOLLOWER, with the current leader.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def _fetch(
         controller = leading(context, wanted.current_leader_epoch)
         _note(context, controller, request, wanted)
         await _read(context, controller, request, wanted, data)
-        # It may have lost its leadership while this waited.
+        # It may have lost its leadership during the wait.
         leading(context, NO_EPOCH)
     except KafkaError as e:
         data.error_code = e.code
@@ -103,8 +103,8 @@ async def _fetch(
 
 
 def newest_image(context: Context) -> MetadataImage:
-    """The newest that this node has: the controller's, whose broker may not have reacted yet, else
-    the broker's."""
+    """The newest image of this node: the controller's, which the broker may not have applied yet,
+    else the broker's."""
     controller = context.broker.controller
     if controller is not None and controller.active:
         return controller.image
@@ -112,9 +112,9 @@ def newest_image(context: Context) -> MetadataImage:
 
 
 def leading(context: Context, epoch: int) -> Controller:
-    """This process's controller, if it is the active one, and its epoch is the one that the
-    follower knows (-1: it does not say). Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
-    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+    """This process's controller, if it is the active one, and its epoch is the one known to the
+    follower (-1: not given). Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    UNKNOWN_LEADER_EPOCH."""
     controller = context.broker.controller
     if controller is None or not controller.active:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -128,7 +128,7 @@ def leading(context: Context, epoch: int) -> Controller:
 def _note(
     context: Context, controller: Controller, request: FetchRequest, wanted: FetchPartition
 ) -> None:
-    """How far the follower is."""
+    """Record the follower's progress."""
     by_state = context.api_version >= VERSION_REPLICA_STATE
     replica_id = request.replica_state.replica_id if by_state else request.replica_id
     image = controller.image
@@ -149,7 +149,7 @@ async def _read(
     wanted: FetchPartition,
     data: PartitionData,
 ) -> None:
-    """Fill in what there is from the offset on. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
+    """Add the records from the offset on. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
     feed, clock = controller.feed, context.broker.clock
     offset, epoch = wanted.fetch_offset, wanted.last_fetched_epoch
     if offset == feed.end_offset and request.max_wait_ms > 0:
@@ -171,7 +171,7 @@ async def _read(
 
 
 def _endpoints(context: Context) -> list[NodeEndpoint]:
-    """Where the controller is that leads, as far as this node knows."""
+    """The endpoint of the leading controller, as far as this node knows."""
     image = context.broker.image
     known = image.controllers.get(image.controller_id)
     for endpoint in known.endpoints if known is not None else ():

@@ -1,5 +1,5 @@
-"""PkReplicaLogs (10001), version 0: a broker says how far its logs go (KIP-966's GetReplicaLogInfo,
-told without being asked: core/meta/unclean_recovery.py)."""
+"""PkReplicaLogs (10001), version 0: a broker reports how far its logs go (like KIP-966's
+GetReplicaLogInfo, but without a request: core/meta/unclean_recovery.py)."""
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.requests.context import Context
@@ -8,7 +8,7 @@ from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplic
 
 
 async def handle(context: Context, request: PkReplicaLogsRequest) -> PkReplicaLogsResponse:
-    """Take it in. Raises KafkaError(NOT_CONTROLLER)."""
+    """Process a report. Raises KafkaError(NOT_CONTROLLER)."""
     controller, config = the_controller(context), context.broker.config
     response: PkReplicaLogsResponse = await controller.submit(
         lambda image: unclean_recovery.report(

@@ -1,5 +1,5 @@
-"""ConsumerGroupDescribe (69), versions 0–1: consumer groups with their epochs, and of each member
-what it reads, holds and is to have (KIP-848).
+"""ConsumerGroupDescribe (69), versions 0–1: consumer groups with their epochs, and each member's
+subscription, current and target assignment (KIP-848).
 
 KIP-1099 (v1: which protocol a member speaks). Groups of other types are GROUP_ID_NOT_FOUND.
 """
@@ -20,7 +20,7 @@ from pk.core.wire.messages.consumer_group_describe import (
 
 
 def _topics_of(group: DescribedGroup) -> Iterator[str]:
-    """The topics that members hold, or are to have."""
+    """The topics of the members' current and target assignments."""
     for member in group.members:
         for assignment in (member.assignment, member.target_assignment):
             for topic in assignment.topic_partitions:
@@ -35,7 +35,7 @@ _DESCRIBE: Final = GroupDescribe(
 async def handle(
     context: Context, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Awaitable[ConsumerGroupDescribeResponse]:
-    """Ask the coordinator of every group."""
+    """Ask the coordinator of each group."""
     return await _DESCRIBE.answer(context, request)
 
 

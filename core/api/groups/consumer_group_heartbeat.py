@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat (68), versions 0–1: a member of a consumer group joins, says what it reads
-and holds, learns what it may read, and leaves (KIP-848).
+"""ConsumerGroupHeartbeat (68), versions 0–1: a member of a consumer group joins, reports its
+subscription and partitions, learns its assignment, and leaves (KIP-848).
 
-KIP-1082 (v1: the client makes its member id) and regular expressions (v1). Every heartbeat is
+KIP-1082 (v1: the client generates its member id) and regular expressions (v1). Every heartbeat is
 answered at once (core/group/consumer/groups.py).
 """
 
@@ -22,7 +22,7 @@ from pk.core.wire.messages.consumer_group_heartbeat import (
 def handle(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    """Let the group's coordinator decide."""
+    """Submit it to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host, describing(context))
     coordinators = context.broker.coordinators
     coordinators.check_protocol(GroupType.CONSUMER)

@@ -1,4 +1,4 @@
-"""DeleteGroups (42), versions 0–2: forget groups without members, and their offsets (KIP-229)."""
+"""DeleteGroups (42), versions 0–2: deletes groups without members, and their offsets (KIP-229)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pk.core.wire.messages.delete_groups import (
 async def handle(
     context: Context, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    """Ask the coordinator of every group."""
+    """Ask the coordinator of each group."""
     answers: list[Any] = []
     at_hand = True
     for group_id in dict.fromkeys(request.groups_names):
@@ -41,7 +41,7 @@ async def _wait(answers: list[Any]) -> DeleteGroupsResponse:
 
 
 def _delete(context: Context, group_id: str) -> Any:
-    """A list of one result, or an awaitable of it; an error is the group's own."""
+    """A list with one result, or an awaitable of it; errors are in the result."""
     coordinators = context.broker.coordinators
     if not allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
         return [_failed(group_id, refusal(ResourceType.GROUP))]
@@ -57,7 +57,7 @@ def _delete(context: Context, group_id: str) -> Any:
 
 
 async def _delete_share_group(context: Context, group_id: str) -> list[DeletableGroupResult]:
-    """Its share partitions are forgotten first."""
+    """Delete its share partitions first."""
     try:
         await context.broker.share_offsets.delete_group(group_id)
         answer = context.broker.coordinators.submit(

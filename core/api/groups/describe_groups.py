@@ -1,8 +1,8 @@
-"""DescribeGroups (15), versions 0–6: a group's state, protocol and members, with what each said and
-was assigned.
+"""DescribeGroups (15), versions 0–6: a group's state, protocol and members, with each member's
+metadata and assignment.
 
 KIP-430 (v3: authorized operations), KIP-345 (v4: static members), KIP-1043 (v6: GROUP_ID_NOT_FOUND;
-before it, a group that does not exist is one that is Dead).
+before that, a group that does not exist is Dead).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pk.core.wire.messages.describe_groups import (
 
 OPERATIONS_SINCE: Final = 3
 NOT_FOUND_SINCE: Final = 6
-"""The first version that has GROUP_ID_NOT_FOUND, and a field for its message."""
+"""The first version with GROUP_ID_NOT_FOUND, and a field for its message."""
 
 
 def handle(context: Context, request: DescribeGroupsRequest) -> Answer[DescribeGroupsResponse]:
-    """Ask the coordinator of every group."""
+    """Ask the coordinator of each group."""
     version = context.api_version
     return describe_each(
         context,

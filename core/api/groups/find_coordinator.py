@@ -1,10 +1,10 @@
-"""FindCoordinator (10), versions 0–6: which broker coordinates a group or a transactional id.
+"""FindCoordinator (10), versions 0–6: the broker that coordinates a group or a transactional id.
 
 KIP-98 (v1: transactional ids), KIP-699 (v4: several keys), KIP-932 (v6: share groups). A group's
 coordinator is the leader of its partition of `__consumer_offsets`, that of a transactional id of
 `__transaction_state`, that of a share partition (its key is group:topic id:partition) of
-`__share_group_state`; each topic is created when it is first asked for. Until the partition has a
-leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+`__share_group_state`; each topic is created at its first use. Until the partition has a leader the
+response is COORDINATOR_NOT_AVAILABLE, and clients retry.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHARE_KEY: Final = 2
 SEVERAL_KEYS_SINCE: Final = 4
 SHARE_SINCE: Final = 6
 KEYS_MAX: Final = 256
-"""So many keys are looked at to find out whether the asker may have the topic created."""
+"""How many keys are checked to determine whether the client may have the topic created."""
 
 
 _REFUSALS: Final = dict(ERRORS.values())
@@ -54,7 +54,7 @@ _UNKNOWN_TYPE: Final = _Found(error=ErrorCode.INVALID_REQUEST)
 
 
 async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Look each key up; the topic is created first where it is missing."""
+    """Look up each key; create the topic first if it is missing."""
     if request.key_type == GROUP_KEY:
         coordinators: Coordinators = context.broker.coordinators
         needed = ResourceType.GROUP
@@ -79,7 +79,7 @@ async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoord
 
 
 def _may_ask(context: Context, request: FindCoordinatorRequest, needed: ResourceType) -> bool:
-    """Whether the topic may be created for this request: somebody without any right creates
+    """Whether the topic may be created for this request: a client without any permission creates
     none."""
     if needed == ResourceType.CLUSTER or not is_on(context):
         return True

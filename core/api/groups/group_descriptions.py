@@ -1,6 +1,5 @@
-"""Describes the groups that a request names, each by its own coordinator: the part that
-DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common.
-"""
+"""Describes the groups of a request, each by its own coordinator: the common part of
+DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from pk.core.wire.schema import Message
 
 
 class Described(Protocol):
-    """The description of a group, in the answer of any of these requests."""
+    """The description of a group in the response to any of these requests."""
 
     group_id: str
     error_code: int
@@ -42,13 +41,14 @@ async def describe_each(
     with_operations: bool,
     topics_of: Callable[[D], Iterable[str]] | None = None,
 ) -> R | Awaitable[R]:
-    """Answer a request that describes groups of one type: its response, or what the connection must
-    wait for. A group that the asker may not describe is refused, whether it exists or not. A group
-    that is named again is answered once.
+    """Answer a request that describes groups of one type: returns its response, or an awaitable of
+    it. A group that the client may not describe is refused, whether it exists or not. A repeated
+    group is answered once.
 
-    `failed` makes the description of a group that has an error. `respond` makes the response.
-    `with_operations` adds what the client may do with each group (KIP-430). `topics_of` names the
-    topics in a description: a group has an error if the asker may not describe one of them.
+    `failed` creates the description of a group with an error. `respond` creates the response.
+    `with_operations` adds the client's authorized operations for each group (KIP-430). `topics_of`
+    returns the topics in a description: a group gets an error if the client may not describe one of
+    them.
     """
 
     async def response(groups: list[D]) -> R:
@@ -113,7 +113,7 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
     topics_of: Callable[[D], Iterable[str]]
 
     async def answer(self, context: Context, request: DescribeRequest) -> R | Awaitable[R]:
-        """Ask the coordinator of every group. Raises UNSUPPORTED_VERSION."""
+        """Ask the coordinator of each group. Raises UNSUPPORTED_VERSION."""
         context.broker.coordinators.check_protocol(self.group_type)
         return await describe_each(
             context,
@@ -126,7 +126,7 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
         )
 
     def error_response(self, request: DescribeRequest, error: KafkaError, version: int) -> R:
-        """The response that says the same error of every group."""
+        """The response with the same error for every group."""
         return self.response(groups=[self._failed(g, error) for g in request.group_ids])
 
     def _failed(self, group_id: str, error: KafkaError) -> D:
@@ -155,8 +155,8 @@ async def _hide_topics(
     topics_of: Callable[[D], Iterable[str]],
     failed: Callable[[str, KafkaError], D],
 ) -> None:
-    """Replace the descriptions of groups that read topics which the asker may not describe by an
-    error."""
+    """Replace the descriptions of groups with an error if they read topics that the client may not
+    describe."""
     error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPICS)
     for place, group in enumerate(groups):
         for name in dict.fromkeys(topics_of(group)):

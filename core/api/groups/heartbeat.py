@@ -1,7 +1,8 @@
-"""Heartbeat (12), versions 0–4: a member is alive, and learns by the error code when to join again.
+"""Heartbeat (12), versions 0–4: a member is alive, and learns from the error code when to join
+again.
 
-KIP-345 (v3: static members). While the group's partition is being loaded every heartbeat is good:
-its member gets a whole session when that is done.
+KIP-345 (v3: static members). While the group's partition is being loaded, every heartbeat succeeds,
+because its member gets a whole session afterwards.
 """
 
 from pk.core.api.registry import Answer
@@ -11,7 +12,7 @@ from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(context: Context, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
-    """Let the group's coordinator decide."""
+    """Submit it to the group's coordinator."""
     try:
         return context.broker.coordinators.submit(
             request.group_id, lambda machine, _, now_ms: machine.heartbeat(request, now_ms)

@@ -1,8 +1,8 @@
 """JoinGroup (11), versions 0–9: a member joins a group, or rejoins it in a rebalance.
 
 KIP-62 (v1: rebalance timeout), KIP-394 (v4: MEMBER_ID_REQUIRED), KIP-345 (v5: static members),
-KIP-559 (v7: protocol type), KIP-800 (v8: reasons), KIP-814 (v9: SkipAssignment). The answer waits
-until everybody has joined (core/group/classic/groups.py).
+KIP-559 (v7: protocol type), KIP-800 (v8: reasons), KIP-814 (v9: SkipAssignment). The response waits
+until all members have joined (core/group/classic/groups.py).
 """
 
 from collections.abc import Awaitable
@@ -15,12 +15,11 @@ from pk.core.group.settings import Client
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 NO_PROTOCOL_SINCE: Final = 7
-"""The answer that says with null that there is no protocol; older ones say it with an empty
-name."""
+"""The first version in which null means that there is no protocol; older ones use an empty name."""
 
 
 def handle(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
-    """Let the group's coordinator decide."""
+    """Submit it to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
     answer = context.broker.coordinators.submit(
         request.group_id,

@@ -24,8 +24,7 @@ from pk.core.wire.messages.list_groups import (
 async def handle(
     context: Context, request: ListGroupsRequest
 ) -> ListGroupsResponse | Awaitable[Outcome[ListGroupsResponse]]:
-    """Ask every coordinator; COORDINATOR_LOAD_IN_PROGRESS where one does not know its groups
-    yet."""
+    """Ask every coordinator; COORDINATOR_LOAD_IN_PROGRESS if one has not loaded its groups yet."""
     coordinators = context.broker.coordinators
     coordinators.check_loaded()
     states = normalized(request.states_filter)
@@ -43,7 +42,7 @@ async def handle(
 
 
 async def _visible(context: Context, groups: list[ListedGroup]) -> list[ListedGroup]:
-    """Those that the asker may describe."""
+    """The groups that the client may describe."""
     if not is_on(context) or allows_cluster(context, Operation.DESCRIBE, log=False):
         return groups
     visible: list[ListedGroup] = []

@@ -1,6 +1,6 @@
-"""Requests for offsets may name a group several times: OffsetFetch and DescribeShareGroupOffsets
-answer it once, with all that is asked of it. Its name takes a few bytes, its offsets may be many.
-"""
+"""Merges repeated groups in requests for offsets: OffsetFetch and DescribeShareGroupOffsets answer
+a group once, for all that is requested of it. Its name takes a few bytes, its offsets may be
+many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class Asked(Protocol):
-    """A group, and the topics whose offsets are asked for: None for all that it has."""
+    """A group, and the topics whose offsets are requested: None for all."""
 
     group_id: str
     topics: list[Any] | None
@@ -19,7 +19,7 @@ G = TypeVar("G", bound=Asked)
 
 
 def merged(groups: Iterable[G]) -> list[G]:
-    """Each group once, at the place where it is named first. It gets the topics of the others."""
+    """Each group once, at its first position, with the topics of its repetitions."""
     found: dict[str, G] = {}
     for group in groups:
         first = found.setdefault(group.group_id, group)

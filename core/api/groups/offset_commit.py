@@ -1,10 +1,10 @@
-"""OffsetCommit (8), versions 0–10: a consumer stores how far it has read.
+"""OffsetCommit (8), versions 0–10: a consumer commits its offsets.
 
-Version 0 names no member (Kafka of that time wrote to ZooKeeper; here it is a commit from outside
-of the group), v1 brings the time of each commit, versions 2–4 say how long to keep the offsets
-(KIP-186, KIP-211), v6 leader epochs (KIP-320), v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND
-(KIP-848), v10 topics by id. This handler refuses partitions that do not exist; the coordinator does
-the rest (core/group/offsets.py), and the answer waits until the records are safe.
+Version 0 has no member (Kafka then wrote to ZooKeeper; here it is a commit from outside of the
+group), v1 adds the time of each commit, versions 2–4 the retention of offsets (KIP-186, KIP-211),
+v6 leader epochs (KIP-320), v7 static members (KIP-345), v9 GROUP_ID_NOT_FOUND (KIP-848), v10 topics
+by id. This handler refuses partitions that do not exist; the coordinator does the rest
+(core/group/offsets.py), and the response waits until the records are safe.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEY: Final = attrgetter("name", "topic_id")
 async def handle(
     context: Context, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Sort out what does not exist, and let the group's coordinator decide about the rest."""
+    """Filter out partitions that do not exist, and submit the rest to the group's coordinator."""
     by_id = context.api_version >= TOPIC_ID_SINCE
     refused = await refuse_missing(
         context, request, _refused, OffsetCommitResponsePartition, by_id=by_id, complete=_complete
@@ -52,7 +52,7 @@ async def handle(
     try:
         return context.broker.coordinators.submit(request.group_id, decide)
     except KafkaError as e:
-        # What does not exist keeps its own error.
+        # Partitions that do not exist keep their own error.
         failed = _failed_all(request, e)
         failed.topics = merged(refused, failed.topics, _KEY)
         return failed

@@ -1,5 +1,5 @@
-"""OffsetDelete (47), version 0: forget committed offsets (KIP-496), of topics that no member is
-subscribed to."""
+"""OffsetDelete (47), version 0: deletes committed offsets (KIP-496) of topics to which no member is
+subscribed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pk.core.wire.messages.offset_delete import (
 async def handle(
     context: Context, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    """Sort out what does not exist, and let the group's coordinator decide about the rest."""
+    """Filter out partitions that do not exist, and submit the rest to the group's coordinator."""
     refused = await refuse_missing(context, request, _refused, OffsetDeleteResponsePartition)
 
     def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:

@@ -1,9 +1,9 @@
-"""OffsetFetch (9), versions 0–10: how far a group has read.
+"""OffsetFetch (9), versions 0–10: the committed offsets of a group.
 
 KIP-88 (v2: all topics), KIP-320 (v5: leader epochs), KIP-447 (v7: RequireStable), KIP-709 (v8:
-several groups), KIP-848 (v9: members), v10 topics by id. With RequireStable a partition that an
-open transaction would commit to is UNSTABLE_OFFSET_COMMIT. What was never committed has offset -1
-and no error; in version 0, which knew offsets in ZooKeeper only, it is UNKNOWN_TOPIC_OR_PARTITION.
+several groups), KIP-848 (v9: members), v10 topics by id. With RequireStable, a partition with a
+commit in an open transaction is UNSTABLE_OFFSET_COMMIT. A partition without a commit has offset -1
+and no error; in version 0, for offsets in ZooKeeper, it is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOPIC_ID_SINCE: Final = 10
 async def handle(
     context: Context, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Ask the coordinator of every group."""
+    """Ask the coordinator of each group."""
     version = context.api_version
     if version < SEVERAL_GROUPS_SINCE:
         group = _only_group(request)
@@ -67,7 +67,7 @@ async def _wait(answers: list[Any]) -> OffsetFetchResponse:
 
 
 async def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: bool) -> Any:
-    """A group's answer, or an awaitable of it; an error is the group's own."""
+    """A group's response, or an awaitable of it; errors are in the response."""
     if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
         return _failed(group, refusal(ResourceType.GROUP), context.api_version)
     refused: list[OffsetFetchResponseTopics] = []
@@ -106,10 +106,10 @@ async def _finish(
     answer: OffsetFetchResponseGroup,
     refused: list[OffsetFetchResponseTopics],
 ) -> OffsetFetchResponseGroup:
-    """Leave out what the asker may not know of. Give every topic its id, where they go by that; one
-    that has none any more cannot be named."""
+    """Leave out topics that the client may not describe. Add the ids of topics, if those are used;
+    a topic that no longer has an id cannot be returned."""
     if is_on(context):
-        # Those that were asked for by name are allowed.
+        # Those requested by name have been allowed.
         found = answer.topics
         answer.topics = []
         for topic in found:
@@ -133,7 +133,7 @@ async def _finish(
 async def _named(
     context: Context, group: OffsetFetchRequestGroup
 ) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
-    """The request with the topics' names, and the answers for unknown ids."""
+    """The request with the topics' names, and the responses for unknown ids."""
     kept: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
     for topic in group.topics or ():
@@ -158,7 +158,7 @@ async def _without_denied(
     group: OffsetFetchRequestGroup,
     refused: list[OffsetFetchResponseTopics],
 ) -> OffsetFetchRequestGroup:
-    """The request without topics that the asker may not describe, whose answers are added to
+    """The request without topics that the client may not describe, whose responses are added to
     `refused`."""
     kept: list[OffsetFetchRequestTopics] = []
     for topic in group.topics or ():
@@ -207,7 +207,7 @@ def _failed_topic(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchRes
 def _failed(
     group: OffsetFetchRequestGroup, error: KafkaError, version: int
 ) -> OffsetFetchResponseGroup:
-    """The group's error; version 1 can say it only partition by partition."""
+    """The group's error; version 1 can return it only per partition."""
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     if version < TOP_LEVEL_ERROR_SINCE:
         answer.topics = [_failed_topic(topic, error.code) for topic in group.topics or ()]

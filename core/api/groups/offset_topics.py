@@ -1,6 +1,6 @@
-"""What OffsetCommit, TxnOffsetCommit and OffsetDelete have in common. The handler answers for
-partitions that do not exist, and for topics that the asker may not read. The group's coordinator
-decides about the rest, and both answers become one."""
+"""The common part of OffsetCommit, TxnOffsetCommit and OffsetDelete. The handler answers for
+partitions that do not exist, and for topics that the client may not read. The group's coordinator
+decides about the rest, and both responses are merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pk.core.meta.image import TopicImage
 
 
 class Named(Protocol):
-    """A topic in a request or in an answer, and its partitions there."""
+    """A topic in a request or a response, with its partitions."""
 
     name: str
     partitions: list[Any]
@@ -32,7 +32,7 @@ class Request(Protocol):
 
 T = TypeVar("T", bound=Named)
 Answer = Callable[[Any, list[Any]], T]
-"""(topic of the request, answers to its partitions) → the answer to it."""
+"""(topic of the request, results of its partitions) → its result."""
 
 
 async def refuse_missing(
@@ -44,11 +44,12 @@ async def refuse_missing(
     by_id: bool = False,
     complete: Callable[[Any, TopicImage], None] | None = None,
 ) -> list[T]:
-    """Take out of the request what does not exist, or may not be read; returns the answers to it.
+    """Remove from the request everything that does not exist, or may not be read; returns the
+    results for it.
 
-    A topic without partitions is left out, as in Apache Kafka; one that there is not is answered.
-    `partition_answer` is the class of a partition's answer. `by_id` where the request names
-    topics by their ids; `complete` gives a topic what the request lacks.
+    A topic without partitions is left out, as in Apache Kafka; one that does not exist gets a
+    result. `partition_answer` is the class of a partition's result. `by_id`: the request uses topic
+    ids; `complete` adds missing fields to a topic.
     """
     image = context.broker.image
     refused: list[T] = []
@@ -86,7 +87,7 @@ async def refuse_missing(
 def merged(
     refused: list[T], decided: list[T], key: Callable[[T], Hashable] = attrgetter("name")
 ) -> list[T]:
-    """The handler's answers and the coordinator's, each topic once."""
+    """The handler's and the coordinator's results, with each topic once."""
     found: dict[Hashable, T] = {}
     for topic in chain(refused, decided):
         same = found.setdefault(key(topic), topic)

@@ -1,6 +1,5 @@
-"""StreamsGroupDescribe (89), version 0: streams groups with their epochs and topologies, and of
-each member the tasks that it has and is to have (KIP-1071). Groups of other types are
-GROUP_ID_NOT_FOUND.
+"""StreamsGroupDescribe (89), version 0: streams groups with their epochs and topologies, and each
+member's current and target tasks (KIP-1071). Groups of other types are GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _DESCRIBE: Final = GroupDescribe(
 async def handle(
     context: Context, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse | Awaitable[StreamsGroupDescribeResponse]:
-    """Ask the coordinator of every group."""
+    """Ask the coordinator of each group."""
     return await _DESCRIBE.answer(context, request)
 
 

@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat (88), version 0: a member of a streams group joins with its topology,
-learns which tasks it has, and leaves (KIP-1071).
+learns its tasks, and leaves (KIP-1071).
 
-What the cluster lacks for the topology is a status of an answer that is no error. The broker makes
-internal topics that are missing (core/group/streams/groups.py).
+Topics that are missing for the topology are reported as a status in a successful response. The
+broker creates missing internal topics (core/group/streams/groups.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pk.core.wire.messages.streams_group_heartbeat import (
 def handle(
     context: Context, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse | Awaitable[Outcome[StreamsGroupHeartbeatResponse]]:
-    """Let the group's coordinator decide."""
+    """Submit it to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.coordinators
     coordinators.check_protocol(GroupType.STREAMS)
@@ -41,8 +41,8 @@ def handle(
 
 
 def _check_topology(context: Context, topology: Topology) -> None:
-    """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) where the member may not describe what it reads
-    and writes, or not create what the broker would make for it."""
+    """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) if the member may not describe topics that it
+    reads and writes, or not create those that the broker would create for it."""
     parts = topology.subtopologies
     read = (name for part in parts for name in part.source_topics)
     check_subscription(context, chain(read, _internal(parts)))
@@ -55,7 +55,7 @@ def _check_topology(context: Context, topology: Topology) -> None:
 
 
 def _internal(parts: list[Subtopology]) -> Iterator[str]:
-    """The names of the topics that are the group's own."""
+    """The names of the group's internal topics."""
     for part in parts:
         for topic in chain(part.repartition_source_topics, part.state_changelog_topics):
             yield topic.name

@@ -1,7 +1,7 @@
-"""SyncGroup (14), versions 0–5: the leader of a rebalance hands in the assignments, every member
+"""SyncGroup (14), versions 0–5: the leader of a rebalance sends the assignments, and every member
 gets its own.
 
-KIP-345 (v3: static members), KIP-559 (v5: protocol type and name). The answer waits for the
+KIP-345 (v3: static members), KIP-559 (v5: protocol type and name). The response waits for the
 leader's assignments, and for their record to be safe (core/group/classic/groups.py).
 """
 
@@ -11,7 +11,7 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 def handle(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
-    """Let the group's coordinator decide."""
+    """Submit it to the group's coordinator."""
     return context.broker.coordinators.submit(
         request.group_id,
         lambda machine, token, now_ms: machine.sync(request, context.api_version, token, now_ms),

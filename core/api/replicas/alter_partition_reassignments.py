@@ -1,5 +1,5 @@
-"""AlterPartitionReassignments (45), versions 0–1: move replicas, or cancel moves (KIP-455). v1 can
-forbid that the replication factor changes (KIP-860)."""
+"""AlterPartitionReassignments (45), versions 0–1: moves replicas, or cancels moves (KIP-455). v1
+can forbid changes of the replication factor (KIP-860)."""
 
 from pk.core.api.controller.decide import decided
 from pk.core.broker.requests.context import Context
@@ -16,7 +16,8 @@ from pk.core.wire.messages.alter_partition_reassignments import (
 async def handle(
     context: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin, change or cancel, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    """Start, change or cancel the move of each partition separately. Raises
+    KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     return await decided(
         context,
@@ -29,7 +30,7 @@ async def handle(
 def error_response(
     request: AlterPartitionReassignmentsRequest, error: KafkaError, version: int
 ) -> AlterPartitionReassignmentsResponse:
-    """The error for the whole, and for each partition."""
+    """The error for the whole request, and for each partition."""
     return AlterPartitionReassignmentsResponse(
         error_code=error.code,
         error_message=error.message,

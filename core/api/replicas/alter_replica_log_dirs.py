@@ -1,8 +1,8 @@
-"""AlterReplicaLogDirs (34), versions 1–2: move logs between this broker's log directories
+"""AlterReplicaLogDirs (34), versions 1–2: moves logs between this broker's log directories
 (KIP-113).
 
-The answer says that the move has begun; DescribeLogDirs shows how far it is, as a future log that
-lags.
+The response confirms that the move has started; DescribeLogDirs shows its progress, as the lag of a
+future log.
 """
 
 from pk.core.broker.loop_time import let_others_run
@@ -19,7 +19,7 @@ from pk.core.wire.messages.alter_replica_log_dirs import (
 async def handle(
     context: Context, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Begin every move; each partition has its own error."""
+    """Start all moves; each partition has its own error."""
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -15,7 +15,7 @@ from pk.core.wire.messages.describe_log_dirs import (
 
 
 async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Every directory, with the partitions that were asked for; all of them where the request names
+    """All directories, with the requested partitions, or all partitions if the request names
     none."""
     replicas = context.broker.replicas
     wanted: set[tuple[str, int]] | None = None

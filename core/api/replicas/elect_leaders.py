@@ -1,7 +1,7 @@
-"""ElectLeaders (43), versions 0–2: preferred replicas (KIP-183), or, from v1 on, any that lives
-(KIP-460).
+"""ElectLeaders (43), versions 0–2: elects preferred replicas (KIP-183), or, from v1 on, any live
+replica (KIP-460).
 
-Before v1 there is no error for the whole: each partition that was asked for has it.
+Before v1 there is no error for the whole request: each requested partition has it.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ _VERSION_ERROR: Final = 1
 
 
 async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Elect, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    """Elect a leader of each partition separately. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     reports = the_controller(context).unclean_recovery.reports()
     response: ElectLeadersResponse = await decided(
@@ -33,7 +33,7 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
 def error_response(
     request: ElectLeadersRequest, error: KafkaError, version: int
 ) -> ElectLeadersResponse:
-    """The error for the whole, and for each partition that was named."""
+    """The error for the whole request, and for each requested partition."""
     return ElectLeadersResponse(
         error_code=error.code if version >= _VERSION_ERROR else 0,
         replica_election_results=elections.refused(request, error),

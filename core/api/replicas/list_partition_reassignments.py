@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46), version 0: what is under way (KIP-455)."""
+"""ListPartitionReassignments (46), version 0: the moves in progress (KIP-455)."""
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.requests.context import Context
@@ -12,6 +12,6 @@ from pk.core.wire.messages.list_partition_reassignments import (
 def handle(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Answer from what is committed. Raises KafkaError(NOT_CONTROLLER)."""
+    """Answer from the committed image. Raises KafkaError(NOT_CONTROLLER)."""
     image = the_controller(context).image
     return reassignment.list_reassignments(image, request)

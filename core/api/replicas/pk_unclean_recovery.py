@@ -1,5 +1,5 @@
-"""PkUncleanRecovery (10002), version 0: what is known of the logs of partitions that wait for a
-leader, and a leader elected by hand."""
+"""PkUncleanRecovery (10002), version 0: the controller's knowledge of the logs of partitions that
+wait for a leader, and manual election."""
 
 from pk.core.api.authorization import allows_cluster, refusal
 from pk.core.api.controller.decide import decided, the_controller
@@ -13,7 +13,7 @@ from pk.core.wire.messages.pk_unclean_recovery import (
 
 
 async def handle(context: Context, request: PkUncleanRecoveryRequest) -> PkUncleanRecoveryResponse:
-    """Show, and elect if a leader is given. Raises KafkaError: NOT_CONTROLLER,
+    """Show the logs, and elect a leader if one is given. Raises KafkaError: NOT_CONTROLLER,
     CLUSTER_AUTHORIZATION_FAILED."""
     if not request.changes_nothing() and not allows_cluster(context, Operation.ALTER):
         raise refusal(ResourceType.CLUSTER)

@@ -1,5 +1,5 @@
-"""AlterUserScramCredentials (51), version 0: set and remove users' SCRAM credentials (KIP-554). The
-client sends salted passwords, never passwords."""
+"""AlterUserScramCredentials (51), version 0: sets and removes users' SCRAM credentials (KIP-554).
+The client sends salted passwords, never passwords."""
 
 import secrets
 from typing import Final
@@ -20,7 +20,7 @@ SECRET_BYTES: Final = 32
 async def handle(
     context: Context, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """Each user by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    """Alter each user separately. Raises KafkaError(NOT_CONTROLLER)."""
     secret = secrets.token_bytes(SECRET_BYTES)
     return await decided(context, lambda image: scram_users.alter(image, request, secret), request)
 

@@ -1,5 +1,5 @@
-"""CreateAcls (30), versions 1–3: add access rules (KIP-140, KIP-290). Each rule is created or
-refused by itself. Without an authorizer: SECURITY_DISABLED."""
+"""CreateAcls (30), versions 1–3: adds access rules (KIP-140, KIP-290). Each rule is created or
+refused separately. Without an authorizer: SECURITY_DISABLED."""
 
 from pk.core.api.controller.decide import decided
 from pk.core.api.security.describe_acls import NO_AUTHORIZER
@@ -16,7 +16,7 @@ from pk.core.wire.messages.create_acls import (
 
 
 async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Create what can be. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
+    """Create the allowed ones. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
     authorization = context.broker.authorization
     if authorization.authorizer is None:
         return CreateAclsResponse(

@@ -1,5 +1,5 @@
-"""CreateDelegationToken (38), versions 1–3: make a token for the asker, or for another user
-(KIP-48, KIP-373). The broker looks at how the asker came in, the controller decides."""
+"""CreateDelegationToken (38), versions 1–3: creates a token for the caller, or for another user
+(KIP-48, KIP-373). The broker checks how the caller authenticated; the controller decides."""
 
 from typing import Final
 
@@ -23,13 +23,14 @@ from pk.core.wire.messages.create_delegation_token import (
 )
 
 _ERROR_TIME: Final = -1
-"""Of times in a refusal by the broker, as in Apache Kafka."""
+"""The times in a refusal by the broker, as in Apache Kafka."""
 
 
 async def handle(
     context: Context, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Raises KafkaError for who may not ask at all."""
+    """The broker's side: refuse a caller that may not ask, else forward to the controller. Raises
+    KafkaError."""
     try:
         check_asker(context)
         _check_owner(context, request)
@@ -86,7 +87,7 @@ def _refusal(
 def _in_version(
     context: Context, response: CreateDelegationTokenResponse
 ) -> CreateDelegationTokenResponse:
-    """Versions before 3 cannot name who asked for the token."""
+    """Remove the requester of the token, which versions before 3 do not have."""
     if context.api_version < NAMES_REQUESTER:
         response.token_requester_principal_type = response.token_requester_principal_name = ""
     return response

@@ -1,5 +1,5 @@
-"""DeleteAcls (31), versions 1–3: remove the access rules that filters select (KIP-140, KIP-290).
-The answer names them. Without an authorizer: SECURITY_DISABLED."""
+"""DeleteAcls (31), versions 1–3: removes the access rules that match filters (KIP-140, KIP-290),
+and returns them. Without an authorizer: SECURITY_DISABLED."""
 
 from typing import Final
 
@@ -19,11 +19,12 @@ from pk.core.wire.messages.delete_acls import (
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 
 LARGE_COMPARISONS: Final = 5_000
-"""With more filters times rules, they are compared in a thread."""
+"""If filters times rules exceeds this, they are compared in a thread."""
 
 
 async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Remove what each filter selects. Raises KafkaError: POLICY_VIOLATION, NOT_CONTROLLER."""
+    """Remove the rules that match each filter. Raises KafkaError: POLICY_VIOLATION,
+    NOT_CONTROLLER."""
     authorization = context.broker.authorization
     if authorization.authorizer is None:
         return DeleteAclsResponse(

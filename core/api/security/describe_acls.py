@@ -1,5 +1,5 @@
-"""DescribeAcls (29), versions 1–3: the access rules that a filter selects (KIP-140, KIP-290).
-Without an authorizer: SECURITY_DISABLED."""
+"""DescribeAcls (29), versions 1–3: the access rules that match a filter (KIP-140, KIP-290). Without
+an authorizer: SECURITY_DISABLED."""
 
 from typing import Final
 
@@ -17,10 +17,10 @@ from pk.core.wire.messages.describe_acls import (
 )
 
 NO_AUTHORIZER: Final = "No Authorizer is configured on the broker"
-"""Apache's words, also of CreateAcls; DeleteAcls has others."""
+"""Apache's words, also for CreateAcls; DeleteAcls has others."""
 
 LARGE_RULES: Final = 500
-"""With more rules, they are looked through in a thread."""
+"""If there are more rules, they are searched in a thread."""
 
 
 async def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:

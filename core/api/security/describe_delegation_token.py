@@ -1,5 +1,5 @@
-"""DescribeDelegationToken (41), versions 1–3: the tokens that the asker owns or may renew, and
-those that it may describe. The answer has their HMACs, with which any client can log in, so no
+"""DescribeDelegationToken (41), versions 1–3: the tokens that the caller owns or may renew, and
+those that it may describe. The response has their HMACs, with which any client can log in, so no
 one else gets it."""
 
 from pk.core.api.authorization import allows
@@ -20,7 +20,7 @@ from pk.core.wire.messages.describe_delegation_token import (
 async def handle(
     context: Context, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    """As this broker's image has them."""
+    """The tokens in this broker's image."""
     try:
         check_asker(context)
     except KafkaError as e:

@@ -1,5 +1,5 @@
-"""DescribeUserScramCredentials (50), version 0: which SCRAM mechanisms users have, and with how
-many iterations (KIP-554). Nothing of a credential itself is answered."""
+"""DescribeUserScramCredentials (50), version 0: the SCRAM mechanisms of users, and their iterations
+(KIP-554). The credentials themselves are not returned."""
 
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -14,15 +14,15 @@ from pk.core.wire.messages.describe_user_scram_credentials import (
 def handle(
     context: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """As this broker's image has them."""
+    """The credentials in this broker's image."""
     return scram_users.describe(context.broker.image, request)
 
 
 def error_response(
     request: DescribeUserScramCredentialsRequest, error: KafkaError, version: int
 ) -> DescribeUserScramCredentialsResponse:
-    """The error for the whole, and for each user, of whom nothing else is said, as Apache Kafka
-    words it."""
+    """The error for the whole request, and for each user, with nothing else about it, in Apache
+    Kafka's words."""
     return DescribeUserScramCredentialsResponse(
         error_code=error.code,
         results=[

@@ -1,5 +1,6 @@
-"""ExpireDelegationToken (40), versions 1–2: have a token end sooner, or at once (KIP-48). Its owner
-and its renewers may. The broker looks at how the asker came in, the controller decides."""
+"""ExpireDelegationToken (40), versions 1–2: makes a token expire sooner, or at once (KIP-48).
+Allowed for its owner and its renewers. The broker checks how the caller authenticated; the
+controller decides."""
 
 from pk.core.api.controller.decide import decided
 from pk.core.api.security.token_requests import ask_controller, secret_of

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36), versions 0–2, where it is out of place, as with SaslHandshake."""
+"""SaslAuthenticate (36), versions 0–2, when not expected (see SaslHandshake)."""
 
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode

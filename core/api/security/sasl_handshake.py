@@ -1,6 +1,5 @@
-"""SaslHandshake (17), versions 0–1, where it is out of place: on a connection that is
-authenticated, or whose listener does not ask for it. What a SASL listener does with it:
-core/auth/sasl_server.py."""
+"""SaslHandshake (17), versions 0–1, when not expected: on an authenticated connection, or on a
+listener without SASL. core/auth/sasl_server.py handles it on a SASL listener."""
 
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode

@@ -1,4 +1,5 @@
-"""AlterShareGroupOffsets (91), version 0: an empty share group begins elsewhere (KIP-932)."""
+"""AlterShareGroupOffsets (91), version 0: sets the start offsets of an empty share group
+(KIP-932)."""
 
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.auth.acls import Operation, ResourceType
@@ -18,7 +19,7 @@ from pk.core.wire.messages.alter_share_group_offsets import (
 async def handle(
     context: Context, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    """Have the group's coordinator and the share coordinators do it."""
+    """Delegate to the group's coordinator and the share coordinators."""
     context.broker.coordinators.check_protocol(GroupType.SHARE)
     if not is_on(context):
         return await context.broker.share_offsets.alter(request)

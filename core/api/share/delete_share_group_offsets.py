@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (92), version 0: an empty share group forgets where it was in topics
+"""DeleteShareGroupOffsets (92), version 0: deletes the offsets of an empty share group for topics
 (KIP-932)."""
 
 from pk.core.api.authorization import allows, is_on, refusal
@@ -17,7 +17,7 @@ from pk.core.wire.messages.delete_share_group_offsets import (
 async def handle(
     context: Context, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    """Have the group's coordinator and the share coordinators do it."""
+    """Delegate to the group's coordinator and the share coordinators."""
     context.broker.coordinators.check_protocol(GroupType.SHARE)
     if not is_on(context):
         return await context.broker.share_offsets.delete(request)

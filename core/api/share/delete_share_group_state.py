@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (86), version 0: the coordinator of a group forgets share partitions
+"""DeleteShareGroupState (86), version 0: the coordinator of a group deletes share partitions
 (KIP-932)."""
 
 from pk.core.broker.coordinator.share_state_requests import DELETE

@@ -1,5 +1,5 @@
-"""DescribeShareGroupOffsets (90), versions 0–1: where share groups are in their topics, and how far
-behind (v1)."""
+"""DescribeShareGroupOffsets (90), versions 0–1: the offsets of share groups in their topics, and
+their lag (v1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pk.core.wire.messages.describe_share_group_offsets import (
 async def handle(
     context: Context, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    """Ask the coordinators of every group; an error is the group's own."""
+    """Ask the coordinators of each group; errors are in its result."""
     context.broker.coordinators.check_protocol(GroupType.SHARE)
     response = DescribeShareGroupOffsetsResponse()
     for asked in merged(request.groups):
@@ -41,8 +41,8 @@ async def handle(
 async def _describe(
     context: Context, asked: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    """One group; topics that the asker may not describe are refused where they are named, else left
-    out."""
+    """Describe one group; topics that the client may not describe are refused if they were
+    requested, else left out."""
     if not is_on(context):
         return await context.broker.share_offsets.describe(asked)
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []

@@ -1,5 +1,5 @@
-"""InitializeShareGroupState (83), version 0: the coordinator of a group gives share partitions a
-beginning (KIP-932)."""
+"""InitializeShareGroupState (83), version 0: the coordinator of a group initializes share
+partitions (KIP-932)."""
 
 from pk.core.broker.coordinator.share_state_requests import INITIALIZE
 from pk.core.broker.requests.context import Context

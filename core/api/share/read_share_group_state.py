@@ -1,4 +1,4 @@
-"""ReadShareGroupState (84), version 0: a new leader of a partition takes over what was delivered
+"""ReadShareGroupState (84), version 0: a new leader of a partition loads its delivery state
 (KIP-932)."""
 
 from pk.core.broker.coordinator.share_state_requests import READ

@@ -1,5 +1,5 @@
-"""ReadShareGroupStateSummary (87), versions 0–1: the coordinator of a group asks where delivery is
-(KIP-932)."""
+"""ReadShareGroupStateSummary (87), versions 0–1: the coordinator of a group reads the delivery
+progress (KIP-932)."""
 
 from pk.core.broker.coordinator.share_state_requests import READ_SUMMARY
 from pk.core.broker.requests.context import Context

@@ -1,5 +1,5 @@
-"""ShareAcknowledge (79), versions 1–2: a member of a share group says what became of records that
-it holds (KIP-932).
+"""ShareAcknowledge (79), versions 1–2: a member of a share group acknowledges records that it holds
+(KIP-932).
 
 KIP-1222 (v2): it may renew its locks.
 """
@@ -33,7 +33,7 @@ RENEWS_SINCE: Final = 2
 
 
 async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
-    """Store what is said, and end the session where it is the last word. Raises KafkaError."""
+    """Store the acknowledgements, and end the session after the last ones. Raises KafkaError."""
     broker = context.broker
     broker.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)

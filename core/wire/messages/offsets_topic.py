@@ -1,9 +1,9 @@
 """The records of `__consumer_offsets` for committed offsets, classic groups and consumer groups
 (KIP-848).
 
-A key begins with its version, which is the record's type; a value begins with its version. What
-is null by nature but not by default, as `classic_member_metadata`, must be set to None: so
-Kafka's own files have it. Share groups and streams groups have files of their own.
+A key begins with its version, which is the record's type; a value begins with its version. Fields
+that should be null but are not null by default, such as `classic_member_metadata`, must be set to
+None, as in Kafka's own files. Share groups and streams groups have files of their own.
 """
 
 from pk.core.values import ZERO_UUID
@@ -13,7 +13,7 @@ from pk.core.wire.types import Int8, Int32, Int64, Uuid
 
 @message(versions=(0, 0), record_type=8)
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
-    """Whose consumer group current member assignment the record holds."""
+    """The key of a consumer group current member assignment record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -30,7 +30,7 @@ class TopicPartitions(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=8)
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """The consumer group current member assignment itself."""
+    """The value of a consumer group current member assignment record."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -41,7 +41,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
 
 @message(versions=(0, 0), record_type=5)
 class ConsumerGroupMemberMetadataKey(Message):
-    """Whose consumer group member metadata the record holds."""
+    """The key of a consumer group member metadata record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -65,7 +65,7 @@ class ClassicMemberMetadata(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=5)
 class ConsumerGroupMemberMetadataValue(Message):
-    """The consumer group member metadata itself."""
+    """The value of a consumer group member metadata record."""
 
     instance_id: str | None = field(default="", nullable=0)
     rack_id: str | None = field(default="", nullable=0)
@@ -82,14 +82,14 @@ class ConsumerGroupMemberMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=3)
 class ConsumerGroupMetadataKey(Message):
-    """Whose consumer group metadata the record holds."""
+    """The key of a consumer group metadata record."""
 
     group_id: str = field(default="", until=0)
 
 
 @message(versions=(0, 0), flexible=0, record_type=3)
 class ConsumerGroupMetadataValue(Message):
-    """The consumer group metadata itself."""
+    """The value of a consumer group metadata record."""
 
     epoch: Int32 = 0
     metadata_hash: Int64 = field(default=0, tag=0)
@@ -97,7 +97,7 @@ class ConsumerGroupMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=4)
 class ConsumerGroupPartitionMetadataKey(Message):
-    """Whose consumer group partition metadata the record holds."""
+    """The key of a consumer group partition metadata record."""
 
     group_id: str = field(default="", until=0)
 
@@ -122,14 +122,14 @@ class TopicMetadata(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=4)
 class ConsumerGroupPartitionMetadataValue(Message):
-    """The consumer group partition metadata itself."""
+    """The value of a consumer group partition metadata record."""
 
     topics: list[TopicMetadata] = field(default_factory=list)
 
 
 @message(versions=(0, 0), record_type=16)
 class ConsumerGroupRegularExpressionKey(Message):
-    """Whose consumer group regular expression the record holds."""
+    """The key of a consumer group regular expression record."""
 
     group_id: str = field(default="", until=0)
     regular_expression: str = field(default="", until=0)
@@ -137,7 +137,7 @@ class ConsumerGroupRegularExpressionKey(Message):
 
 @message(versions=(0, 0), flexible=0, record_type=16)
 class ConsumerGroupRegularExpressionValue(Message):
-    """The consumer group regular expression itself."""
+    """The value of a consumer group regular expression record."""
 
     topics: list[str] = field(default_factory=list)
     version: Int64 = 0
@@ -146,7 +146,7 @@ class ConsumerGroupRegularExpressionValue(Message):
 
 @message(versions=(0, 0), record_type=7)
 class ConsumerGroupTargetAssignmentMemberKey(Message):
-    """Whose consumer group target assignment member the record holds."""
+    """The key of a consumer group target assignment member record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -162,21 +162,21 @@ class TopicPartition(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=7)
 class ConsumerGroupTargetAssignmentMemberValue(Message):
-    """The consumer group target assignment member itself."""
+    """The value of a consumer group target assignment member record."""
 
     topic_partitions: list[TopicPartition] = field(default_factory=list)
 
 
 @message(versions=(0, 0), record_type=6)
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
-    """Whose consumer group target assignment metadata the record holds."""
+    """The key of a consumer group target assignment metadata record."""
 
     group_id: str = field(default="", until=0)
 
 
 @message(versions=(0, 0), flexible=0, record_type=6)
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """The consumer group target assignment metadata itself."""
+    """The value of a consumer group target assignment metadata record."""
 
     assignment_epoch: Int32 = 0
     assignment_timestamp: Int64 = field(default=0, tag=0)
@@ -184,7 +184,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=2)
 class GroupMetadataKey(Message):
-    """Whose group metadata the record holds."""
+    """The key of a group metadata record."""
 
     group: str = field(default="", until=0)
 
@@ -205,7 +205,7 @@ class MemberMetadata(Struct):
 
 @message(versions=(0, 4), flexible=4, record_type=2)
 class GroupMetadataValue(Message):
-    """The group metadata itself."""
+    """The value of a group metadata record."""
 
     protocol_type: str = ""
     generation: Int32 = 0
@@ -217,7 +217,7 @@ class GroupMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=1)
 class OffsetCommitKey(Message):
-    """Whose offset commit the record holds."""
+    """The key of an offset commit record."""
 
     group: str = field(default="", until=0)
     topic: str = field(default="", until=0)
@@ -226,7 +226,7 @@ class OffsetCommitKey(Message):
 
 @message(versions=(0, 4), flexible=4, record_type=1)
 class OffsetCommitValue(Message):
-    """The offset commit itself."""
+    """The value of an offset commit record."""
 
     offset: Int64 = 0
     leader_epoch: Int32 = field(default=-1, since=3, ignorable=True)

@@ -7,7 +7,7 @@ from pk.core.wire.types import Int8, Int32, Int64, Uuid
 
 @message(versions=(0, 0), record_type=14)
 class ShareGroupCurrentMemberAssignmentKey(Message):
-    """Whose share group current member assignment the record holds."""
+    """The key of a share group current member assignment record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -23,7 +23,7 @@ class TopicPartitions(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=14)
 class ShareGroupCurrentMemberAssignmentValue(Message):
-    """The share group current member assignment itself."""
+    """The value of a share group current member assignment record."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -33,7 +33,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
 
 @message(versions=(0, 0), record_type=10)
 class ShareGroupMemberMetadataKey(Message):
-    """Whose share group member metadata the record holds."""
+    """The key of a share group member metadata record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -41,7 +41,7 @@ class ShareGroupMemberMetadataKey(Message):
 
 @message(versions=(0, 0), flexible=0, record_type=10)
 class ShareGroupMemberMetadataValue(Message):
-    """The share group member metadata itself."""
+    """The value of a share group member metadata record."""
 
     rack_id: str | None = field(default="", nullable=0)
     client_id: str = ""
@@ -51,14 +51,14 @@ class ShareGroupMemberMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=11)
 class ShareGroupMetadataKey(Message):
-    """Whose share group metadata the record holds."""
+    """The key of a share group metadata record."""
 
     group_id: str = field(default="", until=0)
 
 
 @message(versions=(0, 0), flexible=0, record_type=11)
 class ShareGroupMetadataValue(Message):
-    """The share group metadata itself."""
+    """The value of a share group metadata record."""
 
     epoch: Int32 = 0
     metadata_hash: Int64 = 0
@@ -66,7 +66,7 @@ class ShareGroupMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=15)
 class ShareGroupStatePartitionMetadataKey(Message):
-    """Whose share group state partition metadata the record holds."""
+    """The key of a share group state partition metadata record."""
 
     group_id: str = field(default="", until=0)
 
@@ -90,7 +90,7 @@ class TopicInfo(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=15)
 class ShareGroupStatePartitionMetadataValue(Message):
-    """The share group state partition metadata itself."""
+    """The value of a share group state partition metadata record."""
 
     initializing_topics: list[TopicPartitionsInfo] = field(default_factory=list)
     initialized_topics: list[TopicPartitionsInfo] = field(default_factory=list)
@@ -99,7 +99,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=13)
 class ShareGroupTargetAssignmentMemberKey(Message):
-    """Whose share group target assignment member the record holds."""
+    """The key of a share group target assignment member record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -115,21 +115,21 @@ class TopicPartition(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=13)
 class ShareGroupTargetAssignmentMemberValue(Message):
-    """The share group target assignment member itself."""
+    """The value of a share group target assignment member record."""
 
     topic_partitions: list[TopicPartition] = field(default_factory=list)
 
 
 @message(versions=(0, 0), record_type=12)
 class ShareGroupTargetAssignmentMetadataKey(Message):
-    """Whose share group target assignment metadata the record holds."""
+    """The key of a share group target assignment metadata record."""
 
     group_id: str = field(default="", until=0)
 
 
 @message(versions=(0, 0), flexible=0, record_type=12)
 class ShareGroupTargetAssignmentMetadataValue(Message):
-    """The share group target assignment metadata itself."""
+    """The value of a share group target assignment metadata record."""
 
     assignment_epoch: Int32 = 0
     assignment_timestamp: Int64 = field(default=0, tag=0)

@@ -6,7 +6,7 @@ from pk.core.wire.types import Int8, Int16, Int32, Int64, Uint16
 
 @message(versions=(0, 0), record_type=22)
 class StreamsGroupCurrentMemberAssignmentKey(Message):
-    """Whose streams group current member assignment the record holds."""
+    """The key of a streams group current member assignment record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -23,7 +23,7 @@ class TaskIds(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=22)
 class StreamsGroupCurrentMemberAssignmentValue(Message):
-    """The streams group current member assignment itself."""
+    """The value of a streams group current member assignment record."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -38,7 +38,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
 
 @message(versions=(0, 0), record_type=19)
 class StreamsGroupMemberMetadataKey(Message):
-    """Whose streams group member metadata the record holds."""
+    """The key of a streams group member metadata record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -62,7 +62,7 @@ class KeyValue(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=19)
 class StreamsGroupMemberMetadataValue(Message):
-    """The streams group member metadata itself."""
+    """The value of a streams group member metadata record."""
 
     instance_id: str | None = field(default="", nullable=0)
     rack_id: str | None = field(default="", nullable=0)
@@ -77,7 +77,7 @@ class StreamsGroupMemberMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=17)
 class StreamsGroupMetadataKey(Message):
-    """Whose streams group metadata the record holds."""
+    """The key of a streams group metadata record."""
 
     group_id: str = field(default="", until=0)
 
@@ -92,7 +92,7 @@ class LastAssignmentConfig(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=17)
 class StreamsGroupMetadataValue(Message):
-    """The streams group metadata itself."""
+    """The value of a streams group metadata record."""
 
     epoch: Int32 = 0
     metadata_hash: Int64 = 0
@@ -104,7 +104,7 @@ class StreamsGroupMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=21)
 class StreamsGroupTargetAssignmentMemberKey(Message):
-    """Whose streams group target assignment member the record holds."""
+    """The key of a streams group target assignment member record."""
 
     group_id: str = field(default="", until=0)
     member_id: str = field(default="", until=0)
@@ -120,7 +120,7 @@ class StreamsGroupTargetAssignmentMemberTaskIds(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=21)
 class StreamsGroupTargetAssignmentMemberValue(Message):
-    """The streams group target assignment member itself."""
+    """The value of a streams group target assignment member record."""
 
     active_tasks: list[StreamsGroupTargetAssignmentMemberTaskIds] = field(default_factory=list)
     standby_tasks: list[StreamsGroupTargetAssignmentMemberTaskIds] = field(default_factory=list)
@@ -129,14 +129,14 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
 
 @message(versions=(0, 0), record_type=20)
 class StreamsGroupTargetAssignmentMetadataKey(Message):
-    """Whose streams group target assignment metadata the record holds."""
+    """The key of a streams group target assignment metadata record."""
 
     group_id: str = field(default="", until=0)
 
 
 @message(versions=(0, 0), flexible=0, record_type=20)
 class StreamsGroupTargetAssignmentMetadataValue(Message):
-    """The streams group target assignment metadata itself."""
+    """The value of a streams group target assignment metadata record."""
 
     assignment_epoch: Int32 = 0
     assignment_timestamp: Int64 = field(default=0, tag=0)
@@ -144,7 +144,7 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
 
 @message(versions=(0, 0), record_type=23)
 class StreamsGroupTopologyKey(Message):
-    """Whose streams group topology the record holds."""
+    """The key of a streams group topology record."""
 
     group_id: str = field(default="", until=0)
 
@@ -191,7 +191,7 @@ class Subtopology(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=23)
 class StreamsGroupTopologyValue(Message):
-    """The streams group topology itself."""
+    """The value of a streams group topology record."""
 
     epoch: Int32 = 0
     subtopologies: list[Subtopology] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""Tells the controller how far a broker's logs go, and what was found wrong with them
-(core/meta/unclean_recovery.py), or why it follows no further (core/meta/stopped_followers.py).
+"""Reports to the controller how far a broker's logs go, and their damage
+(core/meta/unclean_recovery.py), or why it has stopped following (core/meta/stopped_followers.py).
 
-pk only. KIP-966 has the controller ask for the same by GetReplicaLogInfo, which
-Apache Kafka does not serve.
+pk only. In KIP-966 the controller requests the same with GetReplicaLogInfo, which Apache Kafka does
+not serve.
 """
 
 from pk.core.values import ZERO_UUID
@@ -16,29 +16,32 @@ class ReplicaLog(Struct):
 
     partition_index: Int32 = 0
     leader_epoch: Int32 = -1
-    """Of the partition: nothing was appended to the log or cut from it in this epoch."""
+    """The leader epoch of the partition: nothing was appended to the log or truncated in this
+    epoch."""
     last_epoch: Int32 = -1
     """The leader epoch of the last batch; -1 if there is none."""
     end_offset: Int64 = -1
-    """Behind the last whole batch; -1 if the log cannot be read."""
+    """The offset after the last whole batch; -1 if the log cannot be read."""
     start_offset: Int64 = -1
     high_watermark: Int64 = -1
     """As last checkpointed."""
     damage: Int8 = 0
-    """What recovery found wrong (core/log/damaged.py); 0 for nothing, and for a torn end."""
+    """The damage that recovery found (core/log/damaged.py); 0 for none, and for a torn tail."""
     kept_bytes: Int64 = 0
-    """How much recovery cut off and kept beside the log."""
+    """How many bytes recovery cut off and kept next to the log."""
     stopped: bool = False
-    """Whether the broker follows no further, because it would have to cut what is committed."""
+    """Whether the broker has stopped following, because it would have to truncate committed
+    records."""
     cut_offset: Int64 = -1
-    """Where such a follower would have to cut its log; -1 for others, as below."""
+    """The offset to which such a follower would have to truncate its log; -1 for others, as
+    below."""
     leader_end_offset: Int64 = -1
-    """The end of its leader's log, as the leader told it; -1 while that is not known."""
+    """The end of its leader's log, as reported by the leader; -1 while unknown."""
     leader_last_epoch: Int32 = -1
     """The leader epoch of the last batch of its leader's log."""
     damaged_segments: Int32 = 0
-    """Closed segments that the broker found damaged while it ran, and has not replaced yet; the end
-    of the log is whole all the same."""
+    """The number of closed segments that the broker found damaged at runtime, and has not replaced
+    yet; the end of the log is intact all the same."""
 
 
 @struct
@@ -65,9 +68,9 @@ class PartitionResult(Struct):
     partition_index: Int32 = 0
     error_code: Int16 = 0
     may_cut: bool = False
-    """Whether a follower that stopped goes on: it cuts its log, and keeps what it cuts off."""
+    """Whether a stopped follower continues: it truncates its log, and keeps the data cut off."""
     why: str = ""
-    """What the comparison of its log with its leader's came to, for people."""
+    """The result of comparing its log with its leader's, for people."""
 
 
 @struct

@@ -1,4 +1,4 @@
-"""Shows what the controller knows of the logs of partitions, and elects a leader by hand
+"""Shows the controller's knowledge of the logs of partitions, and elects a leader manually
 (core/meta/unclean_recovery.py).
 
 pk only. Apache Kafka has no such API.
@@ -21,9 +21,9 @@ class PkUncleanRecoveryRequest(Request["PkUncleanRecoveryResponse"]):
     """The request of PkUncleanRecovery."""
 
     topics: list[TopicPartitions] | None = field(default=None, nullable=0)
-    """Null: all partitions that wait for a leader, or have a follower that stopped."""
+    """Null: all partitions that wait for a leader, or have a stopped follower."""
     leader_id: Int32 = -1
-    """The broker that is to lead these partitions, whatever its log lacks; -1 elects nobody."""
+    """The broker that will lead these partitions, whatever its log lacks; -1 for no election."""
     timeout_ms: Int32 = 60000
 
     def changes_nothing(self) -> bool:
@@ -37,8 +37,8 @@ class ReplicaState(Struct):
 
     broker_id: Int32 = 0
     reported: bool = False
-    """Whether its log is known as it is now. Else the fields below say how it was found damaged, or
-    nothing."""
+    """Whether the current state of its log is known. Otherwise the fields below describe how it was
+    found damaged, or are empty."""
     last_epoch: Int32 = -1
     end_offset: Int64 = -1
     start_offset: Int64 = -1

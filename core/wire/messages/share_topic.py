@@ -7,7 +7,7 @@ from pk.core.wire.types import Int8, Int16, Int32, Int64, Uuid
 
 @message(versions=(0, 0), record_type=0)
 class ShareSnapshotKey(Message):
-    """Whose share snapshot the record holds."""
+    """The key of a share snapshot record."""
 
     group_id: str = field(default="", until=0)
     topic_id: Uuid = field(default=ZERO_UUID, until=0)
@@ -26,7 +26,7 @@ class StateBatch(Struct):
 
 @message(versions=(0, 0), flexible=0, record_type=0)
 class ShareSnapshotValue(Message):
-    """The share snapshot itself."""
+    """The value of a share snapshot record."""
 
     snapshot_epoch: Int32 = 0
     state_epoch: Int32 = 0
@@ -40,7 +40,7 @@ class ShareSnapshotValue(Message):
 
 @message(versions=(0, 0), record_type=1)
 class ShareUpdateKey(Message):
-    """Whose share update the record holds."""
+    """The key of a share update record."""
 
     group_id: str = field(default="", until=0)
     topic_id: Uuid = field(default=ZERO_UUID, until=0)
@@ -49,7 +49,7 @@ class ShareUpdateKey(Message):
 
 @message(versions=(0, 0), flexible=0, record_type=1)
 class ShareUpdateValue(Message):
-    """The share update itself."""
+    """The value of a share update record."""
 
     snapshot_epoch: Int32 = 0
     leader_epoch: Int32 = 0

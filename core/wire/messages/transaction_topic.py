@@ -6,7 +6,7 @@ from pk.core.wire.types import Int8, Int16, Int32, Int64
 
 @message(versions=(0, 0), record_type=0)
 class TransactionLogKey(Message):
-    """Whose transaction log the record holds."""
+    """The key of a transaction log record."""
 
     transactional_id: str = field(default="", until=0)
 
@@ -21,7 +21,7 @@ class PartitionsSchema(Struct):
 
 @message(versions=(0, 1), flexible=1, record_type=0)
 class TransactionLogValue(Message):
-    """The transaction log itself."""
+    """The value of a transaction log record."""
 
     producer_id: Int64 = 0
     previous_producer_id: Int64 = field(default=-1, since=1, tag=0)
