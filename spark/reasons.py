@@ -37,6 +37,15 @@ _END: Final = re.compile(
 )
 
 
+def silence_query_log() -> None:
+    """Keeps pyspark from logging the errors of queries, each with the trace of its JVM: pk says
+    them itself."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
 def reason(failure: BaseException | str) -> str:
     """The part of a failure's text that says why: the innermost error, in Java or in Python.
 

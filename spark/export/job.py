@@ -9,7 +9,7 @@ from pk.spark.connect import SparkOfOurs, cancel, struct_of
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export.options import CODECS, ExportOptions, Progress
 from pk.spark.read.ranges import OffsetRange, total_offsets
-from pk.spark.reasons import reason
+from pk.spark.reasons import reason, sentence, silence_query_log
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.session.background import in_background
 from pk.spark.tables.layout import parse_layout, with_columns
@@ -92,6 +92,7 @@ class Job:
         if spark is None:
             assert own is not None
             spark = own.session()
+        silence_query_log()
         try:
             frame = self._frame(spark, samples)
             columns: dict[str, Any] = json.loads(frame.schema.json())
@@ -234,6 +235,8 @@ def _parse_schema(spark: "SparkSession", name: str, text: str) -> "StructType":
     try:
         return struct_of(spark, text)
     except PySparkException as e:
-        raise OptionError(f"the schema of the {name} is not one that Spark reads: {e}") from e
+        raise OptionError(
+            f"the schema of the {name} is not one that Spark reads: {sentence(e)}"
+        ) from e
     except ValueError as e:
         raise OptionError(f"the schema of the {name} must name columns: {e}") from e

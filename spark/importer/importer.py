@@ -34,7 +34,7 @@ from pk.spark.importer.options import (
 from pk.spark.importer.portions import Source, open_source, portions_of
 from pk.spark.java import require_pyspark
 from pk.spark.read.plan import describe
-from pk.spark.reasons import reason
+from pk.spark.reasons import reason, silence_query_log
 from pk.spark.session.background import in_background
 from pk.spark.session.cores import cores
 from pk.spark.session.interrupts import QuietPy4j
@@ -176,12 +176,10 @@ class _Run:
 
     def _import(self, spark: "SparkSession", ledger: Ledger) -> ImportSummary:
         from pyspark.errors import PySparkException
-        from pyspark.logger import PySparkLogger
 
         from pk.spark.importer.task import SCHEMA, SealPortions
 
-        # PySpark writes each error of the analyzer to standard error, too.
-        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+        silence_query_log()
 
         options = self._options
         facts = ledger.about["facts"] if ledger.about is not None else None

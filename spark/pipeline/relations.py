@@ -14,7 +14,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
@@ -39,7 +38,7 @@ from pk.spark.pipeline.row_filters import is_one_of
 from pk.spark.pipeline.status import READ
 from pk.spark.pipeline.text_files import text_files
 from pk.spark.read.options import parse_options
-from pk.spark.reasons import jdbc_sentence, sentence
+from pk.spark.reasons import jdbc_sentence, sentence, silence_query_log
 from pk.spark.schemas.options import split_options
 from pk.spark.text.json_columns import json_parser
 
@@ -108,8 +107,7 @@ class Builder:
 
     def build(self) -> Relations:
         """All relations. Raises WrongPipeline with every step that is wrong."""
-        # PySpark writes each error of the analyzer to standard error, too.
-        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+        silence_query_log()
         problems: list[Problem] = []
         missing: set[str] = set()
         pipeline = self._pipeline

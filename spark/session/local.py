@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.java import find_java, require_pyspark, worker_environment, workers_find
+from pk.spark.reasons import reason
 from pk.spark.session.class_archive import ClassArchive, archive_of
 from pk.spark.session.folder import SessionFolder, remove_abandoned
 from pk.spark.session.fork_server import ForkServer, can_fork
@@ -310,7 +311,7 @@ class OwnSpark:
             if self._where.on_cluster:
                 self._ship(self._session)
         except (PySparkException, Py4JError, OSError) as e:
-            raise SparkFailed(f"Spark did not start: {e}{self.log_tail()}") from e
+            raise SparkFailed(f"Spark did not start: {reason(e)}{self.log_tail()}") from e
         finally:
             self._gateway = SparkContext._gateway
             for key, value in before.items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pk.spark.connect import functions_of
 from pk.spark.errors import OptionError
+from pk.spark.reasons import sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,8 +92,7 @@ def with_columns(frame: "DataFrame", layout: Sequence[PartitionColumn]) -> "Data
         found = frame.withColumns(columns)
         types = {field.name: field.dataType for field in found.schema.fields}
     except PySparkException as e:
-        said = str(e).partition("\n")[0].partition(" SQLSTATE")[0]
-        raise OptionError(f"--partition-by: {said}") from e
+        raise OptionError(f"--partition-by: {sentence(e)}") from e
     for column in layout:
         if not isinstance(types[column.name], AtomicType):
             kind = types[column.name].simpleString()

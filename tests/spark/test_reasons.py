@@ -56,6 +56,20 @@ An error occurred while calling o99.start.
 : java.lang.NullPointerException
 \tat org.apache.spark.Some.thing(Some.scala:1)
 """
+STOPPED = """\
+An error occurred while calling None.org.apache.spark.sql.classic.SparkSession.
+: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.
+This stopped SparkContext was created at:
+
+org.apache.spark.api.java.JavaSparkContext.<init>(JavaSparkContext.scala:59)
+java.base/java.lang.Thread.run(Thread.java:840)
+
+The currently active SparkContext was created at:
+
+(No active SparkContext.)
+         
+\tat org.apache.spark.SparkContext.assertNotStopped(SparkContext.scala:128)
+"""
 STEP = """\
 An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
   File "/home/me/steps.py", line 3, in totals
@@ -72,6 +86,7 @@ ZeroDivisionError: division by zero
         (PROXY, "a row's value cannot be encoded: an integer is required"),
         (CONVERTED, 'The value \'x\' of the type "STRING" cannot be cast to "INT"'),
         (JAVA, "No space left on device"),
+        (STOPPED, "Cannot call methods on a stopped SparkContext"),
         (NAMELESS, "NullPointerException"),
         (STEP, "division by zero"),
         ("[COLUMN_EXISTS] The column `id` exists. SQLSTATE: 42711", "The column `id` exists"),
