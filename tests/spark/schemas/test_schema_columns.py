@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -18,7 +20,7 @@ from pk.core.schemas.schema import Resolved, Schema, SchemaError
 from pk.core.schemas.wire_format import SchemaId
 from pk.net.schemas.blocking import Schemas
 from pk.spark.schemas.avro_types import ddl_of
-from pk.spark.schemas.columns import _Decoding, _Encoding
+from pk.spark.schemas.columns import SchemaColumnError, _Decoding, _Encoding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +74,22 @@ def test_three_versions_in_one_batch_are_read_as_by_confluents_deserializer(
     assert [json.loads(each or "") for each in as_latest] == theirs(served, data, VERSIONS[2])
 
 
+@pytest.mark.parametrize("resolved", [False, True])
+@pytest.mark.parametrize("payload", [b"", b"plain text", b"\0\0\0", b"%s", b"%s\xff"])
+def test_what_cannot_be_decoded_fails_or_is_null(
+    served: Running, payload: bytes, resolved: bool
+) -> None:
+    good = written(served)[0]
+    bad = payload.replace(b"%s", good[:5])
+    schemas = Schemas(served.url)
+    known: dict[Any, Resolved] = {(good[4], None): schemas.by_id(SchemaId(id=good[4]))}
+    wanted = schemas.of_subject("t-value")[1] if resolved else None
+    with pytest.raises(SchemaColumnError, match="a record cannot be decoded: ."):
+        _Decoding(known, wanted, "fail")([good, bad])
+    first, second = _Decoding(known, wanted, "null")([good, bad])
+    assert first is not None and second is None
+
+
 def test_what_a_task_encodes_confluents_deserializer_reads(served: Running) -> None:
     written(served)
     schema_id, schema = Schemas(served.url).of_subject("t-value")
@@ -115,7 +133,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.mark.slow
 def test_through_spark(served: Running, spark: SparkSession, tmp_path: Path) -> None:
-    from pk.spark.schemas.columns import SchemaColumnError, decoded, encoded
+    from pk.spark.schemas.columns import decoded, encoded
 
     data = written(served)
     rows: list[Any] = [(n, bytearray(each)) for n, each in enumerate(data)]
@@ -141,3 +159,23 @@ def test_through_spark(served: Running, spark: SparkSession, tmp_path: Path) -> 
     query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
     streamed = spark.read.parquet(out).orderBy("n").collect()
     assert [row["value"].asDict() for row in streamed] == found
+
+
+@pytest.mark.slow
+def test_a_value_that_is_too_large_for_its_column_fails_or_is_null(
+    served: Running, spark: SparkSession
+) -> None:
+    """Avro's writers do not check a decimal's precision; Spark's columns have it."""
+    from pk.spark.schemas.columns import decoded
+
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    schema = {"type": "record", "name": "D", "fields": [{"name": "d", "type": kind}]}
+    with SchemaRegistryClient({"url": served.url}) as client:
+        schema_id = client.register_schema("d-value", ConfluentSchema(json.dumps(schema), "AVRO"))
+    values = [unscaled.to_bytes(4, "big", signed=True) for unscaled in (1234, 12345678)]
+    framed = [b"\0" + schema_id.to_bytes(4, "big") + b"\x08" + value for value in values]
+    frame = spark.createDataFrame([(bytearray(each),) for each in framed], "value binary")
+    with pytest.raises(Exception, match=r"a record cannot be decoded: .*d"):
+        decoded(frame, served.url, reader="d-value").collect()
+    lenient = decoded(frame, served.url, reader="d-value", on_error="null").collect()
+    assert [row["value"] and row["value"]["d"] for row in lenient] == [Decimal("12.34"), None]
