@@ -507,19 +507,16 @@ def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
     import sys
 
     source = """
-import signal, time
+import signal
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
 from pk.cli.command_line.option_values import Values
 from pk.cli.terminal.progress import Progress
-told = []  # an Event's lock may be held where the handler comes
-signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 context = Context(Values(), (), Streams())
 def go_on(done, note):
-    while not told:
+    while not signal.sigtimedwait([signal.SIGUSR1], 0.01):
         bar.update(done, note, bytes_done=10_000_000)
-        time.sleep(0.01)
-    told.clear()
 with Progress(context, "Reading", 1000, unit="offsets", over_output=True) as bar:
     go_on(500, "7 shown")
     bar.hide()
