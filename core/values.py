@@ -71,6 +71,11 @@ class TopicPartition(NamedTuple):
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def shown(self) -> str:
+        """`orders/0`, as pk writes a partition for people."""
+        return f"{self.topic}/{self.partition}"
+
 
 class TopicIdPartition(NamedTuple):
     """One partition of one topic, by the topic's id: a topic created again with the same name has a

@@ -378,7 +378,7 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 def partition_name(tp: "TopicPartition") -> str:
     """A partition as `pk` writes it: `orders/0`."""
-    return f"{tp.topic}/{tp.partition}"
+    return tp.shown
 
 
 def join(words: Sequence[str], limit: int = 8) -> str:

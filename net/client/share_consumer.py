@@ -240,7 +240,9 @@ class ShareConsumer:
             raise ValueError("GAP is what the consumer itself says of offsets without a record")
         partition = TopicPartition(*partition)
         if (partition, offset) not in self._held:
-            raise ValueError(f"offset {offset} of {partition} is not held, or was acknowledged")
+            raise ValueError(
+                f"offset {offset} of {partition.shown} is not held, or was acknowledged"
+            )
         self._say(partition, offset, kind)
 
     def _say(self, partition: TopicPartition, offset: int, kind: AcknowledgeType) -> None:

@@ -306,7 +306,7 @@ class BrokerFetcher:
         """Handle the error of one partition."""
         if data.error_code not in _MOVED:
             self._fetcher.on_failure(
-                KafkaError(data.error_code, f"{partition}: {data.error_message or ''}")
+                KafkaError(data.error_code, f"{partition.shown}: {data.error_message or ''}")
             )
             return
         self._session.discard(

@@ -323,7 +323,7 @@ class Transactions:
         results.sort(key=lambda result: KafkaError(result[1]).retriable if result[1] else True)
         for partition, code in results:
             if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
-                _check(code, f"adding {partition} to the transaction")
+                _check(code, f"adding {partition.shown} to the transaction")
 
     async def _add_group(self, connection: Connection, group_id: str) -> None:
         from pk.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -381,7 +381,7 @@ class Transactions:
         for topic in response.topics:
             for p in topic.partitions:
                 partition = TopicPartition(topic.name, p.partition_index)
-                _check(p.error_code, f"committing {partition} for group {group_id!r}")
+                _check(p.error_code, f"committing {partition.shown} for group {group_id!r}")
 
     async def _end(self, connection: Connection, commit: bool) -> None:
         from pk.core.wire.messages.end_txn import EndTxnRequest

@@ -130,7 +130,7 @@ class _Sealer:
                 if len(batch) > self._config.max_request_size:
                     raise KafkaError(
                         ErrorCode.MESSAGE_TOO_LARGE,
-                        f"a record for {topic}-{partition} takes {len(batch)} bytes;"
+                        f"a record for {topic}/{partition} takes {len(batch)} bytes;"
                         f" kafka.max.request.size is {self._config.max_request_size}",
                     )
                 data += batch

@@ -116,7 +116,7 @@ class Report(NamedTuple):
         reported = ", ".join(f"{n} × {name}" for name, n in sorted(self.faults.items()))
         yield f"{self.faults.total()} faults: {reported or 'none'}"
         yield f"copiers: {'; '.join(self.copiers) or 'none'}"
-        yield f"{self.replaced} clients replaced"
+        yield f"clients replaced: {self.replaced}"
         yield f"{v.write_cycles} write cycles, which Kafka allows"
         kinds = ", ".join(f"{n} × {kind}" for kind, n in sorted(self.kinds.items()))
         yield f"{len(v.anomalies)} anomalies: {kinds or 'none'}"

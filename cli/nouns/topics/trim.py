@@ -179,7 +179,7 @@ async def _say_loss(context: Context, admin: Admin, rows: Sequence[TrimmedRow]) 
     topics = list(dict.fromkeys(row["topic"] for row in rows))
     lost = sum(row["records"] or 0 for row in rows)
     context.say(
-        f"This deletes {lost_records(lost)} at the beginning of {join(topics)} permanently; "
-        "this cannot be undone."
+        f"This deletes {lost_records(lost)} at the beginning of {join(topics)}; this "
+        "cannot be undone."
     )
     await say_readers(context, admin, topics)

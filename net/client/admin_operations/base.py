@@ -394,7 +394,9 @@ class AdminBase:
         if not 0 <= partition.partition < count:
             return UnknownPartition(partition.topic, partition.partition, count)
         if info.partitions[partition.partition].leader_id < 0:
-            return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader now")
+            return KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.shown} has no leader now"
+            )
         return None
 
     async def _by_leader(

@@ -164,7 +164,7 @@ class _Search:
                     self._batch(partition, asked, header, data.records[at : at + header.size])
                 end = header.next_offset
         except KafkaError as e:
-            error = KafkaError(e.code, f"{partition} at {asked}: {e.message}")
+            error = KafkaError(e.code, f"{partition.shown} at {asked}: {e.message}")
             self._answer(partition, asked, asked + 1, error)
             return
         if end == asked:
