@@ -259,7 +259,7 @@ class _Export:
         self._started = time.monotonic()
 
     def plan(self) -> None:
-        """Finds out what the next run has to read. Raises as plan_export."""
+        """Determines the offsets that the next run reads. Raises as plan_export."""
         self._started = time.monotonic()
         self._found = run_trio(plan_export, self.options, self.before)
 
@@ -276,7 +276,7 @@ class _Export:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """Where the exported offsets of each partition end."""
+        """The end of the exported offsets of each partition."""
         known = self.before.partitions if self.before is not None else {}
         return {TopicPartition(self.options.topic, p): end for p, (_, end) in known.items()}
 
@@ -286,7 +286,7 @@ class _Export:
         return self._found
 
     def run(self) -> Summary:
-        """Exports what was planned. Raises as `export`."""
+        """Exports the planned ranges. Raises as `export`."""
         options, target, before, found = self.options, self.target, self.before, self._planned
         enough = min(self.cores, self.offsets // OFFSETS_WORTH_A_TASK)
         ranges = split(found.ranges, min_ranges=max(enough, 1), offsets_max=OFFSETS_A_FILE)

@@ -100,7 +100,7 @@ class Job:
             codec = CODECS[self.options.codec]
             writer = frame.write.option("compression", codec)
             if self.layout:
-                # By other names, if the values must also stay in the files.
+                # Under other names if the values must also stay in the files.
                 copies = {self._folder_column(c.name): frame[c.name] for c in self.layout}
                 writer = frame.withColumns(copies).write.option("compression", codec)
                 writer = writer.partitionBy(*copies)
@@ -210,13 +210,13 @@ class Job:
         return {index: s.records for index, s in states(self.states).items() if s.done}
 
     def unknown_fields(self) -> dict[str, "UnknownFields"]:
-        """By column, the records with fields that the column lacks."""
+        """Column → the records with fields that the column lacks."""
         from pk.spark.export.task import unknown_fields
 
         return unknown_fields(self.states)
 
     def unparsed(self) -> dict[str, int]:
-        """By column, how many keys or values do not fit its fields."""
+        """Column → the number of keys or values that do not fit its fields."""
         from pk.spark.export.task import unparsed
 
         return unparsed(self.states)

@@ -44,7 +44,7 @@ SAMPLE: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """What to export, and how.
+    """The settings of an export.
 
     `client` has consumer configs by Kafka's names. Without `isolation.level` among them, committed
     records are exported, and a resumed export keeps its own level. Without `resolve`, all that the
@@ -89,7 +89,7 @@ class ExportOptions:
     """The number of parallel tasks; None means as many as the cores that this process may use."""
 
     where: Where = HERE
-    """Where tasks run. On a cluster they and this process must share the file system of the
+    """The Spark for the tasks. On a cluster they and this process must share the file system of the
     directory."""
 
     fail_on_data_loss: bool = True

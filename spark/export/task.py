@@ -67,7 +67,7 @@ class JsonTexts:
     """How keys and values that are JSON become structs."""
 
     schemas: Mapping[str, t.StructType]
-    """By column, its fields; the last is `_corrupt_record`."""
+    """Column → its fields; the last is `_corrupt_record`."""
 
     zone: str
 
@@ -86,7 +86,7 @@ class ReadRanges:
     ranges: tuple[OffsetRange, ...]
     options: ReadOptions
     texts: frozenset[str]
-    """Which of key and value become text."""
+    """Whether key and value become text."""
 
     json: JsonTexts
     states: Path
@@ -180,7 +180,7 @@ def states(folder: Path) -> dict[int, TaskState]:
 
 
 def unknown_fields(folder: Path) -> dict[str, UnknownFields]:
-    """By column, the records of all finished tasks with fields that the column lacks."""
+    """Column → the records of all finished tasks with fields that the column lacks."""
     parts: dict[str, list[UnknownFields]] = {}
     for path in folder.glob(f"*{_FIELDS}"):
         for name, (records, fields) in json.loads(path.read_text(encoding="utf-8")).items():
@@ -189,7 +189,7 @@ def unknown_fields(folder: Path) -> dict[str, UnknownFields]:
 
 
 def unparsed(folder: Path) -> dict[str, int]:
-    """By column, how many keys or values of all finished tasks do not fit its fields."""
+    """Column → the number of keys or values of all finished tasks that do not fit its fields."""
     found: Counter[str] = Counter()
     for path in folder.glob(f"*{_UNPARSED}"):
         found.update(json.loads(path.read_text(encoding="utf-8")))

@@ -33,7 +33,7 @@ class ImportRefused(SparkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """What to import, and what becomes of a row.
+    """The settings of an import: its source, and how a row becomes a record.
 
     `source` is a path, a URL or, for `jdbc`, the database's URL. `key`, `value`, `timestamp`,
     `partition` and the values of `headers` are expressions of Spark's SQL over the columns of the
@@ -71,8 +71,8 @@ class ImportOptions:
 
     cores: int | None = None
     where: Where = HERE
-    """Where tasks run. On a cluster they must reach the source, and share `staging` with this
-    process."""
+    """The Spark for the tasks. On a cluster they must reach the source, and share `staging` with
+    this process."""
 
     block_bytes: int = BLOCK_BYTES
     staging: str | None = None
@@ -112,7 +112,7 @@ class ImportOptions:
         return hashlib.sha256(named.encode()).hexdigest()[:16]
 
     def meaning(self) -> dict[str, Any]:
-        """What must not change between the runs of an import."""
+        """The settings that must not change between the runs of an import."""
         return {
             "source": self.place,
             "format": self.kind,

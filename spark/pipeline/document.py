@@ -31,7 +31,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """What is wrong, and where."""
+    """A problem and its position."""
 
     position: Position
     message: str

@@ -1,4 +1,4 @@
-"""What becomes of the records with which a step fails, as a cast or a division does.
+"""Finds the records that make a step fail, such as a failed cast or a division by zero.
 
 Spark says that a batch failed, not with which record. So the records of the batch are read once
 more and run through the same steps in parts, until those are found that fail by themselves. Nothing
@@ -68,7 +68,7 @@ class Unsearchable(Exception):
 
 
 class Found(NamedTuple):
-    """What a search found."""
+    """The result of a search."""
 
     batch: list[OffsetRange]
     records: list[FailedRecord]
@@ -151,7 +151,7 @@ class Search:
 
         try:
             said = fails(batch)
-            # What fails without records too, such as a table, is not one of them.
+            # A failure that also occurs without records, such as that of a table, is not theirs.
             alone = said is not None and fails([]) is None
             found = failing(batch, said, fails, most) if said is not None and alone else []
         except _Other as e:
@@ -162,7 +162,7 @@ class Search:
     def _rows(
         self, query: Query, chosen: "Mapping[str, DataFrame]", left_out: Sequence[FailedRecord]
     ) -> "DataFrame":
-        """What the query would write of the chosen records."""
+        """The rows that the query would write for the chosen records."""
         builder = Builder(
             self._spark,
             self._pipeline,
@@ -196,7 +196,7 @@ class Search:
 
 
 class _Other(Exception):
-    """The batch fails for a reason that is none of a record's values."""
+    """The batch fails for a reason other than the values of a record."""
 
 
 def _of(ranges: Sequence[OffsetRange], topic: str) -> list[OffsetRange]:

@@ -28,7 +28,7 @@ def failing(
             continue
         one = len(part) == 1 and part[0].offsets == 1
         if why is None or one:
-            why = fails(part)  # of one record, also where it follows: none is blamed unseen
+            why = fails(part)  # a single record is always tried, so none is blamed untested
         if why is None:
             continue
         if one:

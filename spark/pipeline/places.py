@@ -1,4 +1,4 @@
-"""Where a pipeline keeps what: paths in its file are relative to the file's directory.
+"""The paths that a pipeline uses. Those in its file are relative to the file's directory.
 
 CHECKPOINT/sinks/NAME     Spark's checkpoint of the query that feeds a sink
 CHECKPOINT/pk/            what pk itself remembers: schemas, status, failed records, spools

@@ -56,7 +56,7 @@ class Relations:
 
     frames: dict[str, "DataFrame"] = field(default_factory=dict[str, "DataFrame"])
     dead_letters: dict[str, "DataFrame"] = field(default_factory=dict[str, "DataFrame"])
-    """By source, what does not parse, as records for the topic of dead letters."""
+    """Source → its unparsable records, as records for the topic of dead letters."""
 
     uses: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """By relation, the sources that its rows come from."""
@@ -92,16 +92,16 @@ class Builder:
         has them."""
 
         self._schemas = schemas
-        """By source, the fields of its JSON values."""
+        """Source → the fields of its JSON values."""
 
         self._versions = versions or {}
-        """By source, the options that say which version of its schema it is read with."""
+        """Source → the options that set the version of its schema for reading."""
 
         self._without = without
         """Records that are left out, because a step fails with them."""
 
         self._records = records or {}
-        """By source, the records of a batch, in place of the stream."""
+        """Source → the records of a batch, used instead of the stream."""
 
         self._built = Relations()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _none() -> "Column":
-    """True of no row. Spark does not know that, so it still plans and runs what reads tables."""
+    """Matches no row. Spark cannot know that, so it still plans and runs the reads of tables."""
     return f.col("offset") < 0
 
 

@@ -376,7 +376,7 @@ class _Run:
         self._report(planned, running)
 
     def _report(self, planned: list["Query"], running: Mapping[str, "StreamingQuery"]) -> None:
-        """Takes over what is new in the queries' progress."""
+        """Updates the status from the queries' progress."""
         new = False
         for name, query in running.items():
             for report in query.recentProgress:
@@ -406,8 +406,8 @@ class _Run:
         schemas: "Mapping[str, StructType]",
         fields: "Fields",
     ) -> "dict[str, StructType] | None":
-        """The schemas with which to start again; None if it was asked to stop meanwhile. Raises
-        PipelineFailed if that would not help."""
+        """The schemas for a restart, or None if a stop was requested in the meantime. Raises
+        PipelineFailed if a restart would not help."""
         from pk.spark.pipeline import json_values
         from pk.spark.pipeline.failed_steps import is_of_values
         from pk.spark.pipeline.registry_sources import is_new_version

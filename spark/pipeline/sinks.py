@@ -68,8 +68,8 @@ def queries(
     kafka: Mapping[str, str],
     own: Mapping[str, Relations] | None = None,
 ) -> list[Query]:
-    """What is to run. `own` has, by sink, the relations of a query that leaves records out. Raises
-    WrongPipeline, also if a sink's target cannot be written."""
+    """The queries to run. `own` maps a sink to the relations of a query that leaves records out.
+    Raises WrongPipeline, also if a sink's target cannot be written."""
     waiting = set(shared.dead_letters)
     found: list[Query] = []
     for sink in pipeline.sinks:

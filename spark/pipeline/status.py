@@ -27,7 +27,7 @@ _POLL_S: Final = 0.1
 
 
 class QueryStatus(TypedDict):
-    """What is known of one sink's query."""
+    """The state of one sink's query."""
 
     name: str
     batch: int | None
@@ -41,7 +41,7 @@ class QueryStatus(TypedDict):
 
 
 class Status(TypedDict):
-    """What is known of a pipeline."""
+    """The state of a pipeline."""
 
     pipeline: str
     state: State

@@ -40,7 +40,7 @@ class BadFile(SparkError):
 def file_parser(
     spark: "SparkSession", kind: str, fields: StructType | str, options: Mapping[str, str]
 ) -> "Callable[[Column, Column], Column]":
-    """What makes of a file's path and its content an array of rows, which are structs of `fields`.
+    """A function that turns a file's path and content into an array of rows, structs of `fields`.
     `kind` is csv or json. Raises OptionError, PySparkException."""
     columns = struct_of(spark, fields) if isinstance(fields, str) else fields
     own = text_options(kind, options)[1]

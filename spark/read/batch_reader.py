@@ -54,7 +54,7 @@ def rows(
     schema: StructType | None,
     reading: Reading | None,
 ) -> Iterator[pa.RecordBatch]:
-    """What a task reads. Raises as pk.spark.read.reader.read; Undecodable."""
+    """The range that a task reads. Raises as pk.spark.read.reader.read; Undecodable."""
     assert partition.wanted is not None
     put_modules_aside()
     raw = read(partition.wanted, options.read)

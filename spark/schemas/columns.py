@@ -157,7 +157,7 @@ def _map(
 
 
 class _Decoding:
-    """What a task decodes with. Goes to the workers as it is; what reads is made there."""
+    """The decoder of a task. It is sent to the workers unchanged, which create the readers."""
 
     def __init__(
         self, known: Mapping[Key, Resolved], wanted: Resolved | None, on_error: OnError
@@ -225,7 +225,7 @@ class _AvroReader:
 
 
 class _Encoding:
-    """What a task encodes with."""
+    """The encoder of a task."""
 
     def __init__(self, schema: Resolved, schema_id: int, message: str | None) -> None:
         self._schema = schema

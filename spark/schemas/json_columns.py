@@ -230,10 +230,10 @@ def _field_of(struct: Shape, name: str) -> Convert:
 
 
 def writer(schema: Resolved, column: t.DataType) -> Callable[[Any], bytes]:
-    """What writes a column's values and checks them against the schema; it raises UnfitValue. A
-    field that is null is left out. Raises SchemaError."""
+    """A function that checks a column's values against the schema and writes them; it raises
+    UnfitValue. Fields that are null are left out. Raises SchemaError."""
     check = checker(schema.text, schema.dependencies)
-    # The check needs numbers; what is written has all digits of a decimal.
+    # The check needs numbers; the written text has all digits of a decimal.
     checked, written = _plain(column, _rounded), _plain(column, _digits)
 
     def write(value: Any) -> bytes:
@@ -244,7 +244,7 @@ def writer(schema: Resolved, column: t.DataType) -> Callable[[Any], bytes]:
 
 
 def text_writer(schema: Resolved) -> Callable[[str], bytes]:
-    """What checks texts of JSON against the schema and writes them as they are; it raises
+    """A function that checks JSON texts against the schema and writes them unchanged; it raises
     UnfitValue. Raises SchemaError."""
     check = checker(schema.text, schema.dependencies)
 

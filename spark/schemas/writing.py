@@ -112,7 +112,7 @@ def encoded(
 def encoders(
     options: SchemaOptions, rows: t.StructType, topic: str | None
 ) -> tuple[ColumnEncoder, ...]:
-    """What encodes the columns of a write. Raises OptionError, SchemaError, RegistryError,
+    """The encoder of the columns of a write. Raises OptionError, SchemaError, RegistryError,
     RegistryUnreachable."""
     schemas = options.registry.open()
     found: list[ColumnEncoder] = []

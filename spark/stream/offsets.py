@@ -48,7 +48,7 @@ class StreamOffset:
         return not self.positions
 
     def json(self) -> dict[str, Any]:
-        """What Spark is to keep."""
+        """The value for Spark to keep."""
         found: dict[str, Any] = _by_topic(self.positions)
         if self.ids:
             found[_IDS] = {name: uuid_text(self.ids[name]) for name in sorted(self.ids)}

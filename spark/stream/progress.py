@@ -90,7 +90,7 @@ class Progress:
         return StreamOffset(begin, self._known().ids)
 
     def _known(self) -> StreamOffset:
-        """What the brokers hold, as an offset at its end."""
+        """The end of the brokers' records, as an offset."""
         arrivals = self._arrivals
         ids = {name: topic_id for name, topic_id in arrivals.ids.items() if topic_id != ZERO_UUID}
         return StreamOffset(dict(arrivals.ends), ids)

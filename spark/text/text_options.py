@@ -21,7 +21,7 @@ _AS_IT_IS: Final = {
     "csv": {"mode": "failfast", "multiline": "true"},
     "json": {"mode": "failfast", "multiline": "false", "encoding": "utf-8"},
 }
-"""By format, options of Spark's readers with the value that always holds here."""
+"""Format → the options of Spark's readers that have a fixed value here."""
 
 
 def text_options(kind: str, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
