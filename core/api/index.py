@@ -18,7 +18,7 @@ from typing import Any, Final
 from pk.core.api.authorization import check_needs
 from pk.core.api.registry import Api, error_response
 from pk.core.api_keys import API_KEYS, BROKER, CONTROLLER, DIVIDED, FORWARDED, ApiKey
-from pk.core.broker.controller.controller_link import ASK_AGAIN
+from pk.core.broker.controller.controller_link import ASK_AGAIN, Forwarded
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
@@ -127,19 +127,20 @@ def apis_of(config: BrokerConfig) -> tuple[Api, ...]:
     )
 
 
-async def dispatch(context: Context, request: Any) -> Any:
+async def dispatch(context: Context, request: Any) -> Forwarded:
     """The response of this process's controller, as from its listener but without a socket. Raises
     KafkaError if the caller must ask again: NOT_CONTROLLER, REQUEST_TIMED_OUT."""
     api = AT_CONTROLLER[request.API_KEY]
     try:
-        return await answer(api, context, request)
+        response = await answer(api, context, request)
     except KafkaError:
         raise
     except Exception as e:
         # An internal error must not end the calling task, whose next request may succeed.
         logger.exception("api %d of this node's controller failed", api.key)
         error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, type(e).__name__)
-        return api.error_response(request, error, context.api_version)
+        response = api.error_response(request, error, context.api_version)
+    return Forwarded(response, context.image_offset)
 
 
 async def answer(api: Api, context: Context, request: Any) -> Any:

@@ -35,7 +35,7 @@ from pk.core.broker.broker import Served
 from pk.core.broker.clock import Clock, ShiftedClock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import Client, ControllerLink, Locator
+from pk.core.broker.controller.controller_link import Client, ControllerLink, Forwarded, Locator
 from pk.core.broker.controller.embedded_store import DIRECTORY as METADATA_DIRECTORY
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.metadata_follower import MetadataFollower
@@ -221,7 +221,7 @@ class Runtime:
         if cluster_id:
             self._learned.set()
 
-    async def _answer_here(self, client: Client | None, request: Any) -> Any:
+    async def _answer_here(self, client: Client | None, request: Any) -> Forwarded:
         """The response of this process's controller; `client` is a `Context`, None for this node's
         own requests."""
         if client is None:

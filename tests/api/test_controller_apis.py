@@ -24,7 +24,7 @@ from pk.core.meta.events import decode
 from pk.core.meta.features import supported_features
 from pk.core.meta.image import MetadataImage
 from pk.core.record.batch import iter_headers, records
-from pk.core.values import METADATA_TOPIC
+from pk.core.values import METADATA_TOPIC, NO_OFFSET
 from pk.core.wire.codec import decode_whole
 from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES
@@ -693,6 +693,18 @@ async def test_an_envelope_is_answered_in_the_clients_version() -> None:
             )
             assert correlation_id == 77 and inner.topics[0].error_code == 0
         assert len(cluster.image.topics) == 3
+
+
+@trio_test
+async def test_an_envelope_says_at_which_offset_its_change_is() -> None:
+    async with at_controller() as (cluster, one):
+        made = await one.call(envelope(topics("t"), 7), 0)
+        assert "t" in cluster.image.topics
+        assert made.image_offset == cluster.image.offset
+        refused = await one.call(envelope(topics("t"), 7), 0)
+        assert refused.image_offset == made.image_offset, "it was decided on that image"
+        unknown = await one.call(envelope(topics("u"), 7, request_principal=None), 0)
+        assert unknown.image_offset == NO_OFFSET, "nothing was decided"
 
 
 @pytest.mark.parametrize(

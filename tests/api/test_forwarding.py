@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
+from group.brokers import running, simulated
 from many_nodes import CONTROLLER, Cluster, caller, running_cluster
 from nodes import Caller, trio_test
 
+from pk.core.api.controller.forward import IMAGE_WAIT_MS_MAX, pass_on
+from pk.core.broker.controller.controller_link import Forwarded
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
+from pk.core.meta.events import TOPIC
 from pk.core.meta.image import MetadataImage
 from pk.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -24,8 +30,14 @@ from pk.core.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from pk.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
 from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pk.core.wire.messages.unregister_broker import UnregisterBrokerRequest
@@ -220,3 +232,51 @@ async def test_without_a_controller_the_time_runs_out() -> None:
         assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         assert "cannot be reached" in answer.topics[0].error_message
         assert trio.current_time() - started < 10
+
+
+@trio_test
+async def test_a_change_of_any_kind_is_in_the_image_of_the_broker_that_passed_it_on() -> None:
+    async with running_cluster(1) as cluster, caller(cluster, 1) as client:
+        await client.call(create("t"), 7)
+        broker = cluster.nodes[1].broker
+        for value in ("1", "2", "3"):
+            change = AlterableConfig(name="retention.ms", value=value)
+            resource = AlterConfigsResource(
+                resource_type=TOPIC, resource_name="t", configs=[change]
+            )
+            request = IncrementalAlterConfigsRequest(resources=[resource])
+            answer = await client.call(request, 1)
+            assert answer.responses[0].error_code == 0
+            assert broker.image.topic_configs("t")["retention.ms"] == value
+
+
+@simulated
+async def test_an_answer_waits_for_the_image_but_not_for_ever() -> None:
+    async with running() as test:
+        broker = test.broker
+        behind = broker.image.offset + 1
+
+        class Link:
+            async def request(self, request: Any, *, timeout_ms: float) -> Any:
+                raise AssertionError("a client asks")
+
+            async def forward(self, client: Any, request: Any, *, timeout_ms: float) -> Forwarded:
+                return Forwarded(CreateTopicsResponse(), behind)
+
+        broker.link = Link()
+        answered = trio.Event()
+
+        async def ask() -> None:
+            await pass_on(Context(broker), create("t"))
+            answered.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not answered.is_set()
+            await test.create_topics("anything")
+            await answered.wait()
+        behind = broker.image.offset + 1
+        started = trio.current_time()
+        await pass_on(Context(broker), create("t"))
+        assert trio.current_time() - started == pytest.approx(IMAGE_WAIT_MS_MAX / 1000)

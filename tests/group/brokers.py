@@ -21,7 +21,7 @@ from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import Client, ControllerLink
+from pk.core.broker.controller.controller_link import Client, ControllerLink, Forwarded
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.static_locator import StaticLocator
 from pk.core.broker.loop_time import begin_to_run
@@ -175,7 +175,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
         controller = Controller(store, state, NoPeers())
         await controller.open("test")
 
-        async def answer_here(client: Client | None, request: Any) -> Any:
+        async def answer_here(client: Client | None, request: Any) -> Forwarded:
             api = MESSAGES[request.API_KEY]
             context = client or Context(broker, api.key, api.versions[1])
             assert isinstance(context, Context)

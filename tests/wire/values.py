@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, Final
 
 import pk.core.wire.messages as package
 from pk.core.wire.emit import fields_of
@@ -43,6 +43,15 @@ def cases() -> Iterator[tuple[type[Message], int]]:
             yield cls, version
 
 
+OWN_FIELDS: Final = frozenset({"EnvelopeResponse.image_offset"})
+"""Fields that Apache Kafka's messages do not have: tagged, so that others pass them over."""
+
+
+def shared_fields(cls: type[Struct]) -> Iterator[tuple[str, Kind, Field]]:
+    """The fields that Apache Kafka's message has too."""
+    return (f for f in fields_of(cls) if f"{cls.__name__}.{f[0]}" not in OWN_FIELDS)
+
+
 class Maker:
     """Makes random values.
 
@@ -64,7 +73,7 @@ class Maker:
     def message(self, cls: type[Struct], version: int) -> Any:
         """A random `cls`: fields that `version` lacks keep their defaults."""
         made = cls()
-        for name, kind, f in fields_of(cls):
+        for name, kind, f in shared_fields(cls):
             if f.within(version) and not (f.tag is not None and self.random.random() < 0.4):
                 setattr(made, name, self.value(kind, f, version))
         return made
@@ -130,7 +139,7 @@ def walk(
 
     return {
         name: turn(kind, getattr(message, name))
-        for name, kind, f in fields_of(type(message))
+        for name, kind, f in shared_fields(type(message))
         if f.within(version) and (tagged or f.tag is None)
     }
 

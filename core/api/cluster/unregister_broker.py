@@ -1,7 +1,7 @@
 """UnregisterBroker (64), version 0: removes a broker that will not come back (KIP-631). Its
 replicas remain assigned to it, until a reassignment moves them."""
 
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.unregister_broker import (
@@ -13,7 +13,7 @@ from pk.core.wire.messages.unregister_broker import (
 async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Remove it. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
-    return await decided(
+    return await submit_decision(
         context,
         lambda image: brokers.unregister_broker(image, request, config),
         request,

@@ -2,7 +2,7 @@
 upgrade type instead of a flag, and can validate only (KIP-778); v2 has one result for all
 (KIP-1022)."""
 
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.machine import Decision
@@ -21,7 +21,7 @@ async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeat
     def decide(image: MetadataImage) -> Decision[Event]:
         return features.update_features(image, request, controller_id=context.broker.node_id)
 
-    return await decided(context, decide, request, request.timeout_ms)
+    return await submit_decision(context, decide, request, request.timeout_ms)
 
 
 def error_response(

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -34,7 +34,7 @@ async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterCl
             if part.entity_type == IP and part.entity_name and not is_address(part.entity_name):
                 names[part.entity_name] = None
     unknown = await _unknown(list(names))
-    return await decided(
+    return await submit_decision(
         context,
         lambda image: client_quotas.alter(image, request, unknown),
         request,

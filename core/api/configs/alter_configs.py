@@ -10,7 +10,7 @@ from pk.core.api.configs.incremental_alter_configs import (
     check_own_loggers,
 )
 from pk.core.api.controller import forward
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.auth.acls import Operation
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
@@ -39,7 +39,9 @@ async def handle_at_controller(
 
 async def _decide(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     config = context.broker.config
-    return await decided(context, lambda image: configs.alter(image, request, config), request)
+    return await submit_decision(
+        context, lambda image: configs.alter(image, request, config), request
+    )
 
 
 async def _handle(

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from pk.core.api.authorization import check_configs
 from pk.core.api.controller import forward
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.auth.acls import Operation
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests import loggers
@@ -71,7 +71,7 @@ async def _decide(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     config = context.broker.config
-    return await decided(
+    return await submit_decision(
         context,
         lambda image: configs.incremental_alter(image, request, config),
         request,

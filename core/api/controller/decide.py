@@ -17,7 +17,7 @@ LARGE_ELEMENTS = 1000
 """Requests with more elements are decided in a thread."""
 
 
-async def decided(
+async def submit_decision(
     context: Context,
     decide: Decide,
     request: Struct,
@@ -25,8 +25,9 @@ async def decided(
     *,
     in_thread: bool = False,
 ) -> Any:
-    """The reply of a decision about `request`, once it is safe. `decide` depends only on the image
-    and the request. `in_thread`: it always takes many milliseconds, whatever the request.
+    """The reply of a decision about `request`, once it is safe; `context` gets the offset of the
+    image that shows it. `decide` depends only on the image and the request. `in_thread`: it always
+    takes many milliseconds, whatever the request.
 
     Raises KafkaError(REQUEST_TIMED_OUT) if the request's time runs out first; the decision takes
     effect all the same, as in Kafka. Raises the errors of `Controller.submit`.
@@ -34,7 +35,9 @@ async def decided(
     if in_thread or has_many(request, LARGE_ELEMENTS):
         decide = OffLoopDecision(partial(_same, decide), large=True)
     with trio.move_on_after(max(timeout_ms, 0) / 1000):
-        return await the_controller(context).submit(decide)
+        committed = await the_controller(context).submit_with_offset(decide)
+        context.image_offset = max(context.image_offset, committed.image_offset)
+        return committed.reply
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time that the request allows is over")
 
 

@@ -48,7 +48,7 @@ async def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse
     frame = await frame_response_in_steps(
         response, head.api_key, head.api_version, head.correlation_id, let_others_run
     )
-    return EnvelopeResponse(response_data=join(frame)[4:])
+    return EnvelopeResponse(response_data=join(frame)[4:], image_offset=asker.image_offset)
 
 
 def _head(request: EnvelopeRequest) -> RequestHead:

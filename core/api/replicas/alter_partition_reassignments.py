@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (45), versions 0–1: moves replicas, or cancels moves (KIP-455). v1
 can forbid changes of the replication factor (KIP-860)."""
 
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import reassignment
@@ -19,7 +19,7 @@ async def handle(
     """Start, change or cancel the move of each partition separately. Raises
     KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
-    return await decided(
+    return await submit_decision(
         context,
         lambda image: reassignment.alter_reassignments(image, request, config),
         request,

@@ -6,7 +6,7 @@ Before v1 there is no error for the whole request: each requested partition has 
 
 from typing import Final
 
-from pk.core.api.controller.decide import decided, the_controller
+from pk.core.api.controller.decide import submit_decision, the_controller
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import elections
@@ -19,7 +19,7 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
     """Elect a leader of each partition separately. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     reports = the_controller(context).unclean_recovery.reports()
-    response: ElectLeadersResponse = await decided(
+    response: ElectLeadersResponse = await submit_decision(
         context,
         lambda image: elections.elect_leaders(image, request, config, reports),
         request,

@@ -2,7 +2,7 @@
 wait for a leader, and manual election."""
 
 from pk.core.api.authorization import allows_cluster, refusal
-from pk.core.api.controller.decide import decided, the_controller
+from pk.core.api.controller.decide import submit_decision, the_controller
 from pk.core.broker.requests.context import Context
 from pk.core.meta import unclean_recovery
 from pk.core.needs import Operation, ResourceType
@@ -19,7 +19,7 @@ async def handle(context: Context, request: PkUncleanRecoveryRequest) -> PkUncle
         raise refusal(ResourceType.CLUSTER)
     config, known = context.broker.config, the_controller(context).unclean_recovery
     reports, late = known.reports(), known.timed_out()
-    return await decided(
+    return await submit_decision(
         context,
         lambda image: unclean_recovery.describe(image, reports, request, config, late),
         request,

@@ -4,7 +4,7 @@ The client sends salted passwords, never passwords."""
 import secrets
 from typing import Final
 
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import scram_users
@@ -22,7 +22,9 @@ async def handle(
 ) -> AlterUserScramCredentialsResponse:
     """Alter each user separately. Raises KafkaError(NOT_CONTROLLER)."""
     secret = secrets.token_bytes(SECRET_BYTES)
-    return await decided(context, lambda image: scram_users.alter(image, request, secret), request)
+    return await submit_decision(
+        context, lambda image: scram_users.alter(image, request, secret), request
+    )
 
 
 def error_response(

@@ -1,7 +1,7 @@
 """CreateAcls (30), versions 1–3: adds access rules (KIP-140, KIP-290). Each rule is created or
 refused separately. Without an authorizer: SECURITY_DISABLED."""
 
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.api.security.describe_acls import NO_AUTHORIZER
 from pk.core.auth.acls import AclBinding
 from pk.core.broker.loop_time import let_others_run
@@ -39,7 +39,7 @@ async def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResp
         )
         for one in request.creations
     ]
-    reply = await decided(context, lambda image: create_acls(image, rules), request)
+    reply = await submit_decision(context, lambda image: create_acls(image, rules), request)
     errors: list[KafkaError | None] = reply
     for rule, error in zip(rules, errors, strict=True):
         await let_others_run()

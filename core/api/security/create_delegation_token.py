@@ -4,7 +4,7 @@
 from typing import Final
 
 from pk.core.api.authorization import allows
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.api.controller.forward import pass_on
 from pk.core.api.security.token_requests import (
     NAMES_REQUESTER,
@@ -51,7 +51,7 @@ async def handle_at_controller(
     secret, lifetimes = secret_of(config), lifetimes_of(config)
     token_id = uuid_text(new_id(context.broker.random.randbytes))
     asker = context.principal
-    made = await decided(
+    made = await submit_decision(
         context,
         lambda image: delegation_tokens.create(request, asker, secret, lifetimes, token_id, now_ms),
         request,

@@ -3,7 +3,7 @@ and returns them. Without an authorizer: SECURITY_DISABLED."""
 
 from typing import Final
 
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
@@ -49,7 +49,7 @@ async def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResp
     ]
     comparisons = len(filters) * len(context.broker.image.acls)
     large = comparisons > LARGE_COMPARISONS
-    reply = await decided(
+    reply = await submit_decision(
         context, lambda image: delete_acls(image, filters), request, in_thread=large
     )
     outcomes: list[list[AclBinding] | KafkaError] = reply

@@ -2,7 +2,7 @@
 Allowed for its owner and its renewers. The broker checks how the caller authenticated; the
 controller decides."""
 
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.api.security.token_requests import ask_controller, secret_of
 from pk.core.broker.requests.context import Context
 from pk.core.meta import delegation_tokens
@@ -25,7 +25,7 @@ async def handle_at_controller(
     """The controller's side. Raises KafkaError(NOT_CONTROLLER)."""
     config, asker, now_ms = context.broker.config, context.principal, context.broker.clock.now_ms()
     secret = secret_of(config)
-    return await decided(
+    return await submit_decision(
         context,
         lambda image: delegation_tokens.expire(image, request, asker, secret, now_ms),
         request,

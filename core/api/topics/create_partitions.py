@@ -3,7 +3,7 @@
 from typing import Final
 
 from pk.core.api.authorization import allows, is_on
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
@@ -33,7 +33,7 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
         request.topics = kept
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
-    response: CreatePartitionsResponse = await decided(
+    response: CreatePartitionsResponse = await submit_decision(
         context,
         lambda image: topics.create_partitions(image, request, random, mutations),
         request,

@@ -9,7 +9,7 @@ answer.
 from typing import Final
 
 from pk.core.api.authorization import allows, allows_cluster, is_on
-from pk.core.api.controller.decide import decided
+from pk.core.api.controller.decide import submit_decision
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
@@ -34,7 +34,7 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
     denied = await _take_denied(context, request)
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
-    response: CreateTopicsResponse = await decided(
+    response: CreateTopicsResponse = await submit_decision(
         context,
         lambda image: topics.create_topics(image, request, broker.config, broker.random, mutations),
         request,

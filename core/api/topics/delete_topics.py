@@ -4,7 +4,7 @@
 from typing import Final
 
 from pk.core.api.authorization import allows, allows_cluster, is_on, refusal
-from pk.core.api.controller.decide import decided, the_controller
+from pk.core.api.controller.decide import submit_decision, the_controller
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
@@ -30,7 +30,7 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
     denied = await _take_denied(context, request)
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
-    response: DeleteTopicsResponse = await decided(
+    response: DeleteTopicsResponse = await submit_decision(
         context,
         lambda image: topics.delete_topics(image, request, config, mutations),
         request,

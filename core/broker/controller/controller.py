@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import trio
@@ -63,6 +63,14 @@ LARGE_IMAGE = 1000
 """Partitions: to look at more of them takes the loop milliseconds."""
 AT_WORK = "decisions"
 """Threads of their own: no disk that is slow holds up a decision."""
+
+
+class Committed(NamedTuple):
+    """A decision that is safe in the store."""
+
+    reply: Any
+    image_offset: int
+    """The offset of the image that has its events."""
 
 
 class _Submitted(msgspec.Struct, eq=False):
@@ -198,8 +206,12 @@ class Controller:
             self._close("the controller has stopped")
 
     async def submit(self, decide: Decide) -> Any:
-        """Have `decide(image)` decided and its events made safe; its reply. The broker of this
-        process may not have reacted to them yet.
+        """The reply of `submit_with_offset`."""
+        return (await self.submit_with_offset(decide)).reply
+
+    async def submit_with_offset(self, decide: Decide) -> Committed:
+        """Have `decide(image)` decided and its events made safe; its reply, and the offset of the
+        image with these events. The broker of this process may not have that image yet.
 
         Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
         raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), or
@@ -215,7 +227,7 @@ class Controller:
         await submitted.done.wait()
         if submitted.error is not None:
             raise kept(submitted.error)
-        return submitted.reply
+        return Committed(submitted.reply, submitted.offset)
 
     async def _commit(self) -> None:
         """Decide what is queued, append all of it at once, and answer."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import trio
 
@@ -32,6 +32,7 @@ from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
+from pk.core.values import NO_OFFSET
 from pk.core.wire.codec import check_end, decode_in_steps
 from pk.core.wire.header import frame_request_in_steps, parse_response_header
 from pk.core.wire.index import MESSAGES
@@ -51,8 +52,17 @@ class Client(Protocol):
     principal: KafkaPrincipal
 
 
-AnswerHere = Callable[[Client | None, Any], Awaitable[Any]]
-"""(client, request) → the response of this process's controller; None for the node's own requests.
+class Forwarded(NamedTuple):
+    """The controller's answer to a request that was passed on to it."""
+
+    response: Any
+    image_offset: int = NO_OFFSET
+    """The offset of the image that shows what the controller decided; -1 if it decided nothing, or
+    is of a version that does not say."""
+
+
+AnswerHere = Callable[[Client | None, Any], Awaitable[Forwarded]]
+"""(client, request) → the answer of this process's controller; None for the node's own requests.
 Errors are made into responses, but for those after which it must be asked again: KafkaError
 NOT_CONTROLLER, REQUEST_TIMED_OUT."""
 
@@ -123,7 +133,7 @@ class Asks(Protocol):
 class Link(Asks, Protocol):
     """The way to the active controller, also for clients."""
 
-    async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Any:
+    async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Forwarded:
         """See `ControllerLink.forward`."""
         ...
 
@@ -198,7 +208,7 @@ class ControllerLink:
         UNSUPPORTED_VERSION.
         """
 
-        async def ask(local: bool) -> Any:
+        async def ask(local: bool) -> Forwarded:
             if local:
                 try:
                     return await self._answer_here(None, request)
@@ -206,11 +216,11 @@ class ControllerLink:
                     raise KafkaError(e.code, e.message) from e
             beats = request.API_KEY == BrokerHeartbeatRequest.API_KEY
             line = self._heartbeats if beats else self._own
-            return await self._ask(line, request, min(timeout_ms, OWN_TRY_MS))
+            return Forwarded(await self._ask(line, request, min(timeout_ms, OWN_TRY_MS)))
 
-        return await self._persist(request, ask, timeout_ms)
+        return (await self._persist(request, ask, timeout_ms)).response
 
-    async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Any:
+    async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Forwarded:
         """The active controller's answer to a client's request, asked with the client's principal
         and address, in the version that the client spoke.
 
@@ -219,23 +229,23 @@ class ControllerLink:
         KafkaError for what the envelope itself met.
         """
 
-        async def ask(local: bool) -> Any:
+        async def ask(local: bool) -> Forwarded:
             try:
                 if local:
-                    response = await self._answer_here(client, request)
+                    forwarded = await self._answer_here(client, request)
                 else:
                     envelope = await _envelope(client, request, self._request_bytes_max)
                     answer = await self._ask(self._clients, envelope, timeout_ms)
-                    response = await _opened(answer, client, request)
+                    forwarded = await _opened(answer, client, request)
             except PeerLost as e:
                 raise FateUnknown(f"the controller was lost before it answered: {e}") from e
             except KafkaError as e:
                 if e.code == ErrorCode.REQUEST_TIMED_OUT:
                     raise FateUnknown(e.message or "the controller gave no answer in time") from e
                 raise
-            if says(response, ErrorCode.REQUEST_TIMED_OUT):
+            if says(forwarded.response, ErrorCode.REQUEST_TIMED_OUT):
                 raise FateUnknown("the controller could not say whether it happened")
-            return response
+            return forwarded
 
         return await self._persist(request, ask, timeout_ms)
 
@@ -256,16 +266,16 @@ class ControllerLink:
         return found
 
     async def _persist(
-        self, request: Any, ask: Callable[[bool], Awaitable[Any]], timeout_ms: float
-    ) -> Any:
+        self, request: Any, ask: Callable[[bool], Awaitable[Forwarded]], timeout_ms: float
+    ) -> Forwarded:
         pause_s, why = PAUSE_S_MIN, "no controller was asked"
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 controller = self._controller
                 try:
-                    response = await ask(controller is not None and controller.active)
-                    if not says(response, *ASK_AGAIN):
-                        return response
+                    forwarded = await ask(controller is not None and controller.active)
+                    if not says(forwarded.response, *ASK_AGAIN):
+                        return forwarded
                     why = "there is no active controller"
                 except (_NoController, PeerLost) as e:
                     why = str(e)
@@ -354,10 +364,10 @@ async def _envelope(client: Client, request: Any, request_bytes_max: int) -> Env
     )
 
 
-async def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Any:
+async def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Forwarded:
     """The response inside; the envelope itself where it says NOT_CONTROLLER. Raises KafkaError."""
     if answer.error_code == ErrorCode.NOT_CONTROLLER:
-        return answer
+        return Forwarded(answer)
     if answer.error_code or answer.response_data is None:
         raise KafkaError(
             answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -368,4 +378,4 @@ async def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Any
     message = MESSAGES[key].response
     response, end = await decode_in_steps(message, data, version, position, let_others_run)
     check_end(message, data, version, end)
-    return response
+    return Forwarded(response, answer.image_offset)

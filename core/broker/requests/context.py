@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from pk.core.auth.principal import ANONYMOUS, KafkaPrincipal
 from pk.core.broker.broker import Broker
+from pk.core.broker.controller.controller_link import Forwarded
 from pk.core.broker.replication.fetch_sessions import RepeatedFetch
+from pk.core.values import NO_OFFSET
 
 
 class Context(Struct):
@@ -32,6 +34,9 @@ class Context(Struct):
     """What the connection remembers of its fetches without a session."""
     own: bool = False
     """Whether this node itself asks: it may do everything."""
+    image_offset: int = NO_OFFSET
+    """The offset of the image that shows what the controller decided about this request; -1 as long
+    as it has decided nothing."""
 
     def of_request(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None
@@ -51,6 +56,6 @@ class Context(Struct):
         )
 
 
-Dispatch = Callable[[Context, Any], Awaitable[Any]]
+Dispatch = Callable[[Context, Any], Awaitable[Forwarded]]
 """(context, request) → the response of this process's controller. Errors are made into responses,
 but for those after which it must be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""

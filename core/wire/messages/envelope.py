@@ -1,7 +1,7 @@
 """Carries a request of a client from a broker to the controller (KIP-590)."""
 
 from pk.core.wire.schema import Request, Response, field, message
-from pk.core.wire.types import Int16
+from pk.core.wire.types import Int16, Int64
 
 
 @message(versions=(0, 0))
@@ -19,3 +19,6 @@ class EnvelopeResponse(Response):
 
     response_data: bytes | None = field(default=None, nullable=0, secret=True)
     error_code: Int16 = 0
+    image_offset: Int64 = field(default=-1, tag=100)
+    """Which offset of the metadata log the broker's image must reach to show what was decided; -1
+    for none. pk only: a tag that others pass over."""

@@ -16,12 +16,14 @@ from pk.core.broker.controller.controller_link import (
     Client,
     ControllerLink,
     FateUnknown,
+    Forwarded,
     says,
 )
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
+from pk.core.values import NO_OFFSET
 from pk.core.wire.codec import decode_whole, join
 from pk.core.wire.header import frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES
@@ -114,14 +116,14 @@ class Here:
             request_bytes_max=100_000,
         )
 
-    async def _answer(self, client: Client | None, request: Any) -> Any:
+    async def _answer(self, client: Client | None, request: Any) -> Forwarded:
         self.here.append((client, request))
-        return AllocateProducerIdsResponse(producer_id_start=7)
+        return Forwarded(AllocateProducerIdsResponse(producer_id_start=7))
 
     async def ask(self, timeout_ms: float = 5_000) -> Any:
         return await self.link.request(AllocateProducerIdsRequest(), timeout_ms=timeout_ms)
 
-    async def forward(self, topics: int = 1, timeout_ms: float = 5_000) -> Any:
+    async def forward(self, topics: int = 1, timeout_ms: float = 5_000) -> Forwarded:
         nobody: Any = None
         context = Context(
             nobody,
@@ -150,8 +152,9 @@ async def dies(request: Any) -> Any:
     raise PeerLost("the connection broke")
 
 
-def opens(code: int = 0) -> Answer:
-    """Answers what is in envelopes, each topic with the same error."""
+def opens(code: int = 0, **fields: Any) -> Answer:
+    """Answers what is in envelopes, each topic with the same error. `fields` are set in the
+    envelope."""
 
     async def answer(envelope: Any) -> Any:
         head = parse_request_header(envelope.request_data)
@@ -163,7 +166,7 @@ def opens(code: int = 0) -> Answer:
         ]
         response = CreateTopicsResponse(topics=results)
         frame = frame_response(response, 19, head.api_version, head.correlation_id)
-        return EnvelopeResponse(response_data=join(frame)[4:])
+        return EnvelopeResponse(response_data=join(frame)[4:], **fields)
 
     return answer
 
@@ -332,12 +335,22 @@ def test_a_clients_request_travels_with_its_principal() -> None:
     async def main(here: Here) -> None:
         here.controllers.hosts["a"] = opens(ErrorCode.POLICY_VIOLATION)
         answer = await here.forward()
-        assert [(t.name, t.error_code) for t in answer.topics] == [("t", 44)]
+        assert [(t.name, t.error_code) for t in answer.response.topics] == [("t", 44)]
         envelope = here.controllers.asked[0][1]
         assert principal_of(envelope.request_principal) == KafkaPrincipal("User", "alice")
         assert host_of(envelope.client_host_address) == "/10.0.0.1"
         head = parse_request_header(envelope.request_data)
         assert (head.api_key, head.api_version, head.client_id) == (19, 5, "c")
+
+    run(main)
+
+
+def test_an_answer_says_which_image_shows_it_unless_its_controller_is_older() -> None:
+    async def main(here: Here) -> None:
+        here.controllers.hosts["a"] = opens(image_offset=7)
+        assert (await here.forward()).image_offset == 7
+        here.controllers.hosts["a"] = opens()
+        assert (await here.forward()).image_offset == NO_OFFSET
 
     run(main)
 
@@ -352,7 +365,7 @@ def test_a_clients_request_is_sent_again_only_where_nothing_happened() -> None:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
-            assert (await here.forward()).topics[0].error_code == 0
+            assert (await here.forward()).response.topics[0].error_code == 0
         asked = len(here.controllers.asked)
         for answer in (dies, opens(ErrorCode.REQUEST_TIMED_OUT)):
             here.controllers.hosts["b"] = answer
@@ -361,7 +374,7 @@ def test_a_clients_request_is_sent_again_only_where_nothing_happened() -> None:
             asked += 1
             assert len(here.controllers.asked) == asked, "once"
         here.controllers.hosts["b"] = opens()
-        assert (await here.forward()).topics[0].error_code == 0
+        assert (await here.forward()).response.topics[0].error_code == 0
 
     run(main)
 
