@@ -1,5 +1,5 @@
-"""What ShareFetch and ShareAcknowledge have in common: whose session it is, and what is said of
-records."""
+"""The common part of ShareFetch and ShareAcknowledge: the member's session, and its
+acknowledgements."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pk.core.share.sessions import SessionKey
 from pk.core.values import TopicIdPartition
 
 Acknowledgements = Mapping[TopicIdPartition, list[Any]]
-"""By partition, the batches of acknowledgements of the request."""
+"""By partition, the batches of acknowledgements in the request."""
 
 LEADER_ERRORS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class Leader(NamedTuple):
-    """Who leads a partition now, and where it listens (KIP-951)."""
+    """The current leader of a partition, and its endpoint (KIP-951)."""
 
     leader_id: int
     leader_epoch: int
@@ -33,14 +33,14 @@ class Leader(NamedTuple):
 
 
 def session_key(group_id: str | None, member_id: str | None) -> SessionKey:
-    """Whose session a request belongs to. Raises INVALID_REQUEST."""
+    """The session of a request. Raises INVALID_REQUEST."""
     if group_id is None or not member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     return SessionKey(group_id, member_id)
 
 
 async def acknowledgements_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[Any]]:
-    """The partitions of a request of which something is said."""
+    """The partitions with acknowledgements in a request."""
     said: dict[TopicIdPartition, list[Any]] = {}
     for topic, partition in ((t, p) for t in topics for p in t.partitions):
         await let_others_run()
@@ -53,8 +53,8 @@ async def acknowledgements_of(topics: Iterable[Any]) -> dict[TopicIdPartition, l
 async def acknowledge(
     context: Context, key: SessionKey, said: Acknowledgements, *, renews: bool
 ) -> dict[TopicIdPartition, KafkaError | None]:
-    """Have what a member says stored; what went wrong, by partition. All partitions are stored at
-    once. `renews`: whether locks may be renewed by this request."""
+    """Store a member's acknowledgements, for all partitions at once; returns the errors by
+    partition. `renews`: whether this request may renew locks."""
     found: dict[TopicIdPartition, KafkaError | None] = {}
     waiting: dict[TopicIdPartition, Stored] = {}
     for tp, batches in said.items():
@@ -86,7 +86,7 @@ async def acknowledge(
 
 
 def check_read(context: Context, tp: TopicIdPartition) -> None:
-    """Raises TOPIC_AUTHORIZATION_FAILED if the asker may not read a topic. A topic that does not
+    """Raises TOPIC_AUTHORIZATION_FAILED if the client may not read a topic. A topic that does not
     exist passes."""
     topic = context.broker.image.topic_by_id(tp.topic_id)
     if topic is not None and not allows(context, Operation.READ, ResourceType.TOPIC, topic.name):
@@ -94,7 +94,7 @@ def check_read(context: Context, tp: TopicIdPartition) -> None:
 
 
 def _check(batches: Iterable[Any], *, renews: bool) -> None:
-    """Raise INVALID_REQUEST for what no share partition can take."""
+    """Raise INVALID_REQUEST for acknowledgements that are invalid for any share partition."""
     highest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
     previous = -1
     for one in batches:

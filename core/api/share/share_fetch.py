@@ -1,17 +1,17 @@
-"""ShareFetch (78), versions 1–2: a member of a share group acquires records, and says what became
-of earlier ones (KIP-932).
+"""ShareFetch (78), versions 1–2: a member of a share group acquires records, and acknowledges
+earlier ones (KIP-932).
 
-KIP-1206 (v2: never more records than asked for, `RECORD_LIMIT`), KIP-1222 (v2: locks are renewed;
+KIP-1206 (v2: never more records than requested, `RECORD_LIMIT`), KIP-1222 (v2: renewal of locks;
 such a request fetches nothing).
 
-What is said of earlier records is stored first, so that what is released may be acquired in the
-same request. Then the request looks at the partitions of its session, beginning with another one
-each time: it reads what is available, and acquires it when that is enough (`min_bytes`), else it
-waits until something moves. A look and what it acquires are one step without a checkpoint, so no
-two requests fetch from a share partition at once.
+Acknowledgements are stored first, so that released records may be acquired in the same request.
+Then the request checks the partitions of its session, starting with a different one each time: it
+reads the available records, and acquires them if they are enough (`min_bytes`); otherwise it waits
+for changes. A check and its acquisition are one step without a checkpoint, so no two requests fetch
+from a share partition at the same time.
 
-An answer names the partitions that have records, errors, or something said of them. Its records are
-whole batches: what a member may process are only those that it acquired.
+A response lists the partitions with records, errors or acknowledgements. Its records are whole
+batches, but a member may process only the records that it acquired.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from pk.core.wire.messages.share_fetch import (
 )
 
 FIRST_READ_BYTES: Final = 1 << 17
-"""How much of a partition is read at first, and then four times as much, while that holds fewer
-records than are wanted."""
+"""The size of the first read of a partition, which grows four times while it has fewer records than
+wanted."""
 READ_BYTES_MAX: Final = 1 << 22
-"""How much one look reads at most, but for a first batch that is larger: what is acquired passes
-through memory."""
+"""The maximum size of one read, except for a larger first batch, since acquired records are held in
+memory."""
 
 
 async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
-    """Store what is said, acquire, answer. Raises KafkaError."""
+    """Store acknowledgements, acquire records, answer. Raises KafkaError."""
     broker = context.broker
     broker.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)
@@ -84,8 +84,8 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
 async def _open_session(
     context: Context, request: ShareFetchRequest, key: SessionKey, *, acknowledges: bool
 ) -> None:
-    """Find the member's session, or open one. One that opens another holds what it held: after an
-    error it may still say what became of that. Raises KafkaError."""
+    """Find the member's session, or open one. A new session keeps the records of the old one: after
+    an error the member may still acknowledge them. Raises KafkaError."""
     named: list[TopicIdPartition] = []
     for topic, partition in ((t, p) for t in request.topics for p in t.partitions):
         await let_others_run()
@@ -99,7 +99,7 @@ async def _open_session(
 
 
 class _Found(NamedTuple):
-    """What a look found in one share partition, before anything is acquired."""
+    """The available records of one share partition, before any are acquired."""
 
     share_partition: SharePartition
     fetch_offset: int
@@ -109,7 +109,7 @@ class _Found(NamedTuple):
 
 
 class _ShareFetch:
-    """One request: what it looks at, and what it has acquired."""
+    """One request: the partitions that it checks, and the records that it has acquired."""
 
     def __init__(self, context: Context, request: ShareFetchRequest, key: SessionKey) -> None:
         self._context = context
@@ -125,16 +125,16 @@ class _ShareFetch:
         self._cold: list[tuple[FileSlice, str]] = []
         self._warmed: set[TopicIdPartition] = set()
         self._patient = True
-        """Whether less than `min_bytes` is worth waiting for more."""
+        """Whether to wait for more if there is less than `min_bytes`."""
         self._answers: dict[TopicIdPartition, PartitionData] = {}
 
     async def run(self) -> None:
-        """Acquire what there is, or what comes until the time is up."""
+        """Acquire the records that are available, or that arrive before the time is up."""
         clock = self._context.broker.clock
         deadline = clock.time() + max(self._request.max_wait_ms, 0) / 1000
         session = self._context.broker.share_partitions.sessions.find(self._key)
         if session is None:
-            return  # it ended while we stored what the member said
+            return  # it ended while the acknowledgements were stored
         await self._find_leaders(session.in_turn())
         if self._request.max_records <= 0:
             return
@@ -150,7 +150,7 @@ class _ShareFetch:
             self._patient = False
 
     async def _find_leaders(self, partitions: Sequence[TopicIdPartition]) -> None:
-        """The share partitions of the session, loaded; those that cannot be used are answered."""
+        """Find the share partitions of the session and load them; unusable ones get an error."""
         for tp in partitions:
             try:
                 check_read(self._context, tp)
@@ -167,17 +167,17 @@ class _ShareFetch:
                     self._refuse(tp, e)
 
     async def _warm_up(self) -> None:
-        """Read in threads what the last look would have waited for."""
+        """Read in threads the data for which the last check would have waited."""
         cold, self._cold = self._cold, []
         await self._reader.warm_up()
         for records, directory in cold:
             await offload(records.read, directory=directory)
 
-    # --- looking ---
+    # --- checking ---
 
     def _look(self) -> bool:
-        """Read what is available now, and acquire it if that is enough. Whether the request need
-        not wait any more, or something must be read from the disk first."""
+        """Read the available records, and acquire them if they are enough. Returns whether the
+        request need not wait any more, or must first read something from the disk."""
         self._reader.look()
         found: list[_Found] = []
         left = self._request.max_records
@@ -205,7 +205,7 @@ class _ShareFetch:
     def _read(
         self, tp: TopicIdPartition, share_partition: SharePartition, wanted: int
     ) -> _Found | None:
-        """What is available in one share partition: at least `wanted` records where the log has
+        """The available records of one share partition: at least `wanted` records if the log has
         them. Raises KafkaError."""
         state: SharePartitionState = share_partition.loaded()
         partition, log = share_partition.partition, share_partition.partition.log
@@ -235,7 +235,7 @@ class _ShareFetch:
             piece = records.read()
             found = list(iter_headers(piece))
             if not found:
-                # A batch that is larger than what was read of it.
+                # The batch is larger than the part that was read.
                 if records.length < bytes_max:
                     break
                 bytes_max *= 4
@@ -256,7 +256,7 @@ class _ShareFetch:
         )
 
     def _acquire(self, found: _Found, left: int) -> int:
-        """Acquire what was found, at most `left` records; how many that are."""
+        """Acquire the records found, at most `left`; returns how many."""
         share_partition = found.share_partition
         state = share_partition.loaded()
         acquired = state.acquire(
@@ -314,7 +314,8 @@ class _ShareFetch:
         response = ShareFetchResponse(acquisition_lock_timeout_ms=settings.lock_duration_ms)
         if context.broker.client_quotas.is_on:
             found = [data.records for data in self._answers.values() if data.records is not None]
-            # What is acquired is sent all the same: held back, it would only be locked for longer.
+            # Acquired records are sent all the same: holding them back would only lock them for
+            # longer.
             response.throttle_time_ms = context.broker.client_quotas.sent(
                 context, sum(part_bytes(records) for records in found)
             )
@@ -361,7 +362,7 @@ def _ranges(
 
 
 def _slice(found: _Found, acquired: Sequence[Acquired]) -> BytesSlice:
-    """The batches that hold what was acquired, from the first to the last."""
+    """The batches with the acquired records, from the first to the last."""
     first, last = acquired[0].first_offset, acquired[-1].last_offset
     within = [
         (position, header)

@@ -1,5 +1,5 @@
-"""ShareGroupHeartbeat (76), version 1: a member of a share group joins, says what it reads, learns
-which share partitions it may fetch from, and leaves (KIP-932)."""
+"""ShareGroupHeartbeat (76), version 1: a member of a share group joins, reports its subscription,
+learns its assigned share partitions, and leaves (KIP-932)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pk.core.wire.messages.share_group_heartbeat import (
 def handle(
     context: Context, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
-    """Let the group's coordinator decide."""
+    """Submit it to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.coordinators
     coordinators.check_protocol(GroupType.SHARE)

@@ -1,5 +1,5 @@
-"""WriteShareGroupState (85), versions 0–1: the leader of a partition stores what acknowledgements
-changed (KIP-932)."""
+"""WriteShareGroupState (85), versions 0–1: the leader of a partition stores changes by
+acknowledgements (KIP-932)."""
 
 from pk.core.broker.coordinator.share_state_requests import WRITE
 from pk.core.broker.requests.context import Context

@@ -1,4 +1,4 @@
-"""CreatePartitions (37), versions 0–3: KIP-195. A topic's partitions only ever become more."""
+"""CreatePartitions (37), versions 0–3: KIP-195. Partitions can only be added to a topic."""
 
 from typing import Final
 
@@ -17,11 +17,11 @@ from pk.core.wire.messages.create_partitions import (
 )
 
 _VERSION_STRICT_QUOTA: Final = 3
-"""Clients of it know the error of the controller's quota (KIP-599)."""
+"""From this version on, clients know the error of the controller's quota (KIP-599)."""
 
 
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Add partitions, for each topic by itself."""
+    """Add partitions to each topic separately."""
     random = context.broker.random
     denied = list[CreatePartitionsTopic]()
     if is_on(context):

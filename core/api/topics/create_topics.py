@@ -1,9 +1,9 @@
 """CreateTopics (19), versions 0–7: KIP-4, validation only (v1), defaults by -1 (KIP-464, v4),
-configs in the answer (KIP-525, v5), topic ids (KIP-516, v7).
+configs in the response (KIP-525, v5), topic ids (KIP-516, v7).
 
-Each topic is created or refused by itself. A broker that passed the request on answers when it has
-the topics (core/api/controller/forward.py): a client can produce to a topic as soon as it gets the
-answer.
+Each topic is created or refused separately. A broker that forwarded the request answers once it has
+the topics (core/api/controller/forward.py), so that a client can produce to a topic as soon as it
+gets the response.
 """
 
 from typing import Final
@@ -25,11 +25,11 @@ from pk.core.wire.messages.create_topics import (
 _DENIED: Final = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
 
 _VERSION_STRICT_QUOTA: Final = 6
-"""Clients of it know the error of the controller's quota (KIP-599)."""
+"""From this version on, clients know the error of the controller's quota (KIP-599)."""
 
 
 async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create what is asked for."""
+    """Create the requested topics."""
     broker = context.broker
     denied = await _take_denied(context, request)
     strict = context.api_version >= _VERSION_STRICT_QUOTA
@@ -53,7 +53,8 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
 async def _take_denied(
     context: Context, request: CreateTopicsRequest
 ) -> list[CreatableTopicResult]:
-    """Take out of the request what the asker may not create; returns the answers to it."""
+    """Remove from the request the topics that the client may not create; returns the results for
+    them."""
     if not is_on(context) or allows_cluster(context, Operation.CREATE, log=False):
         return []
     kept: list[CreatableTopic] = []
@@ -69,7 +70,8 @@ async def _take_denied(
 
 
 def _hide_configs(context: Context, result: CreatableTopicResult) -> None:
-    """Leave out what only somebody may know who may describe the topic's configs."""
+    """Remove the fields for which the client would have to be allowed to describe the topic's
+    configs."""
     if result.error_code or allows(
         context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name, log=False
     ):

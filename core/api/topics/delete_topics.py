@@ -1,5 +1,5 @@
 """DeleteTopics (20), versions 0–6: by name, from version 6 on also by id (KIP-516). Before version
-3 there is no TOPIC_DELETION_DISABLED (KIP-322): who may not delete asked for what cannot be."""
+3 there is no TOPIC_DELETION_DISABLED (KIP-322), and INVALID_REQUEST is returned instead."""
 
 from typing import Final
 
@@ -21,11 +21,11 @@ from pk.core.wire.messages.delete_topics import (
 _VERSION_DISABLED: Final = 3
 
 _VERSION_STRICT_QUOTA: Final = 5
-"""Clients of it know the error of the controller's quota (KIP-599)."""
+"""From this version on, clients know the error of the controller's quota (KIP-599)."""
 
 
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete what is named, each topic by itself."""
+    """Delete each topic separately."""
     config = context.broker.config
     denied = await _take_denied(context, request)
     strict = context.api_version >= _VERSION_STRICT_QUOTA
@@ -49,8 +49,8 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
 async def _take_denied(
     context: Context, request: DeleteTopicsRequest
 ) -> list[DeletableTopicResult]:
-    """Take out of the request what the asker may not delete; returns the answers to it. A topic
-    that the asker may not describe is refused, whether it exists or not."""
+    """Remove from the request the topics that the client may not delete; returns the results for
+    them. A topic that the client may not describe is refused, whether it exists or not."""
     if not is_on(context) or allows_cluster(context, Operation.DELETE, log=False):
         return []
     image, kind = the_controller(context).image, ResourceType.TOPIC

@@ -1,9 +1,9 @@
 """DescribeTopicPartitions (75), version 0: topics page by page, with eligible leader replicas
 (KIP-966).
 
-Topics come in order of their names, at most `max.request.partition.size.limit` partitions an
-answer, and a cursor says where the next one begins. Topics before the cursor are skipped; one
-that went away meanwhile is no error when all topics are asked for.
+Topics are sorted by name, with at most `max.request.partition.size.limit` partitions per response,
+and a cursor for the start of the next one. Topics before the cursor are skipped; if all topics are
+requested, one that was deleted in the meantime is not an error.
 """
 
 from bisect import bisect_left
@@ -27,14 +27,14 @@ from pk.core.wire.messages.describe_topic_partitions import (
 )
 
 _AT_LEAST: Final = 1
-"""A limit below one would never get anywhere."""
+"""A limit below one would never make progress."""
 
 
 async def handle(
     context: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Answer from the image. Raises INVALID_REQUEST for a cursor that points to nothing asked
-    for."""
+    """Answer from the image. Raises INVALID_REQUEST for a cursor at a topic that was not
+    requested."""
     image = context.broker.image
     names = await _names(request, image)
     first, cursor = 0, request.cursor
@@ -84,7 +84,7 @@ async def handle(
 
 
 async def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) -> list[str]:
-    """The topics to describe, in order: those that are named, else all."""
+    """The topics to describe, in order: the requested ones, else all."""
     if not request.topics:
         return sorted(image.topics)
     names: set[str] = set()
@@ -95,7 +95,7 @@ async def _names(request: DescribeTopicPartitionsRequest, image: MetadataImage) 
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """The answer does not say whether it exists."""
+    """The result does not reveal whether the topic exists."""
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name
     )
@@ -135,7 +135,7 @@ def _topic(
                 replica_nodes=list(p.replicas),
                 isr_nodes=list(p.isr),
                 eligible_leader_replicas=list(p.elr),
-                # Where there is a leader, nobody waits for them.
+                # If there is a leader, nobody waits for them.
                 last_known_elr=[] if alive(p.leader) else list(p.last_known_elr),
                 offline_replicas=[node for node in p.replicas if not alive(node)],
             )

@@ -1,13 +1,14 @@
-"""Metadata (3), versions 0–13: who is there, who leads what. Every client's first question.
+"""Metadata (3), versions 0–13: the brokers, and the leaders of partitions. It is every client's
+first request.
 
-v0 has no way to say "all topics" but an empty list; from v1 on null means all and an empty list
-none. v4 may forbid the creation of unknown topics (KIP-204), v5 offline replicas (KIP-112), v7
-leader epochs (KIP-320), v8 authorized operations (KIP-430), v10 topic ids, by which v12 can ask
-(KIP-516), v13 an error for the whole.
+In v0 an empty list means all topics; from v1 on null means all, and an empty list none. v4 can
+forbid the creation of unknown topics (KIP-204), v5 has offline replicas (KIP-112), v7 leader epochs
+(KIP-320), v8 authorized operations (KIP-430), v10 topic ids, which can be requested from v12 on
+(KIP-516), v13 an error for the whole request.
 
-An unknown topic is created where `auto.create.topics.enable` and the request allow it. The request
-that asks for it is answered UNKNOWN_TOPIC_OR_PARTITION, as Apache Kafka does, and the topic appears
-afterwards: clients ask again.
+An unknown topic is created if `auto.create.topics.enable` and the request allow it. The response to
+that request is UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka, and the topic appears afterwards:
+clients retry.
 """
 
 from collections.abc import Collection, Iterable
@@ -38,31 +39,31 @@ _VERSION_LISTENER_NOT_FOUND: Final = 6
 _VERSION_TOPIC_IDS: Final = 12
 
 Alive = dict[int, tuple[str, int, str | None]]
-"""Brokers that are alive and reachable by the asker's listener: host, port, rack."""
+"""Brokers that are alive and reachable on the client's listener: host, port, rack."""
 
 _UNDESCRIBED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
 
 ANSWERS_AT_WORK_MAX: Final = 4
-"""Answers about all topics of a large cluster that are made at the same time: each is in memory."""
+"""How many responses with all topics of a large cluster are built at the same time: each is in
+memory."""
 
 LARGE_PARTITIONS: Final = 500
-"""If there are more, an answer about all topics waits for others."""
+"""If there are more partitions, a response with all topics waits for others."""
 
 _at_work: trio.lowlevel.RunVar[trio.Semaphore] = trio.lowlevel.RunVar("metadata_at_work")
 
 
 async def handle(context: Context, request: MetadataRequest) -> MetadataResponse:
-    """Answer from the image. If there are other brokers, a client that asks in the moment in which
-    one of them was lost waits for the next leader: one that learns of the old leader may not ask
-    again for a second.
+    """Answer from the image. If another broker was lost just now, the client waits for the next
+    leader, since one that learns the old leader may not ask again for a second.
 
-    Raises KafkaError(INVALID_REQUEST) for a topic that is named by nothing, or by an id before
-    version 12.
+    Raises KafkaError(INVALID_REQUEST) for a topic without name and id, or with an id before version
+    12.
     """
     just_fenced: Collection[int] = frozenset()
     if len(context.broker.image.brokers) > 1:
-        # The client may have lost its leader just now. So have we, then, and the news lies beside
-        # its question.
+        # The client may have just lost its leader. Then we have too, and that news may arrive
+        # together with its request.
         await trio.lowlevel.checkpoint()
         await context.broker.lost_leaders.wait_for_verdict()
         just_fenced = context.broker.just_fenced.nodes()
@@ -87,8 +88,8 @@ def _limit() -> trio.Semaphore:
 
 
 async def _create_missing(context: Context, request: MetadataRequest) -> None:
-    """Have unknown topics made. Only once the request is answered: the answer says that they are
-    unknown."""
+    """Request the creation of unknown topics, only after answering the request, because the
+    response says that they are unknown."""
     if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
         return
     missing: list[str] = []
@@ -107,7 +108,7 @@ async def _create_missing(context: Context, request: MetadataRequest) -> None:
 
 
 def _may_create(context: Context, name: str) -> bool:
-    """Whether the asker may have a missing topic made."""
+    """Whether the client may have a missing topic created."""
     return (
         not is_on(context)
         or allows_cluster(context, Operation.CREATE, log=False)
@@ -122,7 +123,7 @@ def _wants_all(request: MetadataRequest, version: int) -> bool:
 async def _answer(
     context: Context, request: MetadataRequest, just_fenced: Collection[int]
 ) -> MetadataResponse:
-    """From one image, whatever changes in between."""
+    """Build the response from one image, whatever changes in the meantime."""
     image = context.broker.image
     version = context.api_version
     alive = _endpoints(image, context.listener)
@@ -156,14 +157,14 @@ async def _answer(
 
 
 def _is_visible(context: Context, topic: TopicImage) -> bool:
-    """Whether the asker for all topics may know of this one."""
+    """Whether a client that requests all topics may see this one."""
     return not is_on(context) or allows(
         context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name, log=False
     )
 
 
 async def _add_operations(context: Context, answers: Iterable[MetadataResponseTopic]) -> None:
-    """What the asker may do with each topic that it may describe (KIP-430)."""
+    """Add the client's authorized operations to each topic that it may describe (KIP-430)."""
     authorization = context.broker.authorization
     for topic in answers:
         await let_others_run()
@@ -174,10 +175,8 @@ async def _add_operations(context: Context, answers: Iterable[MetadataResponseTo
 
 
 def controller_of(context: Context) -> int:
-    """The broker that clients take for the controller: the one that is, or, where it is none of
-    those that are alive, this one, which passes on what is the controller's, or any other that
-    does.
-    """
+    """The broker that clients treat as the controller: the real one or, if that is not among the
+    live brokers, this one, which forwards requests to the controller, or any other that does."""
     image, node = context.broker.image, context.broker.node_id
     for candidate in (image.controller_id, node, *sorted(image.brokers)):
         broker = image.brokers.get(candidate)
@@ -187,7 +186,7 @@ def controller_of(context: Context) -> int:
 
 
 def _endpoints(image: MetadataImage, listener: str, fenced: Collection[int] | None = None) -> Alive:
-    """Brokers that are alive, or those of `fenced`, and reachable by `listener`: host, port,
+    """Brokers that are alive (or those in `fenced`) and reachable on `listener`: host, port,
     rack."""
     found: Alive = {}
     for node, broker in image.brokers.items():
@@ -201,7 +200,7 @@ def _endpoints(image: MetadataImage, listener: str, fenced: Collection[int] | No
 def _asked(
     wanted: Iterable[MetadataRequestTopic], version: int
 ) -> dict[tuple[str | None, Uuid], None]:
-    """(name, id) of each topic once. An id counts before a name."""
+    """(name, id) of each topic once. An id takes precedence over a name."""
     asked: dict[tuple[str | None, Uuid], None] = {}
     for topic in wanted:
         by_id = topic.topic_id != ZERO_UUID
@@ -226,7 +225,7 @@ async def _one(
     topic = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
     asked = topic.name if topic is not None else name
     if asked is not None and not allows(context, Operation.DESCRIBE, ResourceType.TOPIC, asked):
-        # An id is no secret, a name is: the answer has the one that was asked with.
+        # An id is not secret, but a name is: the response has the one in the request.
         return MetadataResponseTopic(
             error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, topic_id=topic_id
         )
@@ -275,7 +274,7 @@ def _partition(
         code = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
         leader = NO_LEADER
     elif version == 0 and offline:
-        # Clients of 0.8 look up every replica among the brokers and fail when one is missing.
+        # Clients of version 0.8 look up every replica among the brokers and fail if one is missing.
         code = ErrorCode.REPLICA_NOT_AVAILABLE
     if version == 0:
         replicas = [node for node in replicas if node in alive]
@@ -292,7 +291,8 @@ def _partition(
 
 
 def error_response(request: MetadataRequest, error: KafkaError, version: int) -> MetadataResponse:
-    """The same error for every topic asked for, and, where the version has it, for the whole."""
+    """The same error for every requested topic and, if the version supports it, for the whole
+    request."""
     return MetadataResponse(
         topics=[
             MetadataResponseTopic(

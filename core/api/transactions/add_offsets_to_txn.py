@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25), versions 0–4: a transaction is about to commit offsets of a group (KIP-98).
+"""AddOffsetsToTxn (25), versions 0–4: adds the offsets of a group to a transaction (KIP-98).
 
 It adds the group's partition of `__consumer_offsets` to the transaction. Clients of the second
 protocol (KIP-890) leave that to TxnOffsetCommit.
@@ -20,8 +20,8 @@ PRODUCER_FENCED_SINCE: Final = 2
 
 
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    """Have the coordinator add the partition. Raises what `TransactionMachine.add_partitions`
-    raises."""
+    """Let the coordinator add the partition. Raises the errors of
+    `TransactionMachine.add_partitions`."""
     broker = context.broker
     if OFFSETS_TOPIC not in broker.image.topics:
         await broker.coordinators.create_topic()

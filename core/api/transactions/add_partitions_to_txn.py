@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn (24), versions 0–5: a transaction is about to write to these partitions
+"""AddPartitionsToTxn (24), versions 0–5: adds partitions to a transaction before it writes to them
 (KIP-98).
 
-Versions 0–3 are a client's and name one transaction. Versions 4 and 5 are for brokers, which verify
+Versions 0–3 are for clients, with one transaction. Versions 4 and 5 are for brokers, which verify
 or add the partitions of several transactions at once (KIP-890).
 """
 
@@ -34,14 +34,14 @@ SEVERAL_SINCE: Final = 4
 PRODUCER_FENCED_SINCE: Final = 2
 
 TOGETHER: Final = 64
-"""How many transactions of one request are asked about at once: each takes a task, and a large
-request may name millions."""
+"""How many transactions of one request are processed at once: each takes a task, and a large
+request may have millions."""
 
 
 async def handle(
     context: Context, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
-    """Ask the coordinator of every transaction."""
+    """Ask the coordinator of each transaction."""
     transactions = context.broker.transactions
     if context.api_version < SEVERAL_SINCE:
         asked = AddPartitionsToTxnTransaction(
@@ -64,7 +64,7 @@ async def handle(
         await _ask(context, asked, results[0])
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     for start in range(0, len(request.transactions), TOGETHER):
-        # Together: each may wait for its coordinator's log to be replicated.
+        # Concurrently, since each may wait for its coordinator's log to be replicated.
         async with trio.open_nursery() as nursery:
             for asked in request.transactions[start : start + TOGETHER]:
                 result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id)
@@ -81,8 +81,8 @@ async def _ask(
 
 
 async def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> PartitionErrors:
-    """What is wrong with each partition where the producer may not write to one of them: then none
-    is added. Else nothing. Clients may not write to an internal topic."""
+    """The errors of all partitions if the producer may not write to one of them, since then none is
+    added; else empty. Clients may not write to an internal topic."""
     is_guarded = is_on(context)
     denied: set[str] = set()
     for topic in topics:
@@ -128,7 +128,7 @@ def _results(
 def error_response(
     request: AddPartitionsToTxnRequest, error: KafkaError, version: int
 ) -> AddPartitionsToTxnResponse:
-    """Every partition with the same error, or the whole of it for a broker."""
+    """Every partition with the same error, or the whole request's error for a broker."""
     if version >= SEVERAL_SINCE:
         return AddPartitionsToTxnResponse(error_code=error.code)
     errors = {

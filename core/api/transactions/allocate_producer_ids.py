@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67), version 0: a broker wants a block of producer ids to give away
+"""AllocateProducerIds (67), version 0: a broker requests a block of producer ids to assign
 (KIP-730)."""
 
 from pk.core.api.controller.decide import the_controller

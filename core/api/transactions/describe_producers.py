@@ -1,5 +1,4 @@
-"""DescribeProducers (61), version 0: who writes to a partition, and with which sequence
-(KIP-664)."""
+"""DescribeProducers (61), version 0: the producers of partitions, and their sequences (KIP-664)."""
 
 from pk.core.api.authorization import check
 from pk.core.auth.acls import Operation, ResourceType
@@ -16,8 +15,8 @@ from pk.core.wire.messages.describe_producers import (
 
 
 async def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """The producers that each partition remembers. One that is named again is answered once: its
-    index takes four bytes, its producers may be many."""
+    """The producers known to each partition. A repeated partition is answered once: its index takes
+    four bytes, its producers may be many."""
     response = DescribeProducersResponse()
     seen: set[tuple[str, int]] = set()
     for topic in request.topics:

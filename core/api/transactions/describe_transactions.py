@@ -21,7 +21,7 @@ from pk.core.wire.messages.describe_transactions import (
 async def handle(
     context: Context, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Ask the coordinator of every id; an error is the id's own."""
+    """Ask the coordinator of each id; errors are in its result."""
     response = DescribeTransactionsResponse()
     for transactional_id in dict.fromkeys(request.transactional_ids):
         await let_others_run()
@@ -44,7 +44,7 @@ async def handle(
 
 
 async def _hide_topics(context: Context, state: TransactionState) -> None:
-    """Leave out the topics that the asker may not describe."""
+    """Remove the topics that the client may not describe."""
     shown: list[TopicData] = []
     for topic in state.topics:
         if allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic, log=False):

@@ -1,8 +1,8 @@
 """EndTxn (26), versions 0–5: commit or abort a transaction (KIP-98).
 
-The answer comes once the outcome is safe in the coordinator's log; the markers go out after it.
-From version 5 on the client keeps to the second protocol (KIP-890): the answer has the producer id
-and epoch of the next transaction.
+The response is sent once the outcome is safe in the coordinator's log; the markers are sent after
+that. From version 5 on the client follows the second protocol (KIP-890): the response has the
+producer id and epoch of the next transaction.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PRODUCER_FENCED_SINCE: Final = 2
 
 
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
-    """Have the coordinator decide. Raises what `TransactionMachine.end` raises."""
+    """Submit it to the coordinator. Raises the errors of `TransactionMachine.end`."""
     version = context.api_version
     return await context.broker.transactions.submit_with_id(
         request.transactional_id,

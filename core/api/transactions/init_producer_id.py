@@ -1,8 +1,8 @@
 """InitProducerId (22), versions 0–5: an id and an epoch for a producer (KIP-98, KIP-360, KIP-890).
 
-Ids come from blocks that the controller hands to brokers, so that no two producers of a cluster
-ever share one. With a transactional id the answer is its coordinator's (core/txn/machine.py): it
-fences earlier producers of that id.
+Ids come from blocks that the controller assigns to brokers, so that no two producers of a cluster
+ever share one. With a transactional id its coordinator answers (core/txn/machine.py), and fences
+earlier producers of that id.
 """
 
 from typing import Final
@@ -19,9 +19,9 @@ PRODUCER_FENCED_SINCE: Final = 4
 
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A fresh id with epoch 0, or what the coordinator decides. Raises INVALID_REQUEST for half of
-    what a producer had: its id without its epoch, or the epoch alone; and what
-    `TransactionMachine.init_producer_id` raises."""
+    """A new id with epoch 0, or the coordinator's decision. Raises INVALID_REQUEST if the producer
+    sends its id without its epoch, or the epoch alone; and the errors of
+    `TransactionMachine.init_producer_id`."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
         check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)

@@ -1,6 +1,6 @@
 """ListTransactions (66), versions 0–2: the transactions that this broker coordinates (KIP-664),
-also by how long they are open (v1, KIP-994) and by a regular expression of RE2's that the whole id
-must match (v2, KIP-1152)."""
+also filtered by duration (v1, KIP-994) and by a regular expression (RE2) that the whole id must
+match (v2, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pk.core.wire.messages.list_transactions import (
 )
 
 UNKNOWN: Final = ""
-"""Stands for all states that do not exist: a filter of nothing else lets no transaction through."""
+"""Replaces all states that do not exist: a filter with nothing else matches no transaction."""
 
 
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Ask every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS if one does not know its
+    """Ask every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS if one has not loaded its
     transactions yet, INVALID_REGULAR_EXPRESSION."""
     transactions = context.broker.transactions
     transactions.check_loaded()
@@ -59,7 +59,7 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
-    """What an id must pass."""
+    """The filter for ids; None to accept all."""
     if not pattern:
         return None
     try:

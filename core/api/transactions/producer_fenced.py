@@ -1,10 +1,10 @@
-"""What a producer hears whose place another has taken."""
+"""The error code for a fenced producer."""
 
 from pk.core.errors import ErrorCode
 
 
 def known_code(code: int, version: int, fenced_since: int) -> int:
-    """The error `code` in an answer of this version: before `fenced_since`, clients know
+    """The error `code` in a response of this version: before `fenced_since`, clients know
     PRODUCER_FENCED as INVALID_PRODUCER_EPOCH (KIP-588)."""
     if code == ErrorCode.PRODUCER_FENCED and version < fenced_since:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (28), versions 0–5: a transaction stores how far its input was read (KIP-98).
+"""TxnOffsetCommit (28), versions 0–5: commits offsets as part of a transaction (KIP-98).
 
 KIP-447 (v3: the member and its generation), KIP-890 (v4 TRANSACTION_ABORTABLE, v5: the group's
-partition is added to the transaction by this request). The coordinator of the transaction is asked
-first, as before a batch of a producer (core/broker/coordinator/add_partitions_manager.py): here the
-partition is that of the group in `__consumer_offsets`.
+partition is added to the transaction by this request). As before a producer's batch, the
+transaction's coordinator is asked first (core/broker/coordinator/add_partitions_manager.py); here
+the partition is that of the group in `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from pk.core.wire.messages.txn_offset_commit import (
 ABORTABLE_SINCE: Final = 4
 ADDS_SINCE: Final = 5
 LOADING_SINCE: Final = 2
-"""Clients before it break on COORDINATOR_LOAD_IN_PROGRESS: they hear COORDINATOR_NOT_AVAILABLE."""
+"""Earlier clients fail on COORDINATOR_LOAD_IN_PROGRESS, and get COORDINATOR_NOT_AVAILABLE
+instead."""
 
 
 async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Sort out what does not exist, have the transaction verified, and let the group's coordinator
-    decide."""
+    """Filter out partitions that do not exist, have the transaction verified, and submit the rest
+    to the group's coordinator."""
     refused = await refuse_missing(context, request, _refused, TxnOffsetCommitResponsePartition)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=merged(refused, []))
@@ -58,9 +59,9 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
         if verification is not None and not producers.is_verified(
             request.producer_id, request.producer_epoch, verification
         ):
-            # A marker came meanwhile, possibly that of the producer's last transaction: the client
-            # asks again, and hears whether this one goes on. INVALID_TXN_STATE would end Java's
-            # producer for good.
+            # A marker has arrived in the meantime, possibly that of the producer's last
+            # transaction: the client retries, and learns whether this one continues.
+            # INVALID_TXN_STATE would end Java's producer for good.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         topics, ids = context.broker.image.topics, dict[str, Uuid]()
         for topic in request.topics:

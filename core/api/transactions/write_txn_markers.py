@@ -1,6 +1,6 @@
-"""WriteTxnMarkers (27), versions 1–2: a transaction coordinator has the leaders of its partitions
-write their markers (KIP-98). Version 2 says which protocol the transaction keeps to (KIP-1228).
-Operators end hanging transactions with it.
+"""WriteTxnMarkers (27), versions 1–2: a transaction coordinator makes the leaders of partitions
+write its markers (KIP-98). Version 2 has the protocol of the transaction (KIP-1228). Operators also
+use it to end hanging transactions.
 """
 
 from pk.core.api.authorization import allows_cluster, check
@@ -17,7 +17,7 @@ from pk.core.wire.messages.write_txn_markers import (
 
 
 async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    """Write them, and wait until they are safe."""
+    """Write the markers, and wait until they are safe."""
     if not allows_cluster(context, Operation.ALTER, log=False):
         check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     broker = context.broker

@@ -1,4 +1,4 @@
-"""What the duties of a controller see of it."""
+"""The interface of the active controller for its duties."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 
 Decide = Callable[[MetadataImage], Decision[Event]]
-"""What makes a decision on the newest image."""
+"""Makes a decision on the newest image."""
 
 
 class OffLoopDecision:
-    """A decision that a thread may make where the image is large: about every partition of a
-    broker, say. Also a `Decide`."""
+    """A decision that is made in a thread if the image is large, for example about every partition
+    of a broker. Also a `Decide`."""
 
     def __init__(self, ask: Callable[[], Decide], *, large: bool = False) -> None:
-        """`ask` is called on the loop when it is this decision's turn; what it gives looks at
-        nothing but the image. `large`: it takes long whatever the image."""
+        """`ask` is called on the loop when it is this decision's turn; the function it returns
+        depends only on the image. `large`: it takes long for any image."""
         self.ask = ask
         self.large = large
 
@@ -37,14 +37,14 @@ class ActiveController(Protocol):
 
     controller_id: int
     predecessor: int
-    """Who was the controller before; NO_NODE where there was none, or this node."""
+    """The previous controller's node id; NO_NODE if there was none, or it was this node."""
 
     observers: QuorumObservers
     committed: list[Follow]
 
     @property
     def image(self) -> MetadataImage:
-        """The cluster as far as it is safe in the store."""
+        """The cluster's image, as far as it is safe in the store."""
         ...
 
     async def submit(self, decide: Decide) -> Any:

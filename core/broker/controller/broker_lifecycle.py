@@ -1,5 +1,4 @@
-"""A broker's life in its cluster, as the controller sees it: it registers, sends heartbeats, is
-unfenced, and takes its leave.
+"""A broker's lifecycle in its cluster: it registers, sends heartbeats, is unfenced, and leaves.
 
 ``` register ──► fenced ──(has caught up with its registration, and serves)──► unfenced ──► handing
 over ──► may go
@@ -7,13 +6,13 @@ over ──► may go
    └────── the controller does not know this incarnation (any more) ◄─────────┘
 ```
 
-A registration is an *incarnation*: an id of its own, and the broker epoch that the controller gives
-it. It says with which epoch this broker last shut down cleanly, so that the controller knows
-whether what was not synced may be gone (KIP-966).
+A registration is an *incarnation*, with an id of its own, and a broker epoch assigned by the
+controller. It has the epoch of the broker's last clean shutdown, so that the controller knows
+whether unsynced data may be lost (KIP-966).
 
-Heartbeats come every `broker.heartbeat.interval.ms`, and at once when there is something to say:
-the broker serves now, it was fenced though it lives, a log directory has failed, it wants to go.
-What they carry is idempotent by the broker epoch.
+Heartbeats are sent every `broker.heartbeat.interval.ms`, and at once if there is news: the broker
+serves now, it was fenced although it is alive, a log directory has failed, or it wants to shut
+down. The broker epoch makes them idempotent.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 AGAIN_S: Final = 0.1
-"""Between two tries to register, and between heartbeats while an answer is awaited: to be unfenced,
-to be let go."""
+"""The pause between attempts to register, and between heartbeats while waiting to be unfenced."""
 
 LEAVE_AGAIN_S: Final = 0.02
-"""Between heartbeats of a broker that waits to be let go: its clients wait too."""
+"""The pause between heartbeats of a broker that waits to shut down, since its clients wait too."""
 
 SILENCE_S: Final = 1.5
-"""Without an answer for so long, who wants to go takes the controller for gone too, and goes."""
+"""Without an answer for this long, a broker that shuts down assumes that the controller is gone
+too, and stops waiting."""
 
 _UNKNOWN_INCARNATION: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _MAY_PASS: Final = (
@@ -64,8 +63,8 @@ _MAY_PASS: Final = (
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-"""A registration that is refused so is tried again: the last incarnation's session ends, a
-controller comes, or there is room again on its disk."""
+"""A registration refused with one of these errors is tried again: the last incarnation's session
+may end, a controller may be elected, or its disk may have space again."""
 
 
 _REFUSALS: Final = {
@@ -82,7 +81,7 @@ _REFUSALS: Final = {
 
 
 class RegistrationFailed(Exception):
-    """The controller did not take this broker; the message is one sentence for the operator."""
+    """The controller did not accept this broker; the message is one sentence for the operator."""
 
 
 class BrokerLifecycle:
@@ -99,10 +98,10 @@ class BrokerLifecycle:
         fail_broker: Callable[[str], None],
         registered_again: Callable[[], None],
     ) -> None:
-        """`endpoints` are those of the listeners for brokers and clients; `new_id` draws
-        incarnation ids. `fail_broker(why)` is called when this broker cannot go on;
-        `registered_again()` is called when it has another epoch: an image with that epoch may
-        already have come, too early to be of use."""
+        """`endpoints` are those of the listeners for brokers and clients; `new_id` generates
+        incarnation ids. `fail_broker(why)` is called when this broker cannot continue;
+        `registered_again()` is called when it has a new epoch: an image with that epoch may already
+        have arrived, too early to be used."""
         self._state = state
         self._link = link
         self._dirs = dirs
@@ -118,19 +117,19 @@ class BrokerLifecycle:
         self._let_go = trio.Event()
         self._answered_at = 0.0
         self.complaint = ""
-        """Why the controller has not taken this broker yet; empty if it has, or did not
+        """Why the controller has not accepted this broker yet; empty if it has, or did not
         answer."""
         self._wake = trio.Event()
-        """Set when the next heartbeat is not to wait for its time."""
+        """Set to send the next heartbeat at once."""
         self._news = trio.Event()
-        """Set when the one under way is out of date."""
+        """Set if the heartbeat in flight is outdated."""
         self._new_id = new_id
         self._fail_broker = fail_broker
         self._registered_again = registered_again
 
     async def register_first(self, controller: Controller) -> None:
-        """Register with a controller in this very process that no other broker knows: it leads at
-        once, unfenced.
+        """Register with a controller in this process that no other broker knows; the broker is
+        unfenced and leads at once.
 
         Raises RegistrationFailed.
         """
@@ -149,7 +148,7 @@ class BrokerLifecycle:
         await self._register(timeout_ms)
 
     async def serve(self) -> None:
-        """The broker serves from here on; returns when the controller has unfenced it."""
+        """Report that the broker serves; returns when the controller has unfenced it."""
         self._serves = True
         self._say()
         await self._unfenced.wait()
@@ -164,8 +163,8 @@ class BrokerLifecycle:
             answer: BrokerHeartbeatResponse | None = None
             request = self._heartbeat()
             async with trio.open_nursery() as nursery:
-                # A repeated message is not held up by a request that waits for a controller to
-                # come.
+                # A heartbeat with news is not delayed by a request that waits for a controller to
+                # be elected.
                 nursery.start_soon(_cancel_when, self._news, nursery.cancel_scope)
                 answer = await self._send(request)
                 nursery.cancel_scope.cancel()
@@ -175,9 +174,9 @@ class BrokerLifecycle:
                 await self._wake.wait()
 
     async def hand_over(self, within_s: float) -> None:
-        """Have the controller move leadership away from here; returns when it lets this broker go,
-        at the latest after `within_s`. Nothing happens with `controlled.shutdown.enable=false`, or
-        where no heartbeats are sent."""
+        """Have the controller move leadership away from this broker; returns when it may shut down,
+        after at most `within_s`. Does nothing with `controlled.shutdown.enable=false`, or if no
+        heartbeats are sent."""
         if not self._beating or not self._state.config.controlled_shutdown_enable:
             return
         self._leaving = True
@@ -193,11 +192,11 @@ class BrokerLifecycle:
                 await self._let_go.wait()
 
     def directory_failed(self) -> None:
-        """A log directory has failed: tell the controller at once."""
+        """Report a failed log directory to the controller at once."""
         self._say()
 
     def _say(self) -> None:
-        """Have a heartbeat sent now that says what is the case now."""
+        """Send a heartbeat with the current state now."""
         self._news.set()
         self._wake.set()
 
@@ -209,7 +208,7 @@ class BrokerLifecycle:
         return self._state.config.broker_heartbeat_interval_ms / 1000
 
     def follow(self, image: MetadataImage, found: Changes) -> None:
-        """An image is in force: is this broker unfenced by it?"""
+        """Check whether a new image unfences this broker."""
         me = image.brokers.get(self._state.node_id)
         if me is None or me.broker_epoch != self._state.broker_epoch:
             return
@@ -230,7 +229,7 @@ class BrokerLifecycle:
         return BrokerHeartbeatRequest(
             broker_id=state.node_id,
             broker_epoch=state.broker_epoch,
-            # The offset of the last event in force here: `image.offset` is the next one's.
+            # The offset of the last applied event: `image.offset` is that of the next.
             current_metadata_offset=state.image.offset - 1,
             want_fence=not self._serves,
             want_shut_down=self._leaving,
@@ -238,8 +237,8 @@ class BrokerLifecycle:
         )
 
     async def _send(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse | None:
-        # A controller that is slow to answer lives: half the session leaves time to ask another
-        # one, or again.
+        # A controller that is slow to answer is alive: half the session leaves time to ask another
+        # one, or to retry.
         timeout_ms = self._state.config.broker_session_timeout_ms / 2
         try:
             return await self._link.request(request, timeout_ms=timeout_ms)
@@ -264,8 +263,8 @@ class BrokerLifecycle:
                 self._let_go.set()
 
     def _failed(self) -> list[Uuid]:
-        """The registered directories that have failed. One that could not be reported to the
-        controller for too long ends the broker: its partitions would stay without a leader
+        """The registered directories that have failed. If one could not be reported to the
+        controller for too long, the broker stops, since its partitions would stay without a leader
         (KIP-858)."""
         now = trio.current_time()
         limit_s = self._state.config.log_dir_failure_timeout_ms / 1000
@@ -286,8 +285,8 @@ class BrokerLifecycle:
     # --- registration ---
 
     async def _register_again(self, code: int) -> None:
-        """As a new incarnation. This process never ended, so what it holds is what its last epoch
-        left."""
+        """Register as a new incarnation. The process did not end, so its data is still that of the
+        last epoch."""
         state = self._state
         logger.warning("the controller does not know this broker: %s", error_name(code))
         self._clean_epoch = state.broker_epoch
@@ -338,7 +337,7 @@ class BrokerLifecycle:
         )
 
     def _refusal(self, code: int) -> str:
-        """What an answer to a registration says, by its name and in words; empty for no error."""
+        """The error in a registration response, by name and in words; empty for no error."""
         if not code:
             return ""
         if code not in _REFUSALS:
@@ -354,7 +353,7 @@ class BrokerLifecycle:
                 f"{self._refusal(answer.error_code)}"
             )
         self._state.broker_epoch = answer.broker_epoch
-        if self._unfenced.is_set():  # else somebody may be waiting for it
+        if self._unfenced.is_set():  # else a task may be waiting for it
             self._unfenced = trio.Event()
         self._reported_failed.clear()
         self._failed_since.clear()

@@ -1,4 +1,4 @@
-"""What an Envelope says of the client whose request it carries (KIP-590): its principal and its
+"""The identity of the client whose request is in an Envelope (KIP-590): its principal and its
 address."""
 
 from ipaddress import ip_address
@@ -16,7 +16,7 @@ _PRINCIPAL_VERSION: Final = 0
 
 
 def principal_bytes(principal: KafkaPrincipal) -> bytes:
-    """A principal as Kafka's own principal builder writes it: int16 version, then the message."""
+    """Encode a principal like Kafka's own principal builder: int16 version, then the message."""
     data = DefaultPrincipalData(
         type=principal.type,
         name=principal.name,
@@ -26,8 +26,7 @@ def principal_bytes(principal: KafkaPrincipal) -> bytes:
 
 
 def principal_of(data: bytes | None) -> KafkaPrincipal:
-    """The principal that `principal_bytes` wrote. Raises
-    KafkaError(PRINCIPAL_DESERIALIZATION_FAILURE)."""
+    """Decode a principal. Raises KafkaError(PRINCIPAL_DESERIALIZATION_FAILURE)."""
     try:
         (version,) = _VERSION.unpack_from(data or b"")
         if version != _PRINCIPAL_VERSION:
@@ -41,7 +40,8 @@ def principal_of(data: bytes | None) -> KafkaPrincipal:
 
 
 def address_bytes(host: str) -> bytes:
-    """A client's address (`/127.0.0.1`) as its 4 or 16 bytes; none for what is no address."""
+    """Encode a client's address (`/127.0.0.1`) as its 4 or 16 bytes; empty for an invalid
+    address."""
     try:
         return ip_address(host.removeprefix("/").partition("%")[0]).packed
     except ValueError:
@@ -49,7 +49,7 @@ def address_bytes(host: str) -> bytes:
 
 
 def host_of(address: bytes) -> str:
-    """`/127.0.0.1` of its 4 or 16 bytes; empty if none are given. Raises
+    """Decode `/127.0.0.1` from its 4 or 16 bytes; empty for no bytes. Raises
     KafkaError(INVALID_REQUEST)."""
     if not address:
         return ""

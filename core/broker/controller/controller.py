@@ -1,20 +1,20 @@
-"""The controller's runtime: decisions, one after another, into the log; then, and only then, into
-the world.
+"""The controller's runtime: decisions are made one after another, written to the log, and only then
+published.
 
-`submit(decide)` decides on the newest image, that is with every decision before it already made,
-though it may not be on the disk yet. Decisions that queue up while an append is under way go out
-together in the next one (group commit). When the store has them they are in `feed`, from which
-every other node takes them, and in `image`; the broker of this process reacts at its own pace, in a
-task of its own (who wants to see it there waits for the broker's image). A reader of `image` never
-sees an event that a crash could take back.
+`submit(decide)` decides on the newest image, which includes all earlier decisions, although they
+may not be on the disk yet. Decisions that queue up during an append are written together in the
+next one (group commit). Once the store has them, they are in `feed`, from which all other nodes
+fetch them, and in `image`. The broker of this process applies them at its own pace, in a task of
+its own (to see them there, wait for the broker's image). A reader of `image` never sees an event
+that a crash could undo.
 
 `open` takes the leadership and `run` uses it. `run` returns when it is lost: another node has it
-(the store says Fenced), the store cannot say any more whether it is still held, or an append
-failed, after which the content of the store is unknown. (A disk that is full is no such failure:
-what it has no room for is refused with KAFKA_STORAGE_ERROR, and did not happen.) Then everything in
-the queue is refused with NOT_CONTROLLER, which promises that it did not happen; what was being
-appended gets `FateUnknown`. `open` may be called again: it campaigns, which may wait for long, and
-believes nothing but what the store has.
+(the store raises Fenced), the store does not know whether it is still held, or an append failed,
+after which the content of the store is unknown. (A full disk is not such a failure: decisions
+without space are refused with KAFKA_STORAGE_ERROR, and did not happen.) Then everything in the
+queue is refused with NOT_CONTROLLER, which means that it did not happen; decisions being appended
+get `FateUnknown`. `open` may be called again: it campaigns, which may take long, and trusts only
+the contents of the store.
 """
 
 from __future__ import annotations
@@ -54,15 +54,16 @@ Publish = Callable[[MetadataImage], Awaitable[None]]
 Duty = Callable[[], Awaitable[None]]
 
 EVENTS_PER_APPEND_MAX = 20_000
-"""Beyond this, queued decisions wait for the next append: one must not grow without end."""
+"""Beyond this, queued decisions wait for the next append, so that an append does not grow without
+limit."""
 
 EVENTS_PER_APPLY_MAX = 1000
-"""Events that an image takes in at once: a few milliseconds."""
+"""The number of events applied to an image at once: a few milliseconds."""
 
 LARGE_IMAGE = 1000
-"""Partitions: to look at more of them takes the loop milliseconds."""
+"""The number of partitions above which scanning them takes the loop milliseconds."""
 AT_WORK = "decisions"
-"""Threads of their own: no disk that is slow holds up a decision."""
+"""Separate threads, so that a slow disk does not delay decisions."""
 
 
 class Committed(NamedTuple):
@@ -80,12 +81,12 @@ class _Submitted(msgspec.Struct, eq=False):
     reply: Any = None
     error: Exception | None = None
     offset: int = 0
-    """Of the image that has its events."""
+    """The offset of the image with its events."""
 
 
 class Controller:
-    """What decides for a cluster, or would. `open` takes the leadership, `run` must run while it
-    is used."""
+    """The controller of a cluster, or a candidate for it. `open` takes the leadership; `run` must
+    run while it is used."""
 
     def __init__(
         self,
@@ -96,39 +97,39 @@ class Controller:
         snapshot_bytes: int = 20 << 20,
         now_ms: Callable[[], int] = lambda: NO_TIMESTAMP,
     ) -> None:
-        """`state` and `peers` are this process's broker's: its config, its connections to others.
-        `snapshot_bytes`: how much may be appended until a snapshot is made; `now_ms`: the time of
-        day that the feed's records carry."""
+        """`state` and `peers` belong to this process's broker: its config, its connections to
+        others. `snapshot_bytes`: how much may be appended before a snapshot is made; `now_ms`: the
+        time of day for the feed's records."""
         self.controller_id = state.node_id
         self.epoch = -1
         self.predecessor = NO_NODE
         """The previous controller's node id; NO_NODE if there was none."""
         self.image = MetadataImage()
-        """The cluster as far as it is safe in the store."""
+        """The cluster's image, as far as it is safe in the store."""
         self.feed = MetadataFeed()
-        """The log that other nodes follow; it starts again with each controller epoch."""
+        """The log that other nodes follow; it restarts with each controller epoch."""
         self.observers = QuorumObservers()
-        """How far they are."""
+        """The progress of its followers."""
         self.committed: list[Follow] = []
         """Called with the image before and after, right after each append."""
         self.heartbeats = HeartbeatManager(self, state, peers)
         """Tracks which brokers are alive."""
         self.unclean_recovery = UncleanRecovery(self, state)
-        """Compares logs where nobody in sync is left."""
+        """Compares logs of partitions without in-sync replicas."""
         self.duties: list[Duty] = [
             self.heartbeats.run,
             LeaderBalance(self, state).run,
             TokenExpiry(self, state, now_ms).run,
             self.unclean_recovery.run,
         ]
-        """What runs while this is the controller (liveness, balance): started by `run` with the
-        first image, cancelled at its end."""
+        """Tasks that run while this is the controller (liveness, balance): started by `run` with
+        the first image, cancelled at its end."""
         self._store = store
         self._snapshot_bytes = self._snapshot_due_bytes = snapshot_bytes
         self._now_ms = now_ms
         self._queue: deque[_Submitted] = deque()
         self._full = False
-        """Whether the last append was refused for want of room, and said so."""
+        """Whether the last append was refused for lack of space, which has been logged."""
         self._wake = trio.Event()
         self._grown = trio.Event()
         self._closed: str | None = "the controller has not been elected"
@@ -140,20 +141,19 @@ class Controller:
         return self._closed is None
 
     def disconnected(self, connection_id: int) -> None:
-        """A connection of this process's listeners has ended."""
+        """Handle the end of a connection to this process's listeners."""
         self.heartbeats.disconnected(connection_id)
 
     async def open(self, cluster_id: str, new_cluster_id: str = "", *, logs_held: int = 0) -> None:
-        """Campaign, load the log, and write that this controller took over. May be called again
+        """Campaign, load the log, and record that this controller took over. May be called again
         after `run` has returned.
 
-        `cluster_id` is that of the cluster which this node belongs to, "" if it belongs to none
-        yet: then it is the log's, and that of an empty log becomes `new_cluster_id`. `logs_held` is
-        how many partitions this node holds logs of: where there are any, an empty metadata log is
-        not the beginning of a cluster but one that was lost, and starting again would make strays
-        of them all.
+        `cluster_id` is the node's cluster, "" if it does not belong to one yet: then the log's id
+        is used, and an empty log gets `new_cluster_id`. `logs_held` is the number of partitions
+        with logs on this node: if there are any, an empty metadata log does not mean a new cluster
+        but a lost log, and starting would turn all of them into strays.
 
-        Raises StoreFailed, also where the leadership was lost again meanwhile, and
+        Raises StoreFailed, also if the leadership has been lost again in the meantime, and
         KafkaError(INCONSISTENT_CLUSTER_ID).
         """
         assert not self.active
@@ -186,8 +186,8 @@ class Controller:
     async def run(
         self, publish: Publish, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Append what is submitted and hand images to `publish`, the first before it is started;
-        until cancelled, or until the leadership is lost, whose reason is logged."""
+        """Append submitted decisions and pass images to `publish`, the first one before reporting
+        `started`; runs until cancelled, or until the leadership is lost, whose reason is logged."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._show, publish, task_status)
@@ -213,10 +213,10 @@ class Controller:
         """Have `decide(image)` decided and its events made safe; its reply, and the offset of the
         image with these events. The broker of this process may not have that image yet.
 
-        Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
-        raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), or
-        KafkaError(KAFKA_STORAGE_ERROR) where the disk is full, and nothing happened; FateUnknown
-        where it may have.
+        Cancelling the wait does not undo a decision in the queue. Raises the errors of `decide`;
+        KafkaError(NOT_CONTROLLER) if this is not the controller (any more), or
+        KafkaError(KAFKA_STORAGE_ERROR) if the disk is full: in both cases nothing happened;
+        FateUnknown if it may have happened.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
@@ -230,7 +230,7 @@ class Controller:
         return Committed(submitted.reply, submitted.offset)
 
     async def _commit(self) -> None:
-        """Decide what is queued, append all of it at once, and answer."""
+        """Make the queued decisions, append all of them at once, and answer."""
         batch: list[_Submitted] = []
         events = Appended()
         before = image = self.image
@@ -258,17 +258,17 @@ class Controller:
             error = FateUnknown(why)
         finally:
             if error is None and events:
-                # What was appended has happened, whatever becomes of the leadership.
+                # Appended events have happened, even if the leadership is lost.
                 self.feed.add(events, image, self._now_ms())
                 self._commit_image(before, image)
             _answer(batch, error, before)
 
     async def _decide(self, batch: list[_Submitted], events: Appended) -> MetadataImage:
-        """Decide what is queued, which goes into `batch`, and its events into `events`; the image
-        with all of them.
+        """Make the queued decisions, which are added to `batch`, and their events to `events`;
+        returns the image with all of them.
 
-        What takes long is done in a thread, or piece by piece: only this task takes from the queue,
-        and no reader sees what is not in the store.
+        Long work is done in a thread, or in pieces: only this task takes from the queue, and no
+        reader sees events that are not in the store.
         """
         image = self.image
         while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
@@ -286,8 +286,8 @@ class Controller:
                     decision = decide(image)
                 del decide
                 records = decision.records
-                # A decision that contradicts the image is a fault of ours: it fails alone, and
-                # before it is in the store.
+                # A decision that contradicts the image is a bug: it fails alone, and before it is
+                # in the store.
                 image = await _apply(image, records)
                 await trio.lowlevel.checkpoint_if_cancelled()  # nothing has been appended yet
             except Exception as e:  # noqa: BLE001 - it is its submitter's
@@ -298,17 +298,17 @@ class Controller:
         return image
 
     def _commit_image(self, before: MetadataImage, image: MetadataImage) -> None:
-        """The store and the feed have what led from `before` to `image`: other nodes may have it
-        before this one's broker reacts."""
+        """Publish `image`, which the store and the feed now have: other nodes may get it before
+        this one's broker applies it."""
         self.image = image
         self._grown.set()
         for follow in self.committed:
             follow(before, image)
 
     async def _show(self, publish: Publish, task_status: trio.TaskStatus[None]) -> None:
-        """Let this process's broker react to the newest image, again and again. What was appended
-        while it did so comes with the next one, all at once. When the leadership is lost it may
-        still finish: half a reaction is nothing that it could go on from."""
+        """Repeatedly let this process's broker apply the newest image. Events appended in the
+        meantime come with the next one, all at once. When the leadership is lost, the broker may
+        still finish, since it could not continue from a half-applied image."""
         shown = None
         while True:
             image = self.image
@@ -334,20 +334,19 @@ class Controller:
         except Fenced as e:
             self._close(str(e))
         except StoreFailed as e:
-            # Nothing is lost: the log is longer than it needs to be. To try with every append would
-            # hold up all of them.
+            # Nothing is lost: the log is longer than necessary. Trying again with every append
+            # would delay all of them.
             self._snapshot_due_bytes = since + self._snapshot_bytes
             logger.error("no snapshot of the metadata log could be made: %s", e)
 
     def _lose(self, epoch: int, why: str) -> None:
-        """The store cannot vouch for `epoch` any more, which may be one that is just being
-        taken."""
+        """The store can no longer guarantee `epoch`, which may be one that is just being taken."""
         if epoch == self.epoch:
             self._close(why)
             self._closed = why
 
     def _close(self, why: str) -> None:
-        """Give up the leadership, if it is held; nothing is decided from here on."""
+        """Give up the leadership, if held; no more decisions are made."""
         if self._closed is None:
             logger.info("no longer the controller of epoch %d: %s", self.epoch, why)
             self._closed = why
@@ -373,7 +372,7 @@ async def _apply(image: MetadataImage, events: list[Event]) -> MetadataImage:
 
 
 def _answer(batch: list[_Submitted], error: Exception | None, before: MetadataImage) -> None:
-    """Wake those who wait for a decision. One with events has failed with the append."""
+    """Wake the tasks that wait for decisions. Those with events have failed with the append."""
     for one in batch:
         if one.error is None and error is not None and one.offset > before.offset:
             one.error = error

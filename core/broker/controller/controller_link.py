@@ -1,21 +1,20 @@
-"""The way to the active controller, wherever it is: in this process, at a known address, or at the
-address in ZooKeeper.
+"""Sends requests to the active controller, wherever it is: in this process, at a known address, or
+at the address in ZooKeeper.
 
-Two kinds of requests take it. A broker's own (`request`: registration, heartbeats, ISR changes,
-producer ids) mean the same however often they arrive, because they carry epochs; so they are sent
-again, to the controller of that moment, until one is answered or the time is over. A client's
-(`forward`, in an Envelope, KIP-590) may not mean the same twice: a topic that the first try created
-makes the second fail. So `forward` goes on by itself only where nothing can have happened (no
-controller reached, or NOT_CONTROLLER), and otherwise raises `FateUnknown`, which clients get as
-REQUEST_TIMED_OUT.
+There are two kinds of requests. A broker's own (`request`: registration, heartbeats, ISR changes,
+producer ids) are idempotent, because they have epochs; so they are retried, with the current
+controller, until one is answered or the time is over. A client's (`forward`, in an Envelope,
+KIP-590) may not be idempotent: if the first try creates a topic, the second one fails. So `forward`
+retries only if nothing can have happened (no controller reached, or NOT_CONTROLLER), and otherwise
+raises `FateUnknown`, which clients get as REQUEST_TIMED_OUT.
 
-Of a controller's answers, NOT_CONTROLLER says that nothing happened and nothing will,
-REQUEST_TIMED_OUT that it may have.
+The controller's error NOT_CONTROLLER means that nothing happened or will happen, REQUEST_TIMED_OUT
+that the request may have taken effect.
 
-Where the active controller is in this process, no socket is involved: `answer_here`, which knows
-the handlers, is called. There are three channels. A controller answers what comes over one of them
-in order, and one whose answer is late is ended with all that waits on it: so heartbeats have a
-channel of their own, and so have clients' requests.
+If the active controller is in this process, no socket is involved: `answer_here`, which knows the
+handlers, is called. There are three channels. A controller answers the requests on each of them in
+order, and a channel with a late answer is closed with all its waiting requests. So heartbeats have
+a channel of their own, and so do clients' requests.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ logger = logging.getLogger("pk.controller")
 
 
 class Client(Protocol):
-    """The client whose request is passed on, as a `Context` tells of it."""
+    """The client whose request is forwarded: the part of a `Context` used here."""
 
     api_version: int
     correlation_id: int
@@ -67,47 +66,49 @@ Errors are made into responses, but for those after which it must be asked again
 NOT_CONTROLLER, REQUEST_TIMED_OUT."""
 
 OWN_TRY_MS: Final = 5_000
-"""How long one try of a node's own request waits for its answer. A controller's machine that lost
-its power after it took the request never answers, and nothing on our side would ever break: the
-request is sent again, which means the same."""
+"""How long one try of a node's own request waits for its answer. A controller whose machine lost
+power after receiving the request never answers, and our connection would never break. So the
+request is sent again, which is idempotent."""
 
 CONNECT_MS: Final = 2_000
-"""A controller that does not take a connection for so long is looked for again."""
+"""If a controller does not accept a connection for this long, the controller is looked up again."""
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 0.25
-"""Between two tries, doubling: somebody takes the leadership soon, or a process restarts."""
+"""The limits of the pause between two tries, which doubles: a new controller is elected soon, or a
+process restarts."""
 
 ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
-"""What a controller says that cannot say more: nothing happened; it may have happened."""
+"""The errors after which a controller must be asked again: nothing happened; it may have
+happened."""
 
 ENVELOPE_BYTES: Final = 4096
-"""What an envelope may add to the request in it: its header, and the client's principal and
+"""How much an envelope may add to its request: its header, and the client's principal and
 address."""
 
 LOOK_AGAIN_S: Final = 0.5
-"""How often, while an answer is due, it is asked whether somebody else is the controller by now."""
+"""How often, while waiting for an answer, to check whether there is another controller."""
 
 
 LISTED_MAX: Final = 1000
-"""So many of a list are looked at for an error."""
+"""How many items of a list are checked for an error."""
 
 
 class FateUnknown(KafkaError):
-    """The request reached a controller, and no answer came: it may have happened. For clients it is
-    REQUEST_TIMED_OUT."""
+    """The request reached a controller, but no answer came: it may have taken effect. Clients get
+    it as REQUEST_TIMED_OUT."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 class Locator(Protocol):
-    """Knows who the controller is."""
+    """Finds the controller."""
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """(node id, where its controller listener is); None while there is none. It may be out of
-        date: the one it names says NOT_CONTROLLER then, or is gone. -1 if only the address is
-        known."""
+        """(node id, endpoint of its controller listener); None without a controller. It may be
+        outdated: then that node answers NOT_CONTROLLER, or is gone. The id is -1 if only the
+        address is known."""
         ...
 
 
@@ -118,12 +119,12 @@ class LocalController(Protocol):
 
     @property
     def active(self) -> bool:
-        """Whether it is the one of the cluster."""
+        """Whether it is the cluster's active controller."""
         ...
 
 
 class Asks(Protocol):
-    """The way to the active controller for what a node has to ask itself."""
+    """Sends a node's own requests to the active controller."""
 
     async def request(self, request: Any, *, timeout_ms: float) -> Any:
         """See `ControllerLink.request`."""
@@ -131,7 +132,7 @@ class Asks(Protocol):
 
 
 class Link(Asks, Protocol):
-    """The way to the active controller, also for clients."""
+    """Sends requests to the active controller, including those of clients."""
 
     async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Forwarded:
         """See `ControllerLink.forward`."""
@@ -143,8 +144,8 @@ class _NoController(Exception):
 
 
 class _Line:
-    """One channel to the controller, made when it is first needed and whenever somebody else holds
-    the leadership."""
+    """One channel to the controller, opened when it is first needed and whenever the leadership has
+    moved."""
 
     def __init__(self, link: ControllerLink) -> None:
         self._link = link
@@ -153,7 +154,7 @@ class _Line:
         self._connecting = trio.Lock()
 
     async def channel(self) -> Channel:
-        """The channel to whom the locator names. Raises _NoController."""
+        """The channel to the controller found by the locator. Raises _NoController."""
         async with self._connecting:
             wanted = await self._link.find_remote()
             if self._channel is not None and self._channel.usable and wanted == self.to:
@@ -176,7 +177,7 @@ class _Line:
 
 
 class ControllerLink:
-    """See the top of this file. One for each process; `close` when it ends."""
+    """See the top of this file. One per process; `close` it at the end."""
 
     def __init__(
         self,
@@ -187,9 +188,9 @@ class ControllerLink:
         answer_here: AnswerHere,
         request_bytes_max: int,
     ) -> None:
-        """`locator` says who the controller is and `peers` makes the connections to it; while
-        `controller`, that of this process, is active, `answer_here` is asked instead.
-        `request_bytes_max` is what a controller takes (`socket.request.max.bytes`)."""
+        """`locator` finds the controller and `peers` makes the connections to it; while
+        `controller`, the one of this process, is active, `answer_here` is called instead.
+        `request_bytes_max` is the controller's limit (`socket.request.max.bytes`)."""
         self.peers = peers
         self._locator = locator
         self._controller = controller
@@ -200,19 +201,17 @@ class ControllerLink:
         self._clients = _Line(self)
 
     async def request(self, request: Any, *, timeout_ms: float) -> Any:
-        """The active controller's answer to a request of this node's, which is the same however
-        often it is sent.
+        """The active controller's answer to an idempotent request of this node.
 
-        An answer that says NOT_CONTROLLER is not given back but asked for again. Raises KafkaError:
-        REQUEST_TIMED_OUT when the time is over (whether it happened is unknown),
-        UNSUPPORTED_VERSION.
+        After NOT_CONTROLLER the request is sent again. Raises KafkaError: REQUEST_TIMED_OUT if the
+        time is over (the outcome is unknown), UNSUPPORTED_VERSION.
         """
 
         async def ask(local: bool) -> Forwarded:
             if local:
                 try:
                     return await self._answer_here(None, request)
-                except FateUnknown as e:  # of another process it would be an answer like any other
+                except FateUnknown as e:  # from another process an ordinary answer
                     raise KafkaError(e.code, e.message) from e
             beats = request.API_KEY == BrokerHeartbeatRequest.API_KEY
             line = self._heartbeats if beats else self._own
@@ -224,9 +223,9 @@ class ControllerLink:
         """The active controller's answer to a client's request, asked with the client's principal
         and address, in the version that the client spoke.
 
-        Raises FateUnknown if the request was sent and not answered, or answered
-        REQUEST_TIMED_OUT; KafkaError(REQUEST_TIMED_OUT) where no controller was found in time;
-        KafkaError for what the envelope itself met.
+        Raises FateUnknown if the request was sent and not answered, or answered REQUEST_TIMED_OUT;
+        KafkaError(REQUEST_TIMED_OUT) if no controller was found in time; KafkaError for errors of
+        the envelope itself.
         """
 
         async def ask(local: bool) -> Forwarded:
@@ -250,13 +249,13 @@ class ControllerLink:
         return await self._persist(request, ask, timeout_ms)
 
     def close(self) -> None:
-        """End the connections. What is under way fails."""
+        """Close the connections. Requests in flight fail."""
         self._heartbeats.close()
         self._own.close()
         self._clients.close()
 
     async def find_remote(self) -> tuple[int, Endpoint]:
-        """Who the controller is, where that is another process. Raises _NoController."""
+        """The controller, if it is in another process. Raises _NoController."""
         found = await self._locator.find()
         if found is None:
             raise _NoController("there is no active controller")
@@ -299,8 +298,8 @@ class ControllerLink:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
-                # A process that is paused keeps its connections and says nothing: the new
-                # controller is asked instead.
+                # A paused process keeps its connections and sends nothing: ask the new controller
+                # instead.
                 while True:
                     await trio.sleep(LOOK_AGAIN_S)
                     found = await self._locator.find()
@@ -320,7 +319,7 @@ class ControllerLink:
 
 
 async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
-    """The answer, or the exception that was raised: a nursery would wrap it in a group."""
+    """The answer, or the exception that was raised, since a nursery would wrap it in a group."""
     try:
         return await channel.request(request, timeout_ms=timeout_ms)
     except (PeerLost, KafkaError) as e:
@@ -328,9 +327,9 @@ async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
 
 
 def says(response: Any, *codes: ErrorCode) -> bool:
-    """Whether a response has one of these error codes: for the whole, or, where it has no such
-    place, for something that it lists. What is asked about here befalls a request whole: one of the
-    list is enough, and is among the first."""
+    """Whether a response has one of these error codes: for the whole request or, if it has no such
+    field, for an item of a list. The codes checked here apply to a whole request, so it is enough
+    to find one among the first items."""
     if getattr(response, "error_code", 0) in codes:
         return True
     for name in getattr(response, "FIELDS", ()):
@@ -343,8 +342,9 @@ def says(response: Any, *codes: ErrorCode) -> bool:
 
 
 async def _envelope(client: Client, request: Any, request_bytes_max: int) -> EnvelopeRequest:
-    """Raises KafkaError(INVALID_REQUEST) where the controller could not take it: it bounds its
-    requests as we do ours, and an envelope is the larger."""
+    """Build an envelope. Raises KafkaError(INVALID_REQUEST) if the controller would refuse its
+    size: the controller has the same limit for requests as this node, and an envelope is larger
+    than its request."""
     frame = await frame_request_in_steps(
         request, client.api_version, client.correlation_id, client.client_id, let_others_run
     )

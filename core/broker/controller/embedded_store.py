@@ -1,5 +1,5 @@
-"""The embedded metadata store: `pk-metadata/` in the first log directory, of one process, which
-holds that directory.
+"""The embedded metadata store: `pk-metadata/` in the first log directory, used by a single process,
+which holds that directory's lock.
 
 ```
 pk-metadata/
@@ -8,15 +8,15 @@ pk-metadata/
   __cluster_metadata-0/       an ordinary log of record batches; a record an event
 ```
 
-An append is one batch, written and synced before any reader sees it. One batch is all or nothing in
-a crash as well: its CRC says so when the log is opened, and a torn one is cut off. Since each is
-synced before the next is written, only the last can be torn: one that others lie behind was damaged
-later, and the log is refused rather than cut, since a cut would take topics from the cluster
-without a word. The batch's leader epoch is the controller's epoch.
+An append is one batch, written and synced before any reader sees it. A batch is atomic in a crash
+as well: its CRC is checked when the log is opened, and a torn batch is cut off. Since each is
+synced before the next is written, only the last can be torn. An invalid batch with others after it
+was damaged later, and the log is refused rather than truncated, since a truncation would silently
+remove topics from the cluster. The batch's leader epoch is the controller's epoch.
 
-An event is durable when `append` returns, so a snapshot never stands for more than the log had.
-Only where somebody replaced the log's folder does it end before the snapshot; then the log goes on
-from the snapshot's offset.
+An event is durable when `append` returns, so a snapshot never contains more than the log had. Only
+if the log's directory was replaced does it end before the snapshot; then the log continues from the
+snapshot's offset.
 """
 
 import logging
@@ -47,7 +47,7 @@ logger = logging.getLogger("pk.controller")
 
 DIRECTORY: Final = "pk-metadata"
 TOPIC_ID: Final[Uuid] = bytes(15) + b"\x01"
-"""The id by which Kafka knows the metadata topic."""
+"""Kafka's id of the metadata topic."""
 
 _LEADER_KIND: Final = "pk.metadata.controller"
 _LEADER_VERSION: Final = 1
@@ -55,7 +55,7 @@ _SUFFIX: Final = ".image"
 _SNAPSHOTS_KEPT: Final = 2
 _READ_BYTES: Final = 1 << 20
 _CONFIG: Final = LogConfig(
-    # A batch is one append, whatever its size; segments end with snapshots, not by size or time.
+    # A batch is one append of any size; segments end with snapshots, not by size or time.
     segment_bytes=(1 << 31) - 1,
     segment_ms=(1 << 62),
     max_message_bytes=(1 << 31) - 1,
@@ -66,7 +66,7 @@ class EmbeddedStore:
     """See the top of this file. It implements `MetadataStore`."""
 
     def __init__(self, disk: Disk, log_dir: str, now_ms: Callable[[], int]) -> None:
-        """`log_dir` is a log directory that this process holds the lock of; `now_ms` stamps the
+        """`log_dir` is a log directory whose lock this process holds; `now_ms` stamps the
         records."""
         self._disk = disk
         self._now_ms = now_ms
@@ -78,7 +78,7 @@ class EmbeddedStore:
         self.bytes_since_snapshot = 0
 
     async def campaign(self, controller_id: int) -> int:
-        """See `MetadataStore`. There is no other candidate, so there is nothing to wait for."""
+        """See `MetadataStore`. Never waits, since there is no other candidate."""
         return await self._offload(self._campaign, controller_id)
 
     async def leader(self) -> Leader | None:
@@ -86,7 +86,7 @@ class EmbeddedStore:
         return await self._offload(self._leader)
 
     async def load(self) -> MetadataImage:
-        """See `MetadataStore`. A damaged snapshot gives way to the one before it, with a
+        """See `MetadataStore`. Instead of a damaged snapshot, the previous one is used, with a
         warning."""
         return await self._offload(self._load)
 
@@ -99,8 +99,7 @@ class EmbeddedStore:
         await self._offload(self._save_snapshot, epoch, image)
 
     async def trim(self, epoch: int) -> None:
-        """See `MetadataStore`. One snapshot before the last one is kept, and the events after
-        it."""
+        """See `MetadataStore`. Keeps one snapshot before the last one, and the events after it."""
         await self._offload(self._trim, epoch)
 
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
@@ -115,12 +114,11 @@ class EmbeddedStore:
             return await offload(fn, *args, directory=self._path)
         except (OSError, cbor.CborError, KafkaError, ContradictoryEvent) as e:
             if self._log is not None and self._log.dead is not None:
-                # A sync that failed is never tried again, nor is what it left in the page cache
-                # believed.
+                # A failed sync is never retried, and its remains in the page cache are not trusted.
                 self._dead = str(e)
             raise StoreFailed(str(e)) from e
 
-    # --- below, on a thread ---
+    # --- on a thread ---
 
     def _campaign(self, controller_id: int) -> int:
         if self._dead is not None:
@@ -130,7 +128,7 @@ class EmbeddedStore:
             self._log.abandon()
         log = self._log = self._open()
         last = self._leader()
-        # The log knows it too, where that file was lost: an epoch must not come twice.
+        # The log has the epoch too, if that file was lost: an epoch must not be used twice.
         epoch = max(last.epoch if last is not None else 0, log.latest_epoch, 0) + 1
         self._disk.write(
             f"{self._path}/controller",
@@ -162,7 +160,8 @@ class EmbeddedStore:
             clean=False,
             now_ms=self._now_ms(),
         )
-        # What a crash of the process left in the page cache becomes durable before it is believed.
+        # Data that a crash of the process left in the page cache must be durable before it is
+        # trusted.
         log.flush(force=True)
         self._disk.sync_dir(log.directory)
         return log
@@ -223,7 +222,7 @@ class EmbeddedStore:
         log = self._fenced(epoch)
         kept = self._snapshots()[-_SNAPSHOTS_KEPT:]
         if kept:
-            # Where this snapshot begins a segment the next trim can drop what lies below it.
+            # If a segment begins at this snapshot, the next trim can drop those below it.
             log.roll(self._now_ms())
             if len(kept) == _SNAPSHOTS_KEPT:
                 log.delete_before(kept[0])
@@ -254,8 +253,8 @@ class EmbeddedStore:
         return self._log
 
     def _fenced(self, epoch: int) -> Log:
-        """The log, if `epoch` is the last one. Reading the file costs little beside the sync of an
-        append."""
+        """The log, if `epoch` is the last one. Reading the file costs little compared to the sync
+        of an append."""
         log = self._opened()
         last = self._leader()
         if last is None or last.epoch != epoch:

@@ -1,22 +1,22 @@
-"""Which brokers are alive, as the active controller sees it; who is not is fenced.
+"""Tracks which brokers are alive, on the active controller, and fences the others.
 
-A broker has a session that each heartbeat prolongs by `broker.session.timeout.ms`, counted by
-trio's clock. Waiting for its end is the last resort: a process that dies breaks its connections at
-once. So when the connection breaks that a broker's last heartbeat came by, the broker's own
-listener is tried. A refused connection means that the process is gone, and the broker is fenced on
-the spot, which is always safe: were it alive after all, its next heartbeat would unfence it. A
-connection that merely broke leaves a broker that answers, and no harm is done. Silence is not
-refusal: a machine or a network that is slow gets the rest of its session.
+A broker has a session, which each heartbeat extends by `broker.session.timeout.ms`, by trio's
+clock. Waiting for its end is the last resort, since a process that dies breaks its connections at
+once. So when the connection of a broker's last heartbeat breaks, the broker's own listener is
+probed. If the connection is refused, the process is gone, and the broker is fenced at once. That is
+always safe: if it is alive after all, its next heartbeat unfences it. If only the connection broke,
+the broker answers, and nothing happens. No answer is not a refusal: a slow machine or network gets
+the rest of its session.
 
-A new controller has had no heartbeat yet. It gives every broker a whole session, and tries all of
-them at once, because one may have died together with the controller before. The broker of that
-controller's own node gets less: its process was silent towards the store for so long that it lost
-the leadership, so one try that it leaves unanswered is enough. (Without this a node that is stopped
-costs its partitions two sessions, the store's and then the broker's.)
+A new controller has not received heartbeats yet. It gives every broker a whole session, and probes
+all of them at once, because one may have died together with the previous controller. The broker on
+that controller's node gets less: its process was silent for so long that it lost its leadership in
+the store, so one unanswered probe is enough. (Without this, a stopped node would cost its
+partitions two sessions, the store's and then the broker's.)
 
 A controller that was itself stopped for a while (SIGSTOP, a suspended machine) would find every
-session at an end, with the heartbeats that prolong them still unread. So when its own timer comes
-far too late, every session starts again.
+session expired, with the heartbeats that extend them still unread. So if its own timer fires far
+too late, every session is restarted.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from pk.core.meta.image import BrokerImage, MetadataImage
 logger = logging.getLogger("pk.controller")
 
 PROBE_S: Final = 1.0
-"""How long one try of a broker whose connection broke may take."""
+"""How long one probe of a broker whose connection broke may take."""
 
 PROBE_AGAIN_S: Final = 0.002
-"""Between the first tries of one that neither answers nor refuses, doubling up to `PROBE_ALIVE_S`:
-what is dying may still take a connection, and drop it."""
+"""The pause between the first probes of a broker that neither answers nor refuses, doubling up to
+`PROBE_ALIVE_S`: a dying process may still accept a connection, and drop it."""
 
 PROBE_ALIVE_S: Final = 0.5
-"""Between tries of one that answers, until it is heard of."""
+"""The pause between probes of a broker that answers, until it sends a heartbeat."""
 
 ASLEEP_S: Final = 1.0
-"""A timer that comes so late means that this process did not run."""
+"""A timer that is this late means that this process was not running."""
 
 FENCE_AGAIN_S: Final = 1.0
-"""After a fencing for which the metadata log had no room."""
+"""The pause after a fencing for which the metadata log had no space."""
 
 TOLD_S: Final = 1.0
-"""How long a broker that shuts down waits for the others to know who leads now."""
+"""How long a broker that shuts down waits until the others know the new leaders."""
 
 NO_CONNECTION: Final = -1
 
@@ -67,23 +67,23 @@ class _Session(Struct, eq=False):
     broker_epoch: int
     deadline: float
     connection_id: int = NO_CONNECTION
-    """By which the last heartbeat came; -1 before the first, and after it broke."""
+    """The connection of the last heartbeat; -1 before the first, and after it broke."""
     probing: bool = False
     suspect: bool = False
-    """It was the controller before this one, and has not been heard of since."""
+    """Whether it was the previous controller, and has not sent a heartbeat since."""
 
 
 class _Leaving(Struct):
     offset: int
-    """Where the log ended with the event that took what it led."""
+    """The end of the log after the event that moved its leadership away."""
     since: float
 
 
 class HeartbeatManager:
-    """See the top of this file. One for each controller; `run` is one of its duties."""
+    """See the top of this file. One per controller; `run` is one of its duties."""
 
     def __init__(self, controller: ActiveController, state: BrokerState, peers: Peers) -> None:
-        """`state` is this process's broker's: its config, and how far it is."""
+        """`state` belongs to this process's broker: its config, and its progress."""
         self._controller = controller
         self._state = state
         self._peers = peers
@@ -94,7 +94,7 @@ class HeartbeatManager:
         controller.committed.append(self._follow)
 
     async def run(self) -> None:
-        """Watch over the brokers until cancelled."""
+        """Watch the brokers until cancelled."""
         image = self._controller.image
         self._sessions.clear()
         self._leaving.clear()
@@ -111,7 +111,7 @@ class HeartbeatManager:
             self._nursery = None
 
     def heard(self, broker_id: int, broker_epoch: int, connection_id: int) -> None:
-        """A broker sent a heartbeat, with the epoch that is its own."""
+        """Record a heartbeat with the broker's current epoch."""
         session = self._sessions.get(broker_id)
         if session is None or session.broker_epoch != broker_epoch:
             session = self._begin(broker_id, broker_epoch)
@@ -119,16 +119,16 @@ class HeartbeatManager:
         session.connection_id = connection_id
 
     def alive(self, broker_id: int) -> bool:
-        """Whether a broker was heard of within its session, by a connection that still stands: no
-        other process may register under its id."""
+        """Whether a broker was heard from within its session, on a connection that is still open:
+        then no other process may register with its id."""
         session = self._sessions.get(broker_id)
         if session is None or session.connection_id == NO_CONNECTION:
             return False
         return session.deadline > trio.current_time()
 
     def may_shut_down(self, broker_id: int) -> bool:
-        """Whether the others know by now that somebody else leads what this broker led; in any case
-        after `TOLD_S`."""
+        """Whether the others know the new leaders of what this broker led; in any case after
+        `TOLD_S`."""
         leaving = self._leaving.get(broker_id)
         if leaving is None or trio.current_time() >= leaving.since + TOLD_S:
             return True
@@ -156,8 +156,8 @@ class HeartbeatManager:
         return session
 
     def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
-        """A broker that may lead has a session; the broker of this very process needs none: it
-        lives as long as we do."""
+        """Give a session to each broker that may lead, except the broker of this process, which
+        lives as long as the controller."""
         if self._nursery is None or before.brokers is image.brokers:
             return
         for node, broker in image.brokers.items():
@@ -176,8 +176,8 @@ class HeartbeatManager:
             del self._sessions[node]
 
     async def _wait_for_the_first(self) -> float:
-        """Wait until a session may be over; by how much this process has slept meanwhile, in
-        seconds."""
+        """Wait until a session may have expired; returns how long this process has slept in the
+        meantime, in seconds."""
         while True:
             self._changed = trio.Event()
             first = min((s.deadline for s in self._sessions.values()), default=float("inf"))
@@ -188,7 +188,7 @@ class HeartbeatManager:
             return late if late > ASLEEP_S else 0.0
 
     async def _expire(self, slept_s: float) -> None:
-        """Fence all whose time is over, in one decision."""
+        """Fence all brokers whose sessions have expired, in one decision."""
         now = trio.current_time()
         if slept_s:
             logger.warning(
@@ -214,7 +214,7 @@ class HeartbeatManager:
             )
         except KafkaError as e:
             logger.info("brokers %s could not be fenced: %s", [i for i, _ in gone], e)
-            for session in sessions:  # to be tried again, where this is the controller yet
+            for session in sessions:  # to be retried, if this is still the controller
                 self._sessions.setdefault(session.broker_id, session)
                 session.deadline = trio.current_time() + FENCE_AGAIN_S
             self._changed.set()
@@ -225,7 +225,7 @@ class HeartbeatManager:
     # --- probes ---
 
     def disconnected(self, connection_id: int) -> None:
-        """A connection of this process's listeners has ended."""
+        """Handle the end of a connection to this process's listeners."""
         for session in self._sessions.values():
             if session.connection_id == connection_id:
                 session.connection_id = NO_CONNECTION
@@ -235,12 +235,12 @@ class HeartbeatManager:
         nursery = self._nursery
         if nursery is None or session.probing:
             return
-        if not nursery.cancel_scope.cancel_called:  # connections end while the process does
+        if not nursery.cancel_scope.cancel_called:  # connections end when the process does
             session.probing = True
             nursery.start_soon(self._probe, session)
 
     async def _probe(self, session: _Session) -> None:
-        """Try the broker's listener until something is known of it."""
+        """Probe the broker's listener until its state is known."""
         try:
             if await self._gone(session):
                 await self._fence([session], "it could not be reached at its address")
@@ -248,8 +248,8 @@ class HeartbeatManager:
             session.probing = False
 
     async def _gone(self, session: _Session) -> bool:
-        """Whether no process listens there, or a suspect does not answer; False when it is heard of
-        again, or its session ends some other way."""
+        """Whether no process listens there, or a suspect does not answer; False if it is heard from
+        again, or its session ends in another way."""
         pause_s = PROBE_AGAIN_S
         while (endpoint := self._endpoint(session)) is not None:
             try:
@@ -262,7 +262,7 @@ class HeartbeatManager:
                 elif e.refused or session.suspect:
                     return self._endpoint(session) is not None
             else:
-                # It lives, and may still die before its next heartbeat gives us a connection to
+                # It is alive, but may still die before its next heartbeat gives us a connection to
                 # watch.
                 channel.close()
                 session.suspect = False
@@ -272,7 +272,7 @@ class HeartbeatManager:
         return False
 
     def _endpoint(self, session: _Session) -> Endpoint | None:
-        """Where to try it; None if there is no reason any more: heard of again, fenced,
+        """The endpoint to probe; None if there is no reason any more: heard from again, fenced,
         registered again."""
         if self._sessions.get(session.broker_id) is not session:
             return None
@@ -284,7 +284,7 @@ class HeartbeatManager:
 
 
 def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | None:
-    """By which of its listeners a broker is tried: that for brokers, else the first."""
+    """The listener on which a broker is probed: that for brokers, else the first."""
     wanted = broker.endpoint(config.inter_broker_listener_name)
     return wanted or next(iter(broker.endpoints), None)
 
@@ -292,7 +292,7 @@ def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | Non
 def fence_all(
     image: MetadataImage, gone: Iterable[tuple[int, int]], config: BrokerConfig
 ) -> Decision[Event]:
-    """Fence all these brokers, (id, epoch) each, in one decision; the reply is the ids of those
+    """Fence all these brokers, given as (id, epoch), in one decision; the reply is the ids of those
     that were not fenced yet."""
     decision: Decision[Event] = Decision(reply=[])
     applied = 0

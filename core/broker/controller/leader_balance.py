@@ -1,11 +1,11 @@
-"""What the active controller sees to of its own accord, besides liveness: leadership goes back to
-the preferred replicas, and partitions without a leader get one when a config allows it now.
+"""Duties of the active controller in addition to liveness: it returns leadership to the preferred
+replicas, and elects leaders for partitions without one after a config allows it.
 
 Every `leader.imbalance.check.interval.seconds`, with `auto.leader.rebalance.enable`, partitions
-whose preferred replica is in sync but does not lead are given to it. Where
-`unclean.leader.election.enable` was changed, for a topic, a broker or all of them, partitions
-without a leader are looked at again at once; so they are when a controller is elected, because
-the one before may have died in between.
+whose preferred replica is in sync but does not lead are moved to it. After a change of
+`unclean.leader.election.enable`, for a topic, a broker or all brokers, partitions without a leader
+are checked again at once; also when a controller is elected, because the previous one may have died
+in between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class LeaderBalance:
-    """See the top of this file. One for each controller; `run` is one of its duties."""
+    """See the top of this file. One per controller; `run` is one of its duties."""
 
     def __init__(self, controller: ActiveController, state: BrokerState) -> None:
         self._controller = controller
@@ -36,7 +36,7 @@ class LeaderBalance:
         controller.committed.append(self._follow)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._elect_offline)
             await self._rebalance()
@@ -50,7 +50,7 @@ class LeaderBalance:
                 more = await self._balance_once()
 
     async def _balance_once(self) -> bool:
-        """One decision; whether there is more to move."""
+        """Make one decision; returns whether there is more to move."""
         config = self._state.config
         try:
             return await self._controller.submit(
@@ -92,7 +92,7 @@ class LeaderBalance:
 
 
 def _differ(before: Configs, after: Configs) -> bool:
-    """Whether the config was changed for any resource."""
+    """Whether the config has changed for any resource."""
     found = changed_configs(before, after)
     return any(_own(before, resource) != _own(after, resource) for resource in found)
 

@@ -1,18 +1,17 @@
-"""The metadata log as brokers follow it: what the active controller committed last, ready to be
-sent.
+"""The metadata log for followers: the last commits of the active controller, ready to be sent.
 
-A broker fetches `__cluster_metadata` from the controller as it would a partition from its leader.
-What it gets are record batches, one for each append to the store: a record an event
-(`core/meta/events.py`), offsets as in the store, the batch's leader epoch the controller's epoch.
-An append is never cut, so a reader that applies whole batches sees no decision half made.
+A broker fetches `__cluster_metadata` from the controller like a partition from its leader. It gets
+record batches, one for each append to the store: one record per event (`core/meta/events.py`), with
+the offsets of the store, and the controller's epoch as the batch's leader epoch. An append is never
+split, so a reader that applies whole batches never sees half a decision.
 
 Only the tail is kept, in memory, about `TAIL_BYTES`. A follower that is further behind, or whose
-log is not ours (it claims another epoch for its last record, or an offset beyond the end), cannot
-be continued: `read` says None, and the follower loads a snapshot. That is the document of
-`core/meta/snapshot.py`, sent in pieces by FetchSnapshot (KIP-630) and known by the offset behind
-its last event and the controller epoch of that event.
+log diverges (with another epoch for its last record, or an offset beyond the end), cannot continue:
+`read` returns None, and the follower loads a snapshot. That is the document of
+`core/meta/snapshot.py`, sent in pieces by FetchSnapshot (KIP-630) and identified by the offset
+after its last event and the controller epoch of that event.
 
-Everything in here is durable in the store already: a follower never has to take anything back.
+Everything here is already durable in the store: a follower never has to undo anything.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from pk.core.record.build import BatchBuilder
 from pk.core.values import NO_EPOCH
 
 TAIL_BYTES: Final = 4 << 20
-"""How much of the log's end is kept; the last append stays whatever its size."""
+"""How much of the log's end is kept; the last append is always kept."""
 
 SNAPSHOTS_KEPT: Final = 2
-"""Who is half through the one before the newest may finish it."""
+"""A follower that is loading the one before the newest may finish."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -49,12 +48,12 @@ class Snapshot(Struct, frozen=True):
     """The controller epoch of the last event that is in it."""
     data: bytes
     made_ms: int
-    """When, in ms since 1970."""
+    """When it was made, in ms since 1970."""
 
 
 class Appended(list[Event]):
-    """Events that go into the log together. What they are in bytes, the store and the feed both
-    want to know: it is worked out once."""
+    """Events that are appended together. Both the store and the feed need their encoded values,
+    which are computed only once."""
 
     _values: list[bytes] | None = None
 
@@ -66,7 +65,7 @@ class Appended(list[Event]):
 
     @property
     def values_at_hand(self) -> list[bytes] | None:
-        """The same, None if they have not been worked out yet."""
+        """Like `values`; None if not computed yet."""
         return self._values
 
 
@@ -101,27 +100,27 @@ class MetadataFeed:
 
     @property
     def image(self) -> MetadataImage:
-        """What the events so far come to."""
+        """The image after the events so far."""
         return self._image
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next event gets: the log's end and its high watermark."""
+        """The offset of the next event: the log end and its high watermark."""
         return self._image.offset
 
     @property
     def start_offset(self) -> int:
-        """The first offset that `read` can begin at."""
+        """The first offset at which `read` can begin."""
         return self._tail[0].first if self._tail else self._image.offset
 
     @property
     def newest_snapshot(self) -> Snapshot | None:
-        """The last one that was made for somebody."""
+        """The newest snapshot that was made."""
         return self._snapshots[-1] if self._snapshots else None
 
     def restart(self, image: MetadataImage) -> None:
-        """Begin behind what the store held when the controller was elected. What is kept already
-        stays where it leads up to that very place."""
+        """Restart after the contents of the store when the controller was elected. The tail is kept
+        if it leads up to exactly that point."""
         known = self._tail and (self._image.offset, self._tail[-1].epoch) == (
             image.offset,
             image.controller_epoch,
@@ -135,8 +134,8 @@ class MetadataFeed:
         self._open = True
 
     def add(self, events: Iterable[Event], image: MetadataImage, now_ms: int) -> None:
-        """Take in one append that the store has: `events`, and the `image` they led to. Who reads
-        meanwhile finds nothing of it: all of it is there when this has come to its end."""
+        """Add an append that the store has: `events`, and the resulting `image`. Readers see all of
+        it, or nothing until this has finished."""
         first, epoch = self._image.offset, image.controller_epoch
         values = events.values_at_hand if isinstance(events, Appended) else None
         builder = BatchBuilder()
@@ -153,14 +152,14 @@ class MetadataFeed:
         self._wake()
 
     def close(self) -> None:
-        """This node is no longer the controller: end all waits for more."""
+        """End all waits, since this node is no longer the controller."""
         self._open = False
         self._wake()
 
     def read(self, offset: int, bytes_max: int, last_epoch: int = NO_EPOCH) -> bytes | None:
-        """Whole batches from the one that holds `offset` on, about `bytes_max` of them and at least
-        one; empty at the end. None if a follower that has the log up to `offset`, its last event
-        of `last_epoch` (-1: it does not say), must load a snapshot first."""
+        """Whole batches from the one with `offset` on, about `bytes_max` bytes and at least one
+        batch; empty at the end. None if a follower with the log up to `offset`, whose last event
+        has `last_epoch` (-1: not given), must load a snapshot first."""
         if not self.start_offset <= offset <= self.end_offset:
             return None
         at = bisect_right(self._tail, offset, key=lambda append: append.first) - 1
@@ -178,16 +177,16 @@ class MetadataFeed:
         return b"".join(found)
 
     async def wait_beyond(self, offset: int, deadline: float) -> bool:
-        """Wait until there is something at `offset`; False if `deadline` (seconds of trio's
-        clock) or the controller's end comes first."""
+        """Wait until there is an event at `offset`; False if `deadline` (seconds of trio's clock)
+        or the controller's end comes first."""
         with trio.CancelScope(deadline=deadline):
             while self._open and self.end_offset <= offset:
                 await self._moved.wait()
         return self._open and self.end_offset > offset
 
     async def snapshot(self, now_ms: int) -> Snapshot:
-        """A snapshot from which `read` goes on: the newest, or where the tail has left that behind,
-        a new one."""
+        """A snapshot from which `read` can continue: the newest or, if it is older than the tail, a
+        new one."""
         async with self._dumping:
             newest = self.newest_snapshot
             if newest is not None and newest.end_offset >= self.start_offset:
@@ -199,14 +198,14 @@ class MetadataFeed:
             return made
 
     def find_snapshot(self, end_offset: int, epoch: int) -> Snapshot | None:
-        """A snapshot that was made before, None if it is gone."""
+        """An earlier snapshot; None if it is gone."""
         for made in self._snapshots:
             if (made.end_offset, made.epoch) == (end_offset, epoch):
                 return made
         return None
 
     def _epoch_before(self, offset: int, at: int) -> int:
-        """The epoch of the event before `offset`; `at` is the place of the append that holds
+        """The epoch of the event before `offset`; `at` is the position of the append with
         `offset`."""
         if at < 0:
             return self._before

@@ -1,15 +1,16 @@
-"""Following the metadata log: what the active controller committed, fetched and replayed in this
+"""Follows the metadata log: fetches the commits of the active controller and replays them in this
 process.
 
-The log is fetched as Kafka's brokers fetch it: topic `__cluster_metadata`, long polls to the
-controller's listener, whole batches of CBOR events; where the controller has no longer what comes
-next, a snapshot by FetchSnapshot (KIP-630). All that a controller sends is durable, so nothing here
-is ever taken back, and an answer that asks for that is refused: a batch that does not follow on
-what we have, an event that contradicts it, a snapshot from before it, another cluster's id. A
-refused answer costs the connection and is asked for again after a pause; the image stays as it was.
+The log is fetched like Kafka's brokers do: topic `__cluster_metadata`, long polls to the
+controller's listener, whole batches of CBOR events. If the controller no longer has the next
+events, a snapshot is fetched by FetchSnapshot (KIP-630). Everything a controller sends is durable,
+so nothing here is ever undone, and a response that would require it is refused: a batch that does
+not continue our log, an event that contradicts it, an older snapshot, another cluster's id. After a
+refused response the connection is closed and the request is repeated after a pause; the image does
+not change.
 
-The controller moves: where the locator names somebody else, the connection ends and the next one
-goes there. While the controller is active in this very process it hands its images over itself, and
+The controller may move: if the locator returns another node, the connection is closed and the next
+one goes there. While the controller is active in this process, it provides its images directly, and
 nothing is fetched.
 """
 
@@ -50,20 +51,19 @@ logger = logging.getLogger("pk.metadata")
 
 FETCH: Final = 1
 VERSION_WITHOUT_REPLICA_ID: Final = 15
-"""From here on a Fetch names its replica in `replica_state` (KIP-903)."""
+"""From this version on a Fetch has its replica in `replica_state` (KIP-903)."""
 
 POLL_MS: Final = 2_000
 """How long a fetch may wait at the controller when nothing happens."""
 
 LOOK_AGAIN_S: Final = 0.5
-"""How often it is asked whether somebody else is the controller by now: one that is paused says
-nothing itself."""
+"""How often to check whether there is another controller, since a paused one does not report it."""
 
 REPLAYED_INLINE_BYTES: Final = 16 * 1024
-"""So much of the log is replayed on the loop, some hundred events; the rest in a thread."""
+"""Up to this size the log is replayed on the loop, some hundred events; else in a thread."""
 
 AT_WORK: Final = "metadata"
-"""Threads of their own: no disk that is slow holds up the news."""
+"""Separate threads, so that a slow disk does not delay news."""
 
 BACKOFF_S_MAX: Final = 0.5
 SNAPSHOT_BYTES_MAX: Final = 1 << 31
@@ -73,7 +73,7 @@ Args = TypeVarTuple("Args")
 
 
 class MetadataBroken(Exception):
-    """The controller's answer cannot be what follows on what this node has."""
+    """The controller's response cannot be a continuation of this node's log."""
 
 
 class MetadataFollower:
@@ -91,9 +91,9 @@ class MetadataFollower:
         leads: Callable[[], bool],
         refused: Callable[[int, Endpoint], None],
     ) -> None:
-        """`newest` is the image to go on from, `publish` takes each new one; `leads` says whether
-        the active controller is in this process: then nothing is fetched. `refused` is called where
-        no process listens at a controller's address."""
+        """`newest` is the image to start from, `publish` takes each new one; `leads` returns
+        whether the active controller is in this process, in which case nothing is fetched.
+        `refused` is called if no process listens at a controller's address."""
         self._config = config
         self._locator = locator
         self._peers = peers
@@ -104,7 +104,7 @@ class MetadataFollower:
         self._refused = refused
         self._channel: Channel | None = None
         self.complaint = ""
-        """Why the log cannot be followed just now; empty if it can."""
+        """Why the log cannot be followed now; empty if it can."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -123,12 +123,13 @@ class MetadataFollower:
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
 
     def stop(self) -> None:
-        """End the connection under way: somebody else, or this process, is the controller now."""
+        """Close the current connection, because there is another controller, or it is this
+        process."""
         if self._channel is not None:
             self._channel.close()
 
     def _complain(self, error: Exception) -> None:
-        """Once for each reason: a controller that is gone is tried often."""
+        """Log an error, once for each reason, since a missing controller is tried often."""
         text = str(error)
         if text != self.complaint:
             self.complaint = text
@@ -136,7 +137,7 @@ class MetadataFollower:
             logger.log(loud, "the metadata log cannot be followed: %s", text)
 
     async def _follow(self) -> None:
-        """One connection's life. Raises PeerLost, KafkaError, MetadataBroken."""
+        """Follow the log over one connection. Raises PeerLost, KafkaError, MetadataBroken."""
         found = await self._locator.find()
         if found is None:
             raise PeerLost("there is no active controller")
@@ -167,7 +168,7 @@ class MetadataFollower:
             raise failure
 
     async def _watch(self, channel: Channel, followed: tuple[int, Endpoint]) -> None:
-        """Close the connection when somebody else is the controller."""
+        """Close the connection when there is another controller."""
         while True:
             await trio.sleep(LOOK_AGAIN_S)
             found = await self._locator.find()
@@ -175,7 +176,7 @@ class MetadataFollower:
                 channel.close()
 
     async def _step(self, channel: Channel) -> None:
-        """Fetch once, and publish what came."""
+        """Fetch once, and publish the result."""
         image = self._newest()
         answer = await channel.request(
             self._request(channel.version_of(FETCH), image),
@@ -229,8 +230,7 @@ class MetadataFollower:
         return request
 
     async def _snapshot(self, channel: Channel, wanted: SnapshotId) -> MetadataImage:
-        """The image that the controller keeps for `wanted`. Raises MetadataBroken, PeerLost,
-        KafkaError."""
+        """The controller's image for `wanted`. Raises MetadataBroken, PeerLost, KafkaError."""
         image = self._newest()
         if wanted.end_offset <= image.offset:
             raise MetadataBroken(
@@ -282,8 +282,8 @@ class MetadataFollower:
         return _only_snapshot(answer)
 
     def _check_epoch(self, epoch: int, image: MetadataImage) -> None:
-        """A controller of an older epoch than one whose events we have was replaced and does not
-        know it."""
+        """Check that the controller's epoch is not older than our events: such a controller was
+        replaced without knowing it."""
         if NO_EPOCH < epoch < image.controller_epoch:
             raise KafkaError(
                 ErrorCode.FENCED_LEADER_EPOCH,
@@ -299,16 +299,16 @@ class MetadataFollower:
 async def _at_work(
     size: int, work: Callable[[*Args], MetadataImage], *args: *Args
 ) -> MetadataImage:
-    """`work(*args)`, for `size` bytes of the log: in a thread where they are many. What it works on
-    are values that no other code changes, and an image that is not the newest any more when it is
-    made is not published."""
+    """Run `work(*args)`, for `size` bytes of the log: in a thread if they are many. Its arguments
+    are values that no other code changes, and the resulting image is not published if it is no
+    longer based on the newest."""
     if size <= REPLAYED_INLINE_BYTES:
         return work(*args)
     return await offload(work, *args, directory=AT_WORK)
 
 
 def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
-    """`image` after the events of whole batches; itself where there are none that it lacks.
+    """`image` after the events of whole batches; the same image if it has them all.
 
     Raises MetadataBroken if they do not follow on it, or are damaged.
     """
@@ -338,8 +338,7 @@ def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
 
 
 def _only_partition(answer: Any) -> FetchedPartition:
-    """The one partition that was asked for. Raises KafkaError with what the controller says is
-    wrong, MetadataBroken."""
+    """The requested partition. Raises KafkaError with the controller's error, MetadataBroken."""
     _refuse(answer.error_code)
     found = [partition for topic in answer.responses for partition in topic.partitions]
     if len(found) != 1 or found[0].partition_index != 0:

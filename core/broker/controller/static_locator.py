@@ -1,5 +1,4 @@
-"""Who the controller is, where the config says it: `controller.quorum.voters` or
-`.bootstrap.servers`."""
+"""Finds the controller by the config: `controller.quorum.voters` or `.bootstrap.servers`."""
 
 from __future__ import annotations
 
@@ -9,8 +8,7 @@ from pk.core.values import NO_NODE
 
 
 class StaticLocator:
-    """A `Locator` that never learns anything: the embedded store has one controller, at one
-    address."""
+    """A `Locator` that never changes: the embedded store has one controller, at one address."""
 
     def __init__(self, config: BrokerConfig) -> None:
         name = (config.controller_listener_names or ("CONTROLLER",))[0]
@@ -21,6 +19,5 @@ class StaticLocator:
             self._found = voter.node_id, Endpoint(name, voter.host, voter.port, 0)
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """See `Locator`; None if the config names none, because the controller is this
-        process."""
+        """See `Locator`; None if the config has none, because the controller is in this process."""
         return self._found

@@ -1,4 +1,4 @@
-"""The active controller removes delegation tokens that are over, every
+"""Removes expired delegation tokens on the active controller, every
 `delegation.token.expiry.check.interval.ms`."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ logger = logging.getLogger("pk.controller")
 
 
 class TokenExpiry:
-    """See the top of this file. One for each controller; `run` is one of its duties."""
+    """See the top of this file. One per controller; `run` is one of its duties."""
 
     def __init__(
         self, controller: ActiveController, state: BrokerState, now_ms: Callable[[], int]
@@ -28,7 +28,7 @@ class TokenExpiry:
         self._now_ms = now_ms
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             interval_ms = self._state.config.delegation_token_expiry_check_interval_ms
             await trio.sleep(interval_ms / 1000)

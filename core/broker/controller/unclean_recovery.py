@@ -1,8 +1,8 @@
-"""Compares the logs that brokers report, and elects leaders for partitions that wait for that
+"""Compares the logs that brokers report, and elects leaders for partitions waiting for it
 (core/meta/unclean_recovery.py).
 
-Reports are kept in memory only. A controller that comes new knows of none, and every broker sends
-it what it has (core/broker/replication/replica_logs.py).
+Reports are kept in memory only. A new controller has none, and every broker sends its reports to it
+(core/broker/replication/replica_logs.py).
 """
 
 from __future__ import annotations
@@ -29,36 +29,37 @@ from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplic
 logger = logging.getLogger("pk.controller")
 
 AGAIN_S: Final = 1.0
-"""After a decision that failed."""
+"""The pause after a failed decision."""
 PATIENCE_S: Final = 2.0
-"""A partition that waits longer is logged: brokers that come back together take a moment."""
+"""A partition that waits longer is logged: brokers that come back together need a moment."""
 NAMED_MAX: Final = 5
-"""How many partitions one line names."""
+"""How many partitions are named in one line."""
 
 
 class UncleanRecovery:
-    """See the top of this file. One for each controller; `run` is one of its duties."""
+    """See the top of this file. One per controller; `run` is one of its duties."""
 
     def __init__(self, controller: ActiveController, state: BrokerState) -> None:
         self._controller = controller
         self._state = state
         self._reports: dict[TopicIdPartition, dict[int, Report]] = {}
         self._since: dict[TopicIdPartition, float] = {}
-        """When this controller first heard of a partition that waits."""
+        """When this controller first learned that a partition waits."""
         self._said: dict[TopicIdPartition, Verdict] = {}
         self._changed = trio.Event()
         self.waiting: dict[TopicIdPartition, Verdict] = {}
-        """Partitions that have no leader until more is known, and why."""
+        """Partitions without a leader until more is known, and the reasons."""
         self.lossy_elections = 0
-        """How many leaders were elected though acknowledged records may be lost by it."""
+        """How many leaders were elected although acknowledged records may be lost."""
         controller.committed.append(self._follow)
 
     def reports(self) -> dict[TopicIdPartition, dict[int, Report]]:
-        """What is known of logs, as it is now."""
+        """The current reports of logs."""
         return {key: dict(logs) for key, logs in self._reports.items()}
 
     def take(self, request: PkReplicaLogsRequest, response: PkReplicaLogsResponse) -> None:
-        """A broker reported logs, and the controller has decided upon it: keep what it took."""
+        """Keep the accepted reports of a broker's request, after the controller has decided about
+        it."""
         if response.error_code:
             return
         for topic, answer in zip(request.topics, response.topics, strict=True):
@@ -70,7 +71,7 @@ class UncleanRecovery:
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         self._reports.clear()
         self._since.clear()
         self._said.clear()
@@ -96,14 +97,15 @@ class UncleanRecovery:
         return config.unclean_recovery_timeout_ms / 1000
 
     def _next_deadline(self) -> float:
-        """When time alone changes something: a partition has waited long enough, or is logged."""
+        """The next time at which something changes without news: a partition has waited long
+        enough, or is logged."""
         now = trio.current_time()
         waits = (self._timeout_s, PATIENCE_S)
         due = (self._since[key] + wait for key in self.waiting for wait in waits)
         return min((at for at in due if at > now), default=inf)
 
     def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
-        """Who is there, what the configs say, or what has a leader has changed."""
+        """React to a change of brokers, configs or leaders."""
         if not self._reports:
             return
         if (
@@ -114,9 +116,9 @@ class UncleanRecovery:
             self._changed.set()
 
     def _forget(self) -> None:
-        """Drop reports that say nothing any more: those of other leader epochs, and those on
-        partitions with a leader, unless a follower stopped, or is damaged and not in sync again, or
-        a replica has damaged segments."""
+        """Drop outdated reports: those of other leader epochs, and those of partitions with a
+        leader, unless a follower has stopped, or is damaged and not in sync again, or a replica has
+        damaged segments."""
         image = self._controller.image
         for key, logs in list(self._reports.items()):
             topic = image.topic_by_id(key.topic_id)
@@ -181,7 +183,8 @@ class UncleanRecovery:
             )  # fmt: skip
 
     def _say_who_waits(self) -> None:
-        """Once for each reason, in one line for all partitions that have it."""
+        """Log the waiting partitions: once for each reason, in one line for all partitions with
+        it."""
         now = trio.current_time()
         found: dict[Verdict, list[TopicIdPartition]] = {}
         for key, verdict in self.waiting.items():

@@ -1,5 +1,4 @@
-"""What a test has done to a cluster at once: a partition's leader moves, a group distributes its
-partitions again."""
+"""Immediate actions for tests: move a partition's leader, rebalance a group."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ AWAY_MS_MAX: Final = 60_000
 
 
 async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) -> int:
-    """Move the leadership of a partition to another in-sync replica; the new leader. The only
-    in-sync replica leads again after `away_ms`, in a new epoch, and returns -1 at once: meanwhile
-    the partition has no leader.
+    """Move the leadership of a partition to another in-sync replica; returns the new leader. If
+    there is no other, returns -1 at once, and the same replica leads again after `away_ms`, in a
+    new epoch; until then the partition has no leader.
 
     Raises KafkaError NOT_CONTROLLER if another process decides, UNKNOWN_TOPIC_OR_PARTITION,
     INVALID_REQUEST.
@@ -66,8 +65,8 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
 
 
 async def rebalance(broker: Broker, group: str) -> None:
-    """Have a group distribute its partitions again. Raises KafkaError NOT_COORDINATOR,
-    GROUP_ID_NOT_FOUND, INVALID_REQUEST."""
+    """Make a group rebalance. Raises KafkaError NOT_COORDINATOR, GROUP_ID_NOT_FOUND,
+    INVALID_REQUEST."""
     answer = broker.coordinators.submit(
         group, lambda machine, _, now_ms: machine.rebalance(group, now_ms)
     )

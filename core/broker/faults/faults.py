@@ -1,9 +1,10 @@
-"""Which requests a test wants failed, delayed or dropped, and which requests came.
+"""Injected faults: the requests that a test wants to fail, delay or drop, and a record of received
+requests.
 
-A broker has a `Faults` only where `pk.faults.enable` is true. Its server then serves wrapped APIs
-(core/api/cluster/faults.py), which ask here before each request; a broker without it serves the
-APIs as they are, so that faults cost nothing where they are off. Requests of other brokers are left
-alone: a test asks for faults that its clients meet.
+A broker has a `Faults` only if `pk.faults.enable` is true. Its server then serves wrapped APIs
+(core/api/cluster/faults.py), which call this before each request; a broker without it serves the
+APIs directly, so that disabled faults cost nothing. Requests of other brokers are not affected:
+faults are for a test's clients.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from pk.core.broker.clock import ShiftedClock
 from pk.core.errors import ErrorCode, KafkaError
 
 Kind = Literal["fail", "delay", "drop", "drop-answer"]
-"""What happens to a request: it gets an error, or is answered late; or the connection closes before
-it is handled, or after."""
+"""The effect on a request: it gets an error, or a late answer; or the connection closes before it
+is handled, or after."""
 KINDS: Final[tuple[Kind, ...]] = ("fail", "delay", "drop", "drop-answer")
 
 FAULTS_MAX: Final = 1_000
-"""How many faults may be in force."""
+"""The maximum number of active faults."""
 REQUESTS_MAX: Final = 10_000
-"""How many requests are remembered, the newest."""
+"""The number of newest requests that are recorded."""
 REQUEST_BYTES_MAX: Final = 64 << 20
-"""How many bytes of records they may hold."""
+"""The maximum size of their records in bytes."""
 DELAY_MS_MAX: Final = 3_600_000
 
 NODE_CLIENT_IDS: Final = "pk-node-"
-"""How the client ids of other nodes begin."""
+"""The prefix of the client ids of other nodes."""
 
 
 class Fault(Struct):
-    """What happens to requests of one API."""
+    """A fault for requests of one API."""
 
     fault_id: int
     kind: Kind
@@ -44,15 +45,15 @@ class Fault(Struct):
     error_code: int = 0
     delay_ms: int = 0
     times: int = -1
-    """How many more requests it meets; -1 for all until it is cleared."""
+    """How many more requests it affects; -1 for all until it is cleared."""
     client_id: str | None = None
     """Only this client's; None for all."""
     met: int = 0
-    """How many requests it has met."""
+    """How many requests it has affected."""
 
 
 class SeenRequest(Struct, frozen=True):
-    """A request that came."""
+    """A received request."""
 
     api_key: int
     version: int
@@ -64,7 +65,7 @@ class SeenRequest(Struct, frozen=True):
 
 
 class Faults:
-    """See the top of this file. Used on the broker's loop only."""
+    """See the top of this file. Used only on the broker's loop."""
 
     def __init__(self, clock: ShiftedClock) -> None:
         self._clock = clock
@@ -76,9 +77,9 @@ class Faults:
         """Connection → the client id of its last request."""
         self._closers: dict[int, Callable[[], None]] = {}
         self.arrived = trio.Event()
-        """Set with the next request, and then another."""
+        """Set by the next request, and then replaced."""
         self.clock_moved: list[Callable[[], Awaitable[None]]] = []
-        """What looks at the time of day by itself only now and then."""
+        """Callbacks of parts that check the time of day only now and then."""
 
     # Faults
 
@@ -92,8 +93,8 @@ class Faults:
         times: int = -1,
         client_id: str | None = None,
     ) -> int:
-        """Put a fault in force; its id. Raises KafkaError INVALID_REQUEST, POLICY_VIOLATION if
-        there are too many."""
+        """Add a fault; returns its id. Raises KafkaError INVALID_REQUEST, POLICY_VIOLATION if there
+        are too many."""
         known: Kind | None = next((k for k in KINDS if k == kind), None)
         if known is None:
             raise KafkaError(
@@ -125,7 +126,8 @@ class Faults:
         return iter(list(self._faults.values()))
 
     def clear(self, fault_id: int = -1) -> int:
-        """End a fault, or all of them (-1); how many. Raises KafkaError RESOURCE_NOT_FOUND."""
+        """Remove a fault, or all of them (-1); returns how many. Raises KafkaError
+        RESOURCE_NOT_FOUND."""
         if fault_id < 0:
             count = len(self._faults)
             self._faults.clear()
@@ -135,8 +137,8 @@ class Faults:
         return 1
 
     def met_by(self, api_key: int, client_id: str | None) -> list[Fault]:
-        """The faults that a request meets: all delays, and the first of those that end it. Each
-        counts it."""
+        """The faults that affect a request, which count it: all delays, and the first of those that
+        end it."""
         met: list[Fault] = []
         ended = False
         for fault in list(self._faults.values()):
@@ -157,7 +159,7 @@ class Faults:
     # Requests
 
     def came(self, seen: SeenRequest) -> None:
-        """Remember a request; the oldest make room."""
+        """Record a request, dropping the oldest ones if necessary."""
         self._clients[seen.connection_id] = seen.client_id
         self._seen.append(seen)
         self._seen_bytes += seen.records_bytes
@@ -169,7 +171,7 @@ class Faults:
     def requests(
         self, api_key: int | None = None, client_id: str | None = None
     ) -> list[SeenRequest]:
-        """The requests that came, oldest first; those of one API, or of one client."""
+        """The received requests, oldest first; those of one API, or of one client."""
         return [
             seen
             for seen in self._seen
@@ -177,23 +179,24 @@ class Faults:
         ]
 
     def forget_requests(self) -> None:
-        """Remember none of those that came until now."""
+        """Drop all recorded requests."""
         self._seen.clear()
         self._seen_bytes = 0
 
     # Connections
 
     def connected(self, connection_id: int, close: Callable[[], None]) -> None:
-        """A client's connection is open; `close` ends it at once."""
+        """Register a client's connection; `close` closes it at once."""
         self._closers[connection_id] = close
 
     def disconnected(self, connection_id: int) -> None:
-        """It has closed."""
+        """Remove a closed connection."""
         self._closers.pop(connection_id, None)
         self._clients.pop(connection_id, None)
 
     def disconnect(self, client_id: str | None = None, *, but: int = -1) -> int:
-        """Close every client's connection, or those of one client, but for `but`; how many."""
+        """Close every client's connection, or those of one client, except `but`; returns how
+        many."""
         count = 0
         for connection_id, close in list(self._closers.items()):
             sent_by = self._clients.get(connection_id)
@@ -208,12 +211,12 @@ class Faults:
 
     @property
     def shift_ms(self) -> int:
-        """How far the broker's time of day is ahead of the machine's."""
+        """By how much the broker's clock is ahead of the machine's."""
         return self._clock.shift_ms
 
     async def set_clock(self, shift_ms: int) -> None:
-        """Move the time of day to `shift_ms` ahead of the machine's, and do what is due by then:
-        retention, and the expiry of partitions' producers."""
+        """Set the broker's clock to `shift_ms` ahead of the machine's, and do everything that is
+        due by then: retention, and the expiry of partitions' producers."""
         if abs(shift_ms) > 1 << 42:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"no clock is {shift_ms} ms wrong")
         self._clock.shift_ms = shift_ms

@@ -1,1 +1,1 @@
-"""Metrics that clients push (KIP-714): which ones are asked for, and what came."""
+"""Metrics that clients push (KIP-714): subscriptions, and the pushed values."""

@@ -1,12 +1,11 @@
-"""The clients that push metrics, what they are asked for, and the values that they pushed last
-(KIP-714).
+"""The clients that push metrics, their subscriptions, and the values they pushed last (KIP-714).
 
 Subscriptions are configs of resources of type client-metrics. A client gets the union of the
-metrics of all that match it, and the shortest of their intervals. What is asked has an id; a client
-that pushes under another id has to ask again. A client that asks or pushes too early is refused.
-What a client pushed is forgotten three intervals after its last push, and not before a minute.
+metrics of all subscriptions that match it, and the shortest of their intervals. The result has an
+id; a client that pushes with another id must ask again. A client that asks or pushes too early is
+refused. A client's values are dropped three intervals after its last push, but not before a minute.
 
-Numbers of clients and of values are bounded: those who come too late are refused or not kept.
+The numbers of clients and of values are limited: those above are refused or dropped.
 """
 
 from __future__ import annotations
@@ -31,29 +30,29 @@ from pk.core.record.compress import Codec, decompress
 from pk.core.values import ZERO_UUID, Uuid, uuid_text
 
 CLIENTS_MAX: Final = 16_384
-"""How many clients are known, as in Apache Kafka."""
+"""The maximum number of clients, as in Apache Kafka."""
 SERIES_MAX: Final = 50_000
-"""How many values of clients are kept, of all together."""
+"""The maximum number of values of all clients together."""
 CLIENT_SERIES_MAX: Final = 2_000
-"""How many of one client."""
+"""The maximum number of values of one client."""
 DEFAULT_INTERVAL_MS: Final = 300_000
 EXPANSION_MAX: Final = 10
-"""How much larger than `telemetry.max.bytes` a push may be once it is decompressed."""
+"""How many times `telemetry.max.bytes` a push may be after decompression."""
 FORGOTTEN_S_MIN: Final = 60.0
-"""How long a client may be silent at least, however often it should push."""
+"""The minimum time before a silent client is dropped, however often it should push."""
 EARLY: Final = 0.5
-"""A client may come this fraction of its interval after the last time: its clock and ours are not
-one. (Its first push comes after half an interval to one and a half.)"""
+"""A client may come this fraction of its interval after the last time, since its clock may differ.
+(Its first push comes after 0.5 to 1.5 intervals.)"""
 CODECS: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 ALL: Final = "*"
 
 
 class Asked(Struct, frozen=True):
-    """What a client is asked for."""
+    """A client's subscription."""
 
     subscription_id: int
     metrics: tuple[str, ...]
-    """Beginnings of names; one that is empty is all; none at all is nothing."""
+    """Prefixes of names; an empty prefix means all; no prefixes mean none."""
     interval_ms: int
 
 
@@ -76,7 +75,7 @@ class _Client(Struct):
 
 
 class Peer(Struct, frozen=True):
-    """Who asks, as subscriptions may match it."""
+    """The client that sent a request, as subscriptions may match it."""
 
     client_id: str
     software_name: str
@@ -85,7 +84,7 @@ class Peer(Struct, frozen=True):
 
 
 class ClientMetrics:
-    """See the top of this file. One for each broker that has somewhere to show them."""
+    """See the top of this file. One per broker that exposes them."""
 
     def __init__(self, state: BrokerState, clock: Clock, random: Random) -> None:
         self._state = state
@@ -100,22 +99,22 @@ class ClientMetrics:
         """The subscriptions in `_configs`."""
 
     def introduced(self, connection_id: int, name: str, version: str) -> None:
-        """A connection's client has named its software (ApiVersions)."""
+        """Record the name of a client's software (ApiVersions)."""
         self._software[connection_id] = name, version
 
     def disconnected(self, connection_id: int) -> None:
-        """It has closed."""
+        """Remove a closed connection."""
         self._software.pop(connection_id, None)
 
     def software(self, connection_id: int) -> tuple[str, str]:
-        """The name and version that the connection's client gave."""
+        """The name and version reported by the connection's client."""
         return self._software.get(connection_id, ("", ""))
 
     def ask(self, instance: Uuid, peer: Peer) -> tuple[Uuid, Asked]:
-        """What a client shall push, and its instance's id: a new one if it has none.
+        """The subscription of a client, and its instance id: a new one if it has none.
 
-        Raises KafkaError THROTTLING_QUOTA_EXCEEDED for one that asks again too early, or while too
-        many are known.
+        Raises KafkaError THROTTLING_QUOTA_EXCEEDED for a client that asks again too early, or if
+        there are too many clients.
         """
         now = self._clock.time()
         known = self._clients.get(instance)
@@ -147,7 +146,7 @@ class ClientMetrics:
         ends: bool,
         peer: Peer,
     ) -> None:
-        """Whether a client may push now. Raises KafkaError."""
+        """Check that a client may push now. Raises KafkaError."""
         known = self._clients.get(instance)
         if instance == ZERO_UUID or known is None:
             code = (
@@ -179,8 +178,8 @@ class ClientMetrics:
 
     def read(self, compression: int, data: bytes) -> list[Pushed]:
         """The values of a push; takes long, so call it in a thread. Raises
-        KafkaError(INVALID_RECORD), also for one that is too large once it is decompressed, as
-        Apache Kafka does."""
+        KafkaError(INVALID_RECORD), also if it is too large after decompression, as in Apache
+        Kafka."""
         try:
             plain = bytes(decompress(Codec(compression), data, EXPANSION_MAX * self.bytes_max))
             return read_metrics(plain)
@@ -190,7 +189,7 @@ class ClientMetrics:
             raise KafkaError(ErrorCode.INVALID_RECORD, e.message) from e
 
     def keep(self, instance: Uuid, pushed: list[Pushed]) -> None:
-        """Keep what a client pushed and was asked for."""
+        """Store the pushed values to which a client is subscribed."""
         client = self._clients.get(instance)
         if client is None:
             return
@@ -210,11 +209,11 @@ class ClientMetrics:
             values[key] = value, one.is_counter
 
     def samples(self) -> list[Metric]:
-        """The metrics of clients, by the names that they gave.
+        """The metrics of clients, by their own names.
 
-        Names and attributes are clients' own: of what would have the same name and labels, the last
-        counts; of a name that is a counter of one client and none of another, the first client's
-        kind.
+        Names and attributes are chosen by clients: of several with the same name and labels, the
+        last one is used; if a name is a counter for one client but not for another, the first
+        client's kind is used.
         """
         self._forget_silent(self._clock.time())
         found: dict[str, tuple[bool, str, dict[frozenset[tuple[str, str]], Sample]]] = {}
@@ -274,13 +273,13 @@ class ClientMetrics:
 
 
 def _label(name: str) -> str:
-    """An attribute's name as a label."""
+    """The label for an attribute's name."""
     label = re.sub(r"[^a-zA-Z0-9]+", "_", name).strip("_")
     return f"_{label}" if label[:1].isdigit() else label or "_"
 
 
 def _matches(patterns: str, fields: Mapping[str, str]) -> bool:
-    """Whether all `name=expression` pairs fit."""
+    """Whether all `name=expression` pairs match."""
     return all(
         (name := pair.partition("=")[0].strip()) in fields
         and _fits(pair.partition("=")[2].strip(), fields[name])
@@ -290,7 +289,8 @@ def _matches(patterns: str, fields: Mapping[str, str]) -> bool:
 
 
 def _fits(expression: str, field: str) -> bool:
-    """Nothing fits an expression that only another program could read, which has stored it."""
+    """Whether a field matches. Nothing matches an expression that only the program that stored it
+    could parse."""
     try:
         return _compiled(expression).matches(field)
     except JavaRegexError:

@@ -1,8 +1,8 @@
-"""What a client pushes: OpenTelemetry's MetricsData in protobuf, as far as Kafka's clients use it:
+"""Parses pushed metrics: OpenTelemetry's MetricsData in protobuf, as far as Kafka's clients use it:
 gauges and sums.
 
-Only a few fields of a few messages are read, so a walk over the bytes does it; unknown fields are
-skipped. Everything is bounded by the bytes that came, and by `SERIES_MAX`.
+Only a few fields of a few messages are needed, so the bytes are parsed directly; unknown fields are
+skipped. Everything is limited by the size of the input, and by `SERIES_MAX`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 SERIES_MAX: Final = 2_000
-"""How many values one push may have."""
+"""The maximum number of values in one push."""
 TEXT_MAX: Final = 255
-"""Longer names and attributes are cut."""
+"""Longer names and attributes are truncated."""
 DELTA: Final = 1
 """AGGREGATION_TEMPORALITY_DELTA."""
 
@@ -30,14 +30,14 @@ class Malformed(ValueError):
 
 
 class Pushed(Struct, frozen=True):
-    """One value that a client pushed."""
+    """One value pushed by a client."""
 
     name: str
     attributes: Attributes
     value: float
     is_counter: bool
     is_delta: bool
-    """Whether a counter's value adds to those before."""
+    """Whether a counter's value is added to previous ones."""
 
 
 def read_metrics(data: bytes) -> list[Pushed]:
@@ -91,7 +91,7 @@ def _point(data: memoryview) -> tuple[Attributes, float]:
 
 
 def _attribute(data: memoryview) -> tuple[str, str]:
-    """KeyValue, with an AnyValue that is no list and no map."""
+    """KeyValue, with an AnyValue that is not a list or a map."""
     key, text = "", ""
     for field, value in _fields(data):
         if field == 1:

@@ -1,4 +1,4 @@
-"""Reads in threads that keep to a bandwidth."""
+"""Reads in threads with limited bandwidth."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ T = TypeVar("T")
 
 
 class Bandwidth:
-    """What several tasks may read and fetch together."""
+    """The bandwidth shared by several tasks."""
 
     def __init__(self, bytes_per_s: Callable[[], float]) -> None:
-        """`bytes_per_s` gives the limit in force."""
+        """`bytes_per_s` returns the current limit."""
         self._bytes_per_s = bytes_per_s
         self._free_at = float("-inf")
 
     async def used(self, used_bytes: int) -> None:
-        """Wait as long as the limit says after so many bytes."""
+        """Wait as long as the limit requires after `used_bytes`."""
         now = trio.current_time()
         self._free_at = max(self._free_at, now) + used_bytes / self._bytes_per_s()
         await trio.sleep_until(self._free_at)
 
     async def run(self, steps: Generator[int, None, T], directory: str) -> T:
-        """Take `steps`, each of which gives the bytes that it has read, in threads of the log
-        directory `directory`; what they come to."""
+        """Run `steps`, each of which yields the bytes it has read, in threads of the log directory
+        `directory`; returns their result."""
         try:
             while True:
                 step_bytes, found = await offload(_step, steps, directory=directory)
@@ -40,7 +40,7 @@ class Bandwidth:
 
 
 def _step(steps: Generator[int, None, T]) -> tuple[int | None, list[T]]:
-    """The next step's bytes; at the end None, and what it all came to."""
+    """The next step's bytes; at the end None, and the result."""
     try:
         return next(steps), []
     except StopIteration as e:

@@ -1,21 +1,21 @@
-"""Compaction as a background work of the broker: which log next, by whom, and the moment of the
-swap.
+"""Compaction as a background task of the broker: selects the next log, runs the job, and swaps in
+the result.
 
-Who does it. Compaction is pure Python over every record, and a thread that computes holds the
-interpreter for 5 ms at a time: another client's produce then waits as long, whenever it comes
-(measured: see `net/compactor.py`). So the work is done by a process of its own where the disk is
-real, handed in as a `Compactor`; without one (a disk in memory, the simulator) by `InThread`, step
-by step through `offload`.
+Where it runs. Compaction is pure Python over every record, and a computing thread holds the
+interpreter for 5 ms at a time, which would delay every produce of another client by as much
+(measured: see `net/compactor.py`). So on a real disk the work is done in a separate process, passed
+in as a `Compactor`; otherwise (a disk in memory, the simulator) by `InThread`, step by step through
+`offload`.
 
-What the loop does itself is short: it chooses the log (time indexes are read in a thread), makes
-sure that what will be compacted is synced and that the recovery point on the disk says so (recovery
-after a crash takes a gap in the offsets for a loss, so it must never begin below a gap), swaps each
-finished group in between two awaits, and notes how far it came. A log that was cut or deleted
-meanwhile refuses the swap, and the round is given up.
+The loop itself does little: it selects the log (time indexes are read in a thread), ensures that
+the part to be compacted is synced and below the recovery point on the disk (recovery after a crash
+takes a gap in the offsets for a loss, so it must never begin below a gap), swaps in each finished
+group between two awaits, and records the progress. A log that was truncated or deleted in the
+meantime refuses the swap, and the round is abandoned.
 
-A log with a batch that is damaged, or with an unforeseen error, is set aside until the broker
-starts again, as Apache does; the others go on. A full disk ends the round: it needs room for one
-more segment. A log whose round was given up, for whatever reason, comes after the others.
+A log with a damaged batch, or an unexpected error, is skipped until the broker restarts, as in
+Apache Kafka; the others continue. A full disk ends the round, since it needs space for one more
+segment. A log whose round was abandoned, for any reason, comes after the others.
 """
 
 from __future__ import annotations
@@ -52,26 +52,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker.cleaner")
 
 FIRST_CHECK_S = 15.0
-"""After the start, if `log.cleaner.backoff.ms` is not shorter."""
+"""The delay of the first check after the start, unless `log.cleaner.backoff.ms` is shorter."""
 
 BUFFER_BYTES_MIN = 4096
 
 
 class CompactorLost(Exception):
-    """Who did the work is gone, without a word of the disk's."""
+    """The process that did the work is gone, without an error of the disk."""
 
 
 class Compactor(Protocol):
-    """Who does the work of a job. `bytes_per_s` paces it."""
+    """Runs jobs, at `bytes_per_s`."""
 
     def run(self, job: Job, bytes_per_s: float) -> AbstractAsyncContextManager[AsyncIterator[Step]]:
-        """The job's steps, except `Worked`. Left early, the work stops. They raise OSError,
-        KafkaError, CompactorLost."""
+        """The job's steps, except `Worked`. Leaving the context early stops the work. They raise
+        OSError, KafkaError, CompactorLost."""
         ...
 
 
 class InThread:
-    """Does jobs on a disk of this process."""
+    """Runs jobs in threads, on a disk of this process."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -95,7 +95,7 @@ class InThread:
 
 
 class Cleaner:
-    """Compacts the partitions of a broker whose `cleanup.policy` says so."""
+    """Compacts the partitions of a broker with `compact` in `cleanup.policy`."""
 
     def __init__(
         self,
@@ -103,13 +103,13 @@ class Cleaner:
         config: Callable[[], BrokerConfig],
         compactor: Compactor,
     ) -> None:
-        """`config` gives the keys that are in force."""
+        """`config` returns the current keys."""
         self._replicas = replicas
         self._config = config
         self._compactor = compactor
         self._set_aside: set[Partition] = set()
         self._given_up: dict[Partition, int] = {}
-        """Those whose last round was given up, and how many were in a row."""
+        """Partitions whose last round was abandoned, and how many in a row."""
 
     async def run(self) -> None:
         """Run until cancelled; `log.cleaner.threads` cleaners at once."""
@@ -188,7 +188,7 @@ class Cleaner:
         return min(due, key=lambda d: (given_up.get(d[0], 0), -d[1].dirty_ratio), default=None)
 
     def _roll_overdue(self, partition: Partition, config: CompactionConfig, now_ms: int) -> None:
-        """End the active segment of a log whose records must not wait longer
+        """Roll the active segment of a log whose records must not wait longer
         (`max.compaction.lag.ms`)."""
         segment = partition.log.segments[-1]
         first = segment.first_timestamp
@@ -199,11 +199,11 @@ class Cleaner:
                 self._failed(partition, e)
 
     async def _clean(self, partition: Partition, found: Cleanable) -> bool:
-        """One round. Whether it came to its end."""
+        """Do one round; returns whether it was completed."""
         log, directory = partition.log, partition.log.log_dir
         await offload(log.flush, found.end_offset, directory=directory.path)
         if log.recovery_point < found.end_offset:
-            return False  # a full disk had no room for what goes with the records
+            return False  # a full disk had no space for data other than records
         if directory.recovery_points.get(partition.tp, 0) < found.end_offset:
             await offload(directory.write_recovery_points, directory=directory.path)
         if partition.log is not log:
@@ -238,7 +238,7 @@ class Cleaner:
         return True
 
     def _job(self, partition: Partition, found: Cleanable) -> Job | None:
-        """The job for what was found, as far as it is still true; None if nothing of it is."""
+        """The job for a partition, as far as it is still needed; None if it is not."""
         log, config = partition.log, self._config()
         settings, now_ms = compaction_of(partition), self._replicas.clock.now_ms()
         limit = log.last_stable_offset(partition.high_watermark)
@@ -265,7 +265,7 @@ class Cleaner:
 
 
 def compaction_of(partition: Partition) -> CompactionConfig:
-    """What the topic asks of compaction."""
+    """The topic's compaction settings."""
     config = partition.config
     return CompactionConfig(
         config.min_cleanable_dirty_ratio,
@@ -276,7 +276,7 @@ def compaction_of(partition: Partition) -> CompactionConfig:
 
 
 def _next(steps: Iterator[Step], directory: str) -> Step | None:
-    """In a thread: the next step of a job, None at its end."""
+    """In a thread: the next step of a job; None at its end."""
     with of_one_log(f"compact {directory}"):
         return next(steps, None)
 
@@ -284,7 +284,7 @@ def _next(steps: Iterator[Step], directory: str) -> Step | None:
 def _plan(
     candidates: list[tuple[Partition, CompactionConfig]], now_ms: int
 ) -> list[tuple[Partition, Cleanable | Unforeseen]]:
-    """In a thread: what is due. The next reader of an unreadable log gets its error."""
+    """In a thread: the logs that are due. The next reader of an unreadable log gets its error."""
     due: list[tuple[Partition, Cleanable | Unforeseen]] = []
     for partition, config in candidates:
         try:

@@ -1,4 +1,4 @@
-"""Puts a segment that was written beside others in their place (core/log/swap.py)."""
+"""Replaces segments of a log with a new one (core/log/swap.py)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ async def put_in_place(
     replaced: Sequence[Part],
     sizes: dict[str, int],
 ) -> bool:
-    """Put the `.cleaned` segment of `base_offset`, whose files have `sizes` in bytes, in the place
-    of `replaced`; or remove it, and return False, where the log has changed too much for that, or
-    another one has its place. Raises StorageError, OSError."""
+    """Replace `replaced` with the `.cleaned` segment of `base_offset`, whose files have `sizes` in
+    bytes. If the log has changed too much, or another log has its place, remove the segment and
+    return False. Raises StorageError, OSError."""
     if partition.busy or partition.log is not log or not log.swap_in(base_offset, replaced, sizes):
         await offload(remove_cleaned, log.disk, log.directory, base_offset)
         return False
-    with trio.CancelScope(shield=True):  # what is begun is ended: a few renames and syncs
+    with trio.CancelScope(shield=True):  # finish once started: a few renames and syncs
         await offload(log.sync_names, directory=log.log_dir.path)
-        while not partition.busy and log.step_swap():  # who cuts the log ends it as well
+        while not partition.busy and log.step_swap():  # a truncation finishes it as well
             await offload(log.sync_names, directory=log.log_dir.path)
     if replicas.find(*partition.tp) is partition and partition.offline is None:
         replicas.dropped(partition)

@@ -1,9 +1,9 @@
-"""Dropping what `retention.ms`, `retention.bytes` and DeleteRecords leave over: every
+"""Deletes segments according to `retention.ms`, `retention.bytes` and DeleteRecords, every
 `log.retention.check.interval.ms`.
 
-What is due is found in a thread, since it may read time indexes; it is dropped on the loop, a few
-segments at a time. Files go `file.delete.delay.ms` later: a fetch that is being sent still reads
-them. A fetch of a deleted offset gets OFFSET_OUT_OF_RANGE.
+The segments to delete are found in a thread, since that may read time indexes; they are dropped on
+the loop, a few at a time. Files are removed `file.delete.delay.ms` later, because fetches being
+sent still read them. A fetch of a deleted offset gets OFFSET_OUT_OF_RANGE.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker")
 
 FIRST_CHECK_S = 30.0
-"""After the start, if the interval is not shorter: what was due while the broker was down need not
-wait longer."""
+"""The delay of the first check after the start, unless the interval is shorter: segments that
+became due while the broker was down need not wait longer."""
 
 PLANNED_AT_ONCE = 256
-"""Logs that one turn through a thread looks at."""
+"""The number of logs checked in one run of a thread."""
 
 
 class LogRetention:
-    """Retention for all partitions of a broker, its internal topics included."""
+    """Retention for all partitions of a broker, including internal topics."""
 
     def __init__(self, replicas: Replicas, config: BrokerConfig) -> None:
         self._replicas = replicas
         self._interval_s = config.log_retention_check_interval_ms / 1000
         self._reported: set[Partition] = set()
-        """Those for which an unexpected exception was logged."""
+        """Partitions for which an unexpected exception was logged."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -53,7 +53,7 @@ class LogRetention:
             await trio.sleep(self._interval_s)
 
     async def check(self) -> None:
-        """Drop what is due now."""
+        """Delete the segments that are due now."""
         partitions = [p for p in self._replicas if p.offline is None]
         now_ms = self._replicas.clock.now_ms()
         for first in range(0, len(partitions), PLANNED_AT_ONCE):
@@ -68,7 +68,8 @@ class LogRetention:
         self._reported.intersection_update(partitions)
 
     def _tell(self, partition: Partition, why: Unforeseen) -> None:
-        """With the traceback the first time: it comes with every check."""
+        """Log an unexpected error, with the traceback only the first time, since it comes with
+        every check."""
         cause = why.__cause__ if partition not in self._reported else None
         self._reported.add(partition)
         logger.error("%s: retention skipped: %s", partition.tp, why, exc_info=cause)
@@ -78,7 +79,7 @@ class LogRetention:
         first = log.segments[0].base_offset
         try:
             if partition.busy or start > partition.high_watermark:
-                return  # it was cut meanwhile
+                return  # it was truncated in the meantime
             if start >= log.log_end_offset and log.segments[-1].size:
                 log.roll(now_ms)
             while (
@@ -92,7 +93,7 @@ class LogRetention:
                 if self._replicas.find(*partition.tp) is not partition or log.dead is not None:
                     return
                 if partition.log is not log:
-                    return  # it is in another directory now: the next check looks at that
+                    return  # it is in another directory now, and the next check handles it
         except StorageError as e:
             if e.undone:
                 logger.warning("%s: retention failed: %s", partition.tp, e)
@@ -103,7 +104,7 @@ class LogRetention:
 
 
 def retention_of(partition: Partition) -> Retention | None:
-    """What the topic asks for; None if it is only compacted."""
+    """The topic's retention settings; None if it is only compacted."""
     config = partition.config
     if not config.delete:
         return None
@@ -113,7 +114,8 @@ def retention_of(partition: Partition) -> Retention | None:
 def _plan(
     asked: list[tuple[Partition, Log, Retention | None, int]], now_ms: int
 ) -> list[tuple[Partition, int | Unforeseen]]:
-    """In a thread. A log that cannot be read is left as it is: who reads it next will find out."""
+    """In a thread: the new start offsets. A log that cannot be read is not changed; its next reader
+    gets the error."""
     due: list[tuple[Partition, int | Unforeseen]] = []
     for partition, log, wanted, high_watermark in asked:
         try:

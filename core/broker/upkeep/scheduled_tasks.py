@@ -1,5 +1,4 @@
-"""What a broker does by the clock: checkpoints, syncs that `flush.ms` asks for, producers to
-forget."""
+"""Periodic tasks of a broker: checkpoints, syncs for `flush.ms`, expiry of producers."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ from pk.core.values import TopicPartition
 logger = logging.getLogger("pk.broker")
 
 FLUSH_CHECK_S = 1.0
-"""How often `flush.ms` is looked at; more often where a topic's is shorter."""
+"""How often `flush.ms` is checked; more often if a topic's is shorter."""
 FLUSH_CHECK_S_MIN = 0.01
 NEVER_MS = 1 << 53
-"""A `flush.ms` from here on, as its default is, never comes."""
+"""`flush.ms` from this value on, such as its default, means never."""
 EXPIRATION_CHECK_S = 600.0
-"""How often producers that were idle too long are looked for."""
+"""How often to look for producers that were idle too long."""
 
 
 class ScheduledTasks:
@@ -52,7 +51,7 @@ class ScheduledTasks:
             start(self._flush)
 
     async def write_high_watermarks(self) -> None:
-        """Note how far every partition is replicated, where that has changed."""
+        """Checkpoint how far each partition is replicated, if that has changed."""
         now = {p.tp: p.high_watermark for p in list(self._replicas)}
         if now != self._high_watermarks:
             self._high_watermarks = now
@@ -78,14 +77,14 @@ class ScheduledTasks:
         return run
 
     async def expire_producers(self) -> None:
-        """Forget the producers that wrote nothing for `producer.id.expiration.ms`."""
+        """Drop the producers that wrote nothing for `producer.id.expiration.ms`."""
         now_ms = self._replicas.clock.now_ms()
         for partition in list(self._replicas):
             partition.log.expire_producers(now_ms)
             await trio.lowlevel.checkpoint()
 
     async def _flush(self) -> None:
-        """Sync what has waited for its topic's `flush.ms`."""
+        """Sync partitions that have waited for their topic's `flush.ms`."""
         unsynced_since: dict[TopicPartition, float] = {}
         while True:
             shortest_s = FLUSH_CHECK_S
@@ -93,8 +92,8 @@ class ScheduledTasks:
             due: list[Partition] = []
             for partitions in list(self._replicas.by_topic()):
                 await let_others_run()
-                # Of the topic, not of each partition: there may be 50,000, and mostly none is due.
-                one = next(iter(partitions), None)  # none: it was deleted meanwhile
+                # Check topics, not partitions: there may be 50,000, and mostly none is due.
+                one = next(iter(partitions), None)  # none: it was deleted in the meantime
                 if one is not None and one.config.flush_ms < NEVER_MS:
                     due += partitions
             for partition in due:

@@ -1,21 +1,21 @@
-"""Looks for damage in closed segments before a reader meets it, and has it repaired: once in
+"""Looks for damage in closed segments before a reader encounters it, and has it repaired: once per
 `pk.log.scrub.interval.ms`, no faster than `pk.log.scrub.bytes.per.second`.
 
-A disk may lose a bit of what was written long ago. A read finds that (core/log/checked_bytes.py),
-but old records may not be read until the other replicas are gone. So each log is read in turn, the
-one first that has waited longest; when that was is noted in each log directory
-(`pk-scrub-time-checkpoint`). A damaged log is noted as never read, so that the next start reads it
-first. A segment in which a read has met damage is checked at once, whatever the interval is.
+A disk may flip a bit in old data. A read detects that (core/log/checked_bytes.py), but old records
+may not be read until the other replicas are gone. So each log is read in turn, starting with the
+one that has waited longest; the times are recorded in each log directory
+(`pk-scrub-time-checkpoint`). A damaged log is recorded as never read, so that the next start reads
+it first. A segment in which a read has found damage is checked at once, regardless of the interval.
 
-What is done about a damaged segment depends on who leads the partition:
+The repair of a damaged segment depends on the partition's leader:
 
 - Another broker leads: the segment is fetched from there (segment_repair.py).
-- This broker leads: it tells the controller, which gives the leadership to a replica that is in
-  sync and has reported no damage (core/meta/unclean_recovery.py). Then this one follows.
-- There is no such replica: the segment stays as it is, and is tried again.
+- This broker leads: it reports to the controller, which moves the leadership to an in-sync replica
+  without reported damage (core/meta/unclean_recovery.py). Then this one follows.
+- There is no such replica: the segment stays damaged, and the repair is retried later.
 
-The controller knows of damaged segments as long as there are any: `pk doctor` shows them. The
-replica stays in the ISR, because the end of its log is whole.
+The controller keeps track of damaged segments: `pk doctor` shows them. The replica stays in the
+ISR, because the end of its log is intact.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.broker.scrubber")
 
 FIRST_CHECK_S: Final = 30.0
-"""After the start, if the interval is not shorter."""
+"""The delay of the first check after the start, unless the interval is shorter."""
 CHECK_S: Final = 60.0
-"""How often it is looked for logs that are due, and noted which were read."""
+"""How often to check for logs that are due, and to record those that were read."""
 RETRY_S_MIN: Final = 1.0
-"""The first wait after a repair that was not possible; it doubles."""
+"""The first pause after a repair that was not possible; it doubles."""
 RETRY_S_MAX: Final = 60.0
 
 
 class Scrubber:
-    """See the top of this file. One for each broker; `run` is its task."""
+    """See the top of this file. One per broker; `run` is its task."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Scrubber:
         replica_logs: ReplicaLogs,
         config: Callable[[], BrokerConfig],
     ) -> None:
-        """`config` gives the keys that are in force."""
+        """`config` returns the current keys."""
         self._state = state
         self._replicas = replicas
         self._reports = replica_logs
@@ -87,7 +87,7 @@ class Scrubber:
         return self._state.metrics
 
     def suspect(self, partition: Partition) -> None:
-        """A read has met damage in this log."""
+        """Called when a read has found damage in this log."""
         if _suspected(partition.log):
             self._suspects[partition] = None
             self._suspected.set()
@@ -99,7 +99,7 @@ class Scrubber:
             nursery.start_soon(self._scrub_suspects)
             nursery.start_soon(self._repair_all)
 
-    # --- looking ---
+    # --- checking ---
 
     async def _scrub(self) -> None:
         await trio.sleep(min(self._interval_ms / 1000 or FIRST_CHECK_S, FIRST_CHECK_S))
@@ -112,7 +112,7 @@ class Scrubber:
         return self._config().pk_log_scrub_interval_ms
 
     async def check(self) -> None:
-        """Read what is due now."""
+        """Read the logs that are due now."""
         noted = trio.current_time()
         read: set[LogDir] = set()
         for partition in await self._due():
@@ -142,7 +142,7 @@ class Scrubber:
         directories.clear()
 
     async def _due(self) -> list[Partition]:
-        """The logs to read now, those first that have waited longest."""
+        """The logs to read now, starting with those that have waited longest."""
         interval_ms, now_ms = self._interval_ms, self._replicas.clock.now_ms()
         due: list[tuple[int, Partition]] = []
         if not interval_ms:
@@ -199,10 +199,10 @@ class Scrubber:
         if damaged is None or segment.size != size:
             return
         if self._following(partition, log, segment) != following:
-            return  # compacted, deleted or cut meanwhile
+            return  # compacted, deleted or truncated in the meantime
         if segment.base_offset in log.damaged_segments:
-            return  # the other task was quicker
-        segment.checked.forget(damaged.position, size)  # whoever reads it looks at it again
+            return  # the other task was faster
+        segment.checked.forget(damaged.position, size)  # the next reader checks it again
         log.damaged_segments[segment.base_offset] = damaged.what
         log.log_dir.scrub_times[partition.tp] = 0
         self._metrics.damaged_segments.value += 1
@@ -215,8 +215,8 @@ class Scrubber:
         self._found.set()
 
     def _following(self, partition: Partition, log: Log, segment: Segment) -> int | None:
-        """The base offset of the segment after this one; None if it is no closed segment of the
-        partition's log, or the log is being cut."""
+        """The base offset of the segment after this one; None if it is not a closed segment of the
+        partition's log, or the log is being truncated."""
         if not self._is_here(partition, log) or partition.busy:
             return None
         segments = log.segments
@@ -298,7 +298,7 @@ class Scrubber:
 
 
 def _suspected(log: Log) -> list[Segment]:
-    """The closed segments in which a read has met damage, and that are not known for it."""
+    """The closed segments in which a read has found damage that is not recorded yet."""
     return [
         segment
         for segment in log.segments[:-1]
@@ -307,7 +307,7 @@ def _suspected(log: Log) -> list[Segment]:
 
 
 class _Retry:
-    """When the damaged segments of a partition are tried again."""
+    """When to retry the damaged segments of a partition."""
 
     __slots__ = ("_at", "_epoch", "_wait_s", "why")
 
@@ -319,11 +319,11 @@ class _Retry:
         """Why the last try failed."""
 
     def is_due(self, partition: Partition) -> bool:
-        """Whether the time has come, or another broker leads."""
+        """Whether it is time, or another broker leads."""
         return trio.current_time() >= self._at or partition.leader_epoch != self._epoch
 
     def tried(self, partition: Partition) -> None:
-        """What could be done now was done."""
+        """Record that everything possible was tried now."""
         self._epoch = partition.leader_epoch
         self._at = trio.current_time() + self._wait_s
         self._wait_s = min(self._wait_s * 2, RETRY_S_MAX)

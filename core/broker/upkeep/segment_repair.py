@@ -1,13 +1,13 @@
-"""Replaces a damaged segment of a follower by what its leader has there.
+"""Replaces a damaged segment of a follower with its leader's data.
 
-The range is read by fetches of a debugging consumer (replica id -2): those of a follower would tell
-the leader that this one has fallen back to there. What comes is written beside the log as a
-`.cleaned` segment and compared with the damaged one (`flaw_of` in core/log/scrub.py) before it
-takes its place, as a compacted segment does. The follower stays in sync meanwhile, and the damaged
-files stay until the others are durable.
+The range is fetched as a debugging consumer (replica id -2), since a follower's fetches would tell
+the leader that this one has fallen back to that offset. The data is written next to the log as a
+`.cleaned` segment, compared with the damaged one (`flaw_of` in core/log/scrub.py), and then
+replaces it, like a compacted segment. The follower stays in sync during this, and the damaged files
+are kept until the new ones are durable.
 
-Only what is committed is replaced, under one leader epoch: the leader's log has it then, whatever
-comes.
+Only committed records are replaced, within one leader epoch, so that the leader's log certainly has
+them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CONNECT_MS: Final = 5_000
 FETCH_MS: Final = 30_000
 FETCH_BYTES: Final = 1 << 20
-"""Asked for at a time."""
+"""The size of each fetch."""
 BUFFER_BYTES: Final = 1 << 18
 FETCH: Final = 1
 VERSION_REPLICA_STATE: Final = 15
@@ -53,7 +53,7 @@ DEBUGGING_CONSUMER: Final = -2
 
 
 class NotRepaired(Exception):
-    """A segment could not be replaced now; the message says why."""
+    """A segment could not be replaced now; the message has the reason."""
 
 
 class SegmentRepair:
@@ -66,15 +66,15 @@ class SegmentRepair:
         peers: Peers,
         bandwidth: Bandwidth,
     ) -> None:
-        """`bandwidth` bounds what is fetched and read."""
+        """`bandwidth` limits fetches and reads."""
         self._state = state
         self._replicas = replicas
         self._peers = peers
         self._bandwidth = bandwidth
 
     async def repair(self, partition: Partition, segment: Segment, following: int) -> None:
-        """Replace a damaged segment, behind which the next one begins at `following`. Raises
-        NotRepaired; StorageError, OSError where this broker's disk fails."""
+        """Replace a damaged segment, whose next segment begins at `following`. Raises NotRepaired;
+        StorageError, OSError if this broker's disk fails."""
         log = partition.log
         if partition.leader in (NO_LEADER, self._state.node_id):
             raise NotRepaired("there is no leader to fetch it from")
@@ -144,7 +144,7 @@ class SegmentRepair:
     async def _copy(
         self, partition: Partition, replaced: Replaced, writer: CleanedSegment
     ) -> set[int]:
-        """Write what the leader has there; the offsets of the markers in it."""
+        """Copy the leader's data; returns the offsets of the markers in it."""
         endpoint = self._state.inter_broker_endpoint(partition.leader)
         if endpoint is None:
             raise NotRepaired(f"no address of broker {partition.leader} is known")
@@ -157,7 +157,7 @@ class SegmentRepair:
                 records = await self._fetch(channel, partition, epoch, offset)
                 batches = list(_whole_batches(records, offset))
                 if not batches:
-                    break  # the check of the copy says whether something is missing
+                    break  # the check of the copy detects missing data
                 within = [b for b in batches if b[1].base_offset < replaced.following]
                 markers.update(h.last_offset for _, h in within if h.is_control)
                 await offload(_write, writer, records, within, directory=path)
@@ -170,7 +170,7 @@ class SegmentRepair:
     async def _fetch(
         self, channel: Channel, partition: Partition, epoch: int, offset: int
     ) -> bytes:
-        """What the leader of that epoch has from `offset` on."""
+        """The leader's data of that epoch from `offset` on."""
         topic = FetchTopic(
             topic=partition.tp.topic,
             topic_id=partition.topic_id,
@@ -199,7 +199,7 @@ class SegmentRepair:
 
 
 def _whole_batches(records: bytes, offset: int) -> Generator[tuple[int, BatchHeader]]:
-    """The batches in a fetch from `offset` on: the first holds it. Raises CorruptBatch."""
+    """The batches in a fetch from `offset` on: the first contains it. Raises CorruptBatch."""
     for position, header in iter_headers(records):
         if header.next_offset <= offset:
             raise NotRepaired(f"the leader sent offset {header.base_offset} again")
