@@ -70,7 +70,7 @@ class ExportedRange:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run added to the export."""
+    """The additions of one run to the export."""
 
     id: str
     finished_ms: int
@@ -83,7 +83,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a directory holds."""
+    """The contents of a directory."""
 
     topic: str
     topic_id: str

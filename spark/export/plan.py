@@ -28,7 +28,7 @@ class Found:
 
 
 async def plan_export(options: ExportOptions, before: Manifest | None) -> Found:
-    """What to export now, after the runs in `before`.
+    """The ranges to export now, after the runs in `before`.
 
     Raises DirectoryRefused if the topic, its log or the isolation level is not that of the earlier
     runs; DataLost, KafkaError, ClientError.

@@ -32,7 +32,8 @@ def partitions_of(frame: "DataFrame") -> list[Any]:
 
 
 def file_portions(frame: "DataFrame") -> list[Portion]:
-    """What each partition of a frame of files reads. Raises SparkFailed, ImportRefused."""
+    """The portions that each partition of a frame of files reads. Raises SparkFailed,
+    ImportRefused."""
     return [portion for each in partitions_of(frame) for portion in _file_portion(each)]
 
 

@@ -147,7 +147,7 @@ def _quoted(spark: "SparkSession", url: str, column: str) -> str:
 
 
 def portions_of(source: Source, frame: "DataFrame") -> list[Portion]:
-    """What each of Spark's partitions reads. `frame` has been made of the source's. Raises
+    """The rows that each of Spark's partitions reads. `frame` has been made of the source's. Raises
     SparkFailed, ImportRefused."""
     if not source.ranges:
         return file_portions(frame)

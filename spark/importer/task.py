@@ -38,7 +38,7 @@ class SealPortions:
     options: SinkOptions
     import_id: str
     skip: Mapping[int, int]
-    """By the portion's number, the rows that are published already."""
+    """Number of a portion → its rows that are published already."""
 
     whole: bool
     """Whether the rows of a portion must be published together."""

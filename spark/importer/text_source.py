@@ -286,7 +286,7 @@ class _Text:
 
 
 class _Named:
-    """What the expressions of an import name."""
+    """The columns that the expressions of an import name."""
 
     def __init__(
         self, spark: "SparkSession", options: ImportOptions, columns: Sequence[str]

@@ -32,7 +32,7 @@ def last_batch(checkpoint: Path) -> int | None:
 
 
 def planned(checkpoint: Path, topic: str) -> list[OffsetRange]:
-    """What the newest batch of a query reads of a topic, done or not."""
+    """The ranges of a topic that a query's newest batch reads, done or not."""
     newest = _newest(checkpoint / "offsets")
     if newest is None:
         return []

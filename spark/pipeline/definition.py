@@ -168,7 +168,7 @@ class Step(Relation):
 
 @dataclass(frozen=True, kw_only=True)
 class Sink:
-    """Where the rows of a relation go. `path` is its place in the file."""
+    """The destination of a relation's rows. `path` is its place in the file."""
 
     name: str
     source: str

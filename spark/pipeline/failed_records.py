@@ -24,7 +24,7 @@ class FailedRecord(NamedTuple):
 
 
 class FailedRecords:
-    """By query, the failed records of its newest batch."""
+    """Query → the failed records of its newest batch."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

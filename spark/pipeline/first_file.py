@@ -55,7 +55,7 @@ def _pipeline_name(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as Spark's SQL has it."""
+    """A name as Spark's SQL writes it."""
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 

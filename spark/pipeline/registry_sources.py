@@ -117,7 +117,7 @@ class RegistryVersions:
         self._chosen: dict[str, int] = {}
 
     def options(self) -> dict[str, dict[str, str]]:
-        """By source, the options that say which versions. Raises WrongPipeline."""
+        """Source → the options that set the versions. Raises WrongPipeline."""
         before = self._remembered()
         found: dict[str, dict[str, str]] = {}
         for source in self._pipeline.topics:
@@ -127,7 +127,7 @@ class RegistryVersions:
         return found
 
     def remember(self) -> None:
-        """Keeps what was chosen for the next start. Raises OSError."""
+        """Keeps the choice for the next start. Raises OSError."""
         if self._chosen:
             write_json(self._places.versions, {**self._remembered(), **self._chosen})
 
@@ -155,7 +155,7 @@ class RegistryVersions:
     def _asked(
         self, source: TopicSource, column: Column, version: int | None
     ) -> tuple[DataType, int | None]:
-        """The type of a column, and the version that it is of."""
+        """The type of a column, and the schema version of that type."""
         other = "value." if column == "key" else "key."
         given = source_options(self._pipeline, source, self._kafka)
         given = {name: each for name, each in given.items() if not name.lower().startswith(other)}

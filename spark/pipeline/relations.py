@@ -59,11 +59,11 @@ class Relations:
     """Source → its unparsable records, as records for the topic of dead letters."""
 
     uses: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """By relation, the sources that its rows come from."""
+    """Relation → the sources of its rows."""
 
 
 class _Bad(NamedTuple):
-    """Which records do not parse, and why."""
+    """The records that do not parse, with the reasons."""
 
     where: "Column"
     why: "Column"
@@ -117,7 +117,7 @@ class Builder:
                 if relation.watermark is not None:
                     frame = self._with_watermark(relation, frame)
             except WrongPipeline as e:
-                # What uses a step that is wrong is not wrong itself.
+                # A step that uses a wrong step is not wrong itself.
                 if not any(re.search(rf"\b{name}\b", str(e)) for name in missing):
                     problems += e.problems
                 missing.add(relation.name)

@@ -506,7 +506,7 @@ def _batch(query: "StreamingQuery") -> int | None:
 
 
 def _identity(places: Places, pipeline: Pipeline) -> str:
-    """What tells this pipeline's batches from those of one with another checkpoint."""
+    """Distinguishes this pipeline's batches from those of one with another checkpoint."""
     try:
         return str(json.loads(places.identity.read_text())["id"])
     except FileNotFoundError:
@@ -533,7 +533,7 @@ class _Watcher:
         self.problem: str | None = None
 
     def look(self) -> None:
-        """Takes over what has changed. Raises WrongPipeline."""
+        """Applies the changes. Raises WrongPipeline."""
         from pk.spark.reasons import jdbc_sentence
 
         try:

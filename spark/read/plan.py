@@ -96,7 +96,8 @@ async def bounds(
     held: Mapping[TopicPartition, OffsetRange],
     options: SourceOptions,
 ) -> dict[TopicPartition, int]:
-    """Where each partition's range begins or ends. Raises OptionError, KafkaError, ClientError."""
+    """The start or the end of each partition's range. Raises OptionError, KafkaError,
+    ClientError."""
     named = bound.offsets if bound.offsets is not None else bound.times
     if named is not None and set(named) != set(held):
         raise OptionError(

@@ -50,8 +50,8 @@ def shape(schema: Resolved) -> Shape:
 
 
 def read_with(written: Resolved, wanted: Resolved) -> Callable[[bytes], Any]:
-    """What reads payloads of one schema as another says: fields are found by name, and get their
-    defaults. It raises UnfitValue. Raises SchemaError."""
+    """A function that reads payloads of one schema as another schema says: fields are found by
+    name, and get their defaults. It raises UnfitValue. Raises SchemaError."""
     column = shape(wanted)
     target = (wanted.text, wanted.dependencies)
     read = reader(written.text, written.dependencies, target, named=True)
@@ -224,8 +224,8 @@ def _is_of(kind: Type, value: Any) -> bool:
 
 
 def writer(schema: Resolved, column: t.DataType) -> Callable[[Any], bytes]:
-    """What writes a column's values; it raises UnfitValue. Raises SchemaError if the column does
-    not fit the schema."""
+    """A function that writes a column's values; it raises UnfitValue. Raises SchemaError if the
+    column does not fit the schema."""
     kind, _ = parse(schema.text, schema.dependencies)
     prepare = _prepare(kind, column, "the column")
     write = plain_writer(schema.text, schema.dependencies)

@@ -36,8 +36,8 @@ def shape(schema: Resolved) -> Shape:
 
 
 def read_with(wanted: Resolved) -> Callable[[bytes], Any]:
-    """What reads payloads as a schema says: properties that it lacks are left out. It raises
-    UnfitValue. Raises SchemaError."""
+    """A function that reads payloads as a schema says: properties that it lacks are left out. It
+    raises UnfitValue. Raises SchemaError."""
     column = shape(wanted)
 
     def read(payload: bytes) -> Any:
@@ -60,7 +60,7 @@ def _whole_text(value: Any) -> str:
 
 
 _ANYTHING: Final = Shape(t.StringType(), _whole_text)
-"""What has no one type."""
+"""A value without a single type."""
 
 
 def _shape(node: Node, within: tuple[Node, ...]) -> Shape:

@@ -1,4 +1,4 @@
-"""What files and commands call values that name their schemas.
+"""The names in files and commands for values that name their schemas.
 
 `json` is JSON without a schema there, so JSON Schema has a name of its own.
 """

@@ -82,8 +82,8 @@ def shape(schema: Resolved, name: str | None = None) -> Shape:
 def read_with(
     written: Resolved, wanted: Resolved, name: str | None = None
 ) -> Callable[[bytes, Place], Any]:
-    """What reads payloads, each with its message's place in the file it was written with, as a
-    message of another file. It raises UnfitValue, SchemaError. Raises SchemaError."""
+    """A function that reads payloads, each with its message's place in the file it was written
+    with, as a message of another file. It raises UnfitValue, SchemaError. Raises SchemaError."""
     theirs: File = parse(written).model
     ours: File = parse(wanted).model
     place = ours.place(name)
@@ -185,8 +185,8 @@ def _timestamp(message: Any) -> datetime.datetime:
 
 
 def writer(schema: Resolved, column: t.DataType, name: str | None = None) -> Callable[[Any], bytes]:
-    """What writes a column's values; it raises UnfitValue. Raises SchemaError if the column does
-    not fit the message."""
+    """A function that writes a column's values; it raises UnfitValue. Raises SchemaError if the
+    column does not fit the message."""
     file: File = parse(schema).model
     place = file.place(name)
     fill, make = _fill(file.message(place), column, "the column"), builder(file, place)

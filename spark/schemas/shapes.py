@@ -13,7 +13,7 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A type of Spark, and what makes values of it."""
+    """A type of Spark, and the function that makes its values."""
 
     type: DataType
     convert: Convert | None = None

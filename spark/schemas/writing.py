@@ -44,7 +44,7 @@ class ColumnEncoder:
     name: str | None
 
     def writer(self) -> Callable[[Any], bytes]:
-        """What writes one value, framed; it raises UnfitValue. Raises SchemaError."""
+        """A function that writes one value, framed; it raises UnfitValue. Raises SchemaError."""
         if self._is_json_text and self.schema.schema.type == JSON:
             head, write_text = (
                 wire_format.encode_id(self.schema_id),

@@ -29,7 +29,7 @@ _ROOTS: Final = (
     *("trio", "msgspec", "cbor2", "crc32c", "cramjam", "xxhash", "cryptography"),
     *("numpy", "pandas", "pyarrow"),
 )
-"""What tasks import, beside what these need themselves."""
+"""The modules that tasks import, besides their own requirements."""
 
 _SCHEMAS: Final = ("fastavro", "protobuf", "proto-schema-parser", "jsonschema")
 """What tasks with schemas import: the extra `schemas`, where it is installed."""

@@ -109,7 +109,7 @@ class Markers:
         return Marker(int(value["batch"]), int(value["records"]))
 
     async def bounds(self, tp: TopicPartition, isolation: IsolationLevel) -> tuple[int, int]:
-        """Where the partition begins and ends for a reader. Raises KafkaError, ClientError."""
+        """The start and the end of the partition for a reader. Raises KafkaError, ClientError."""
         begin, end = [
             listed(await self._admin.list_offsets({tp: at}, isolation=isolation), tp).offset
             for at in (EARLIEST, LATEST)

@@ -67,7 +67,7 @@ _NEUTRAL: Final = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
 
 
 class Delivery(Enum):
-    """What a write promises."""
+    """The guarantee of a write."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"

@@ -40,7 +40,7 @@ _PURPOSE: Final = "arrivals"
 
 
 class Arrivals:
-    """Where the partitions that a stream reads end. Lives in the process's loop
+    """The ends of the partitions that a stream reads. Lives in the process's loop
     (pk.spark.connections)."""
 
     def __init__(self, cluster: Cluster, nursery: trio.Nursery, options: SourceOptions) -> None:

@@ -41,7 +41,7 @@ class Progress:
 
     @property
     def latest(self) -> StreamOffset:
-        """Where the partitions ended when the brokers were last asked."""
+        """The ends of the partitions at the last request to the brokers."""
         return self._known()
 
     async def stop_at_latest(self) -> None:
@@ -77,7 +77,7 @@ class Progress:
         return StreamOffset(end.positions, end.ids, start=begin.positions)
 
     async def _beginning(self) -> StreamOffset:
-        """Where the options say that the query begins."""
+        """The start of the query according to the options."""
         options, arrivals = self._options, self._arrivals
         if self._target is None:
             await arrivals.look()

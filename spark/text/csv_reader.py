@@ -36,7 +36,7 @@ _compute: Final[Any] = pc
 
 
 class BadCsv(ValueError):
-    """What is not CSV. `line` counts from 1."""
+    """Text that is not CSV. `line` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")

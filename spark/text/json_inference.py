@@ -25,7 +25,7 @@ _SCALARS: Final[Mapping[str, t.DataType]] = {
 
 @dataclass
 class Found:
-    """What values at one place are: `null`, a scalar, `object`, `array`, or `mixed`."""
+    """The types of the values at one position: `null`, a scalar, `object`, `array`, or `mixed`."""
 
     kind: str = "null"
     fields: "dict[str, Found]" = field(default_factory=dict[str, "Found"])

@@ -271,11 +271,12 @@ def _shown(value: Any) -> str:
 
 
 def convert_of(kind: t.DataType, zone: str) -> Convert:
-    """What makes a column's value of one of JSON. Raises OptionError for a type that JSON lacks."""
+    """A function that turns a JSON value into a column's value. Raises OptionError for a type that
+    JSON lacks."""
     says = f" is not {kind.simpleString().upper()}: "
 
     def checked(convert: Convert) -> Convert:
-        """What raises ValueError for a value that does not fit."""
+        """A function that raises ValueError for a value that does not fit."""
 
         def run(value: Any) -> Any:
             try:
