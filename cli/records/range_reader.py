@@ -17,8 +17,8 @@ import trio
 from pk.cli.records.source import Source
 from pk.cli.runtime.exits import CommandError
 from pk.core.errors import ErrorCode
-from pk.core.record.batch import Record
-from pk.core.record.bulk_read import record_list, values
+from pk.core.record.batch import Record, record_list
+from pk.core.record.bulk_read import values
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid
 from pk.net.client.consumer import Consumer
 from pk.net.client.subscription import FetchedBatch

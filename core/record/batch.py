@@ -24,16 +24,28 @@ A broker reads headers only. It looks at the records once, when a producer sends
 (validation.py).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
+from functools import cache
 from struct import Struct
 from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.compress import Codec, decompress
 from pk.core.record.crc import crc32c
-from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
-from pk.core.record.walk import invalid_record
+from pk.core.record.grammar import (
+    HEADER_KEY,
+    HEADER_VALUE,
+    HEADERS,
+    KEY,
+    OFFSET,
+    TIMESTAMP,
+    VALUE,
+    Part,
+    compile_loop,
+    parse_record,
+    signed,
+)
 from pk.core.values import new_tuple
 
 Buffer = bytes | bytearray | memoryview
@@ -300,10 +312,6 @@ def body(
     return decompress(header.codec, data, bytes_max)
 
 
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, message)
-
-
 def records(
     batch_buffer: Buffer,
     header: BatchHeader | None = None,
@@ -323,89 +331,80 @@ def records(
 
 
 def _records(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    found: list[Record] = []
+    try:
+        _read_records(data, header, found)
+    except KafkaError:
+        yield from found  # those before the one that is malformed
+        raise
+    yield from found
+
+
+def record_list(
+    batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> list[Record]:
+    """The same as `list(records(…))`, and a little faster. Raises what `records` raises."""
+    found: list[Record] = []
+    _read_records(bytes(body(batch_buffer, header, bytes_max)), header, found)
+    return found
+
+
+def _read_records(data: bytes, header: BatchHeader, found: list[Record]) -> None:
+    """Append the records that fill `data` to `found`. Raises KafkaError(INVALID_RECORD) with those
+    before the malformed one appended."""
+    base_offset, base_timestamp, count = header.base_offset, header.base_timestamp, header.count
     append_time = header.max_timestamp if header.log_append_time else None
-    position, end, count = 0, len(data), header.count
+    position, index, end = 0, 0, len(data)
     if count > end:
         raise _invalid(f"{count} records claimed in {end} bytes")
-    new = _new
-    for index in range(count):
-        try:
-            size, position = _varint(data, position)
-            stop = position + size
-            if size < 0 or stop > end:
-                raise invalid_record(index, f"claims {size} bytes")
-            delta = data[position + 1]
-            if delta < 0x80:
-                delta, position = (delta >> 1) ^ -(delta & 1), position + 2
-            else:
-                delta, position = read_varint(data, position + 1, LONG_BYTES_MAX)
-            offset_delta, position = _varint(data, position)
-            size = data[position]
-            if size < 0x80 and not size & 1:
-                position += 1
-                key = data[position : (position := position + (size >> 1))]
-            else:
-                key, position = _bytes(data, position)
-            size = data[position]
-            if size < 0x80 and not size & 1:
-                position += 1
-                value = data[position : (position := position + (size >> 1))]
-            else:
-                value, position = _bytes(data, position)
-            headers = ()
-            if data[position]:
-                headers, position = _headers(data, position)
-            else:
-                position += 1
-        except IndexError:
-            raise invalid_record(index, "is cut off") from None
-        if position != stop:
-            raise invalid_record(index, "has a length other than its fields have")
-        yield new(
-            Record,
-            (
-                base_offset + offset_delta,
-                base_timestamp + delta if append_time is None else append_time,
-                key,
-                value,
-                headers,
-            ),
+    loop = _read()
+    while index < count:
+        position, index = loop(
+            data, position, index, count, found.append, base_offset, base_timestamp, append_time
         )
+        if index < count:
+            record = parse_record(data, position, index)
+            when = base_timestamp + record.timestamp if append_time is None else append_time
+            pairs = [
+                (str(data[key.start : key.stop], "utf-8", "replace"), _piece(data, value))
+                for key, value in record.headers
+            ]
+            key, value = _piece(data, record.key), _piece(data, record.value)
+            found.append(Record(base_offset + record.offset, when, key, value, tuple(pairs)))
+            position, index = record.stop, index + 1
     if position != end:
         raise _invalid(f"{end - position} bytes after the last record")
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    second = data[position + 1]
-    if second < 0x80:
-        code = byte & 0x7F | second << 7
-        return (code >> 1) ^ -(code & 1), position + 2
-    return read_varint(data, position, INT_BYTES_MAX)
+def _piece(data: bytes, part: Part) -> bytes | None:
+    return None if part.number < 0 else data[part.start : part.stop]
 
 
-def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """A length and that many bytes; None for length -1. What is cut off shows in the position."""
-    size, position = _varint(data, position)
-    if size < 0:
-        if size < -1:
-            raise _invalid(f"a length of {size}")
-        return None, position
-    return data[position : position + size], position + size
+@cache
+def _read() -> Callable[..., tuple[int, int]]:
+    """The loop that makes a `Record` of each record."""
+    return compile_loop(
+        "read",
+        "add, base_offset, base_timestamp, append_time",
+        numbers={
+            TIMESTAMP: (f"time = {signed()}",),
+            OFFSET: (f"offset = {signed()}",),
+            HEADERS: ("headers = [] if code else ()",),
+        },
+        cuts={
+            KEY: (),
+            VALUE: (),
+            HEADER_KEY: (),
+            HEADER_VALUE: ("headers.append((str(header_key, 'utf-8', 'replace'), header_value))",),
+        },
+        end=(
+            "when = base_timestamp + time if append_time is None else append_time",
+            "headers = headers and tuple(headers)",
+            "add(new(Record, (base_offset + offset, when, key, value, headers)))",
+        ),
+        scope={"new": new_tuple, "Record": Record},
+    )
 
 
-def _headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    count, position = _varint(data, position)
-    if not 0 <= count <= len(data) - position:
-        raise _invalid(f"{count} headers")
-    out: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        key, position = _bytes(data, position)
-        if key is None:
-            raise _invalid("a header without a key")
-        value, position = _bytes(data, position)
-        out.append((key.decode(errors="replace"), value))
-    return tuple(out), position
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)

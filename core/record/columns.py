@@ -35,8 +35,8 @@ from pk.core.record.batch import (
 )
 from pk.core.record.build import seal
 from pk.core.record.compress import Codec
+from pk.core.record.grammar import RECORD_BYTES_MIN
 from pk.core.record.varint import INT_BYTES_MAX, read_varint
-from pk.core.record.walk import RECORD_BYTES_MIN
 
 Buffer = bytes | bytearray | memoryview
 Ints = npt.NDArray[np.int64]
@@ -74,8 +74,8 @@ CHUNK_BYTES: Final = 64 << 20
 
 _CHUNK_BYTES_MAX: Final = (1 << 31) - 1024
 _PADDING: Final = bytes(16)
-_ALIKE_MIN: Final = 64
-_PATIENCE_MAX: Final = 1 << 16
+_UNIFORM_MIN: Final = 64
+_BACKOFF_MAX: Final = 1 << 16
 _ACTIVE_MIN: Final = 64
 _LENGTHS_BYTES_MAX: Final = 5 + 1 + 5
 _MICROSECONDS_MAX: Final = ((1 << 63) - 1) // 1000
@@ -250,24 +250,26 @@ def _positions(data: bytes, array: Bytes, count: int, end: int) -> Ints:
     the caller."""
     out = np.empty(count + 1, np.int64)
     index = position = 0
-    span = patience = _ALIKE_MIN
+    stretch = backoff = _UNIFORM_MIN
     while index < count:
-        alike = min(span, count - index)
-        if alike >= _ALIKE_MIN:
-            stride = _stride(data, array, position, alike, end)
+        uniform = min(stretch, count - index)
+        if uniform >= _UNIFORM_MIN:
+            stride = _stride(data, array, position, uniform, end)
             if stride:
-                out[index : index + alike] = np.arange(position, position + stride * alike, stride)
-                position += stride * alike
-                index += alike
-                span, patience = span * 4, _ALIKE_MIN
+                out[index : index + uniform] = np.arange(
+                    position, position + stride * uniform, stride
+                )
+                position += stride * uniform
+                index += uniform
+                stretch, backoff = stretch * 4, _UNIFORM_MIN
                 continue
-            if span > _ALIKE_MIN:
-                span //= 4
+            if stretch > _UNIFORM_MIN:
+                stretch //= 4
                 continue
-        part, position = _chain(data, position, min(patience, count - index), end)
+        part, position = _chain(data, position, min(backoff, count - index), end)
         out[index : index + len(part)] = part
         index += len(part)
-        patience = min(patience * 2, _PATIENCE_MAX)
+        backoff = min(backoff * 2, _BACKOFF_MAX)
     out[count] = position
     return out
 

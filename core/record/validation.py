@@ -48,14 +48,14 @@ from pk.core.record.compress import Codec
 from pk.core.record.convert import batch_of
 from pk.core.record.legacy import ATTRIBUTES_AT, OVERHEAD, produced_rows
 from pk.core.record.recode import recode
-from pk.core.record.walk import NoKey, TooUnlike, walk
+from pk.core.record.walk import NoKey, NotUniform, walk
 from pk.core.values import TopicPartition, new_tuple
 
 INLINE_RECORDS: Final = 4096
 """A batch of at most this many records is validated on the loop: a few milliseconds at worst."""
 UNIFORM_SPEEDUP: Final = 16
 """Records in long stretches of one shape are checked at least this many times as fast as others."""
-UNLIKE_MAX: Final = 512
+SINGLES_MAX: Final = 512
 """How many records of a batch of more than `INLINE_RECORDS` may lie outside of such stretches if it
 is to be validated on the loop; each stretch counts as some of them. A batch with more goes to a
 thread, which begins again."""
@@ -195,7 +195,7 @@ def validate_records(
     *,
     compacted: bool = False,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-    unlike_max: int | None = None,
+    singles_max: int | None = None,
     frame: bytearray | None = None,
     at: int = 0,
 ) -> Timestamps:
@@ -208,15 +208,15 @@ def validate_records(
 
     Raises KafkaError: INVALID_RECORD for a count that is not that of the records, offset deltas
     other than 0, 1, 2…, lengths that do not add up, and bytes left over; NoKey for a null key if
-    the topic is compacted; what `body` raises. Raises TooUnlike as `walk` does.
+    the topic is compacted; what `body` raises. Raises NotUniform as `walk` does.
     """
     if header.attributes & CODEC_BITS:
         data = body(batch, header, decompressed_bytes_max)
-        least, most = walk(data, header.count, compacted, unlike_max)
+        least, most = walk(data, header.count, compacted, singles_max)
     else:
         data = memoryview(batch)[HEADER_BYTES : header.size]
         at += HEADER_BYTES
-        least, most = walk(data, header.count, compacted, unlike_max, frame=frame, at=at)
+        least, most = walk(data, header.count, compacted, singles_max, frame=frame, at=at)
     base = header.base_timestamp
     return _new(Timestamps, (base + least, base + most))
 
@@ -316,9 +316,9 @@ def validate_uniform(
         return None
     try:
         timestamps = validate_records(
-            batch, header, compacted=config.compact, unlike_max=UNLIKE_MAX, frame=frame, at=at
+            batch, header, compacted=config.compact, singles_max=SINGLES_MAX, frame=frame, at=at
         )
-    except TooUnlike:
+    except NotUniform:
         return None
     _check_times(timestamps, bounds)
     return ValidatedBatch(batch, header, timestamps)

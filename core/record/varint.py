@@ -48,12 +48,18 @@ VARINTS: Final = _Varints()
 
 
 def read_varint(buffer: bytes | memoryview, position: int, bytes_max: int) -> tuple[int, int]:
-    """The number at `position` and the position after it; as Java's reader, one that is longer than
-    it need be is taken.
+    """The number at `position` and the position after it. Like Java's reader, it accepts a number
+    that is longer than necessary.
 
     Raises KafkaError(INVALID_RECORD) for one that is longer than `bytes_max` and IndexError for one
     that is cut off.
     """
+    code, position = read_code(buffer, position, bytes_max)
+    return (code >> 1) ^ -(code & 1), position
+
+
+def read_code(buffer: bytes | memoryview, position: int, bytes_max: int) -> tuple[int, int]:
+    """The same as `read_varint`, but the number's code: 0, 1, 2, 3 for 0, -1, 1, -2."""
     code = shift = 0
     for _ in range(bytes_max):
         byte = buffer[position]
@@ -61,6 +67,6 @@ def read_varint(buffer: bytes | memoryview, position: int, bytes_max: int) -> tu
         code |= (byte & 0x7F) << shift
         if byte < 0x80:
             code &= 0xFFFFFFFF if bytes_max == INT_BYTES_MAX else 0xFFFFFFFFFFFFFFFF
-            return (code >> 1) ^ -(code & 1), position
+            return code, position
         shift += 7
     raise KafkaError(ErrorCode.INVALID_RECORD, f"a number of more than {bytes_max} bytes")

@@ -1,50 +1,52 @@
-"""The walk through the records of a producer's batch: every length, delta and count is looked at,
-none is believed.
+"""The walk through the records of a producer's batch: it checks every length, delta and count.
 
-It runs on every produce, so it takes three paths, each deciding only what it is sure of:
+It runs on every produce, so it takes three paths, and each decides only what it is sure of:
 
-- `_alike`: records of one shape (same lengths, as measurements, counters and benchmarks send them)
-  lie at a fixed stride. A slice with that stride is one byte of all of them, compared at the speed
-  of C: some 20 M records/s.
-- `_plain`: records without headers, lengths below 8 kB, one after another: some 2 M records/s.
-- `_record`: everything, carefully, and the only place that words a refusal. What the others do not
-  recognise, right or wrong, comes here.
+- `_check_uniform`: records of one shape (uniform.py): some 20 M records/s.
+- `_check`: records one after another, by a loop compiled from the grammar: some 2 M records/s.
+- `parse_record`: everything, carefully, and the only place that words a refusal. What the others do
+  not understand, right or wrong, is decided here.
 
-All three work on the batch where it lies. Record attributes are unused in format v2 and not looked
-at.
+All three work on the batch where it lies.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Final
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
-
-Buffer = bytes | bytearray | memoryview
-
-RECORD_BYTES_MIN: Final = 7
-"""A record without key, value or headers: its length and six fields of one byte."""
+from pk.core.record.grammar import (
+    OFFSET,
+    RECORD_BYTES_MIN,
+    TIMESTAMP,
+    RecordError,
+    compile_loop,
+    invalid_record,
+    parse_record,
+    signed,
+)
+from pk.core.record.uniform import (
+    BACKOFF_MAX,
+    UNIFORM_MIN,
+    Buffer,
+    Column,
+    Columns,
+    Shape,
+    are_of_one_width,
+    shape_of,
+)
+from pk.core.record.varint import LONG_BYTES_MAX, read_varint
 
 _NOTHING_LEAST: Final = 1 << 63
 _NOTHING_MOST: Final = -(1 << 63)
-
-_ALIKE_MIN: Final = 16
-"""Fewer records are not worth the slices."""
 
 _SEARCHED_MIN: Final = 1024
 """A longer column is searched for each value that a byte may have, at the speed of C: several times
 as fast as making a set of it."""
 
-_COPIED_STRIDE_MAX: Final = 896
-"""Shorter records of which there is but a view are copied once: a slice of bytes with a stride
-costs a sixth of one of a memoryview. To copy longer ones would cost more than that saves."""
-
-_ALIKE_GROWTH: Final = 4
-_ALIKE_COST: Final = 8
-"""A look at a stretch takes about as long as so many records, one by one, or longer."""
-_PATIENCE_MAX: Final = 4096
-_LENGTH_BYTES_MAX: Final = 32
-"""A shape with more length bytes than this (many headers) is left to `_record`."""
+_GROWTH: Final = 4
+_LOOK_COST: Final = 8
+"""Looking for a stretch takes about as long as this many records, one by one, or longer."""
 
 # The offset delta of record i is the varint of 2i: its first byte repeats every 64 records, its
 # second changes every 64 and repeats every 8192, its third changes every 8192. So a stretch of
@@ -57,20 +59,11 @@ _FIRST: Final = bytes(2 * i for i in range(64))
 _FIRST_OF_SEVERAL: Final = bytes(2 * i | 0x80 for i in range(64)) * (8192 // 64 + 1)
 _LAST_OF_TWO: Final = b"".join(bytes((i,)) * 64 for i in range(128))
 _SECOND_OF_THREE: Final = b"".join(bytes((i | 0x80,)) * 64 for i in range(128))
-_CONTINUED: Final = bytes(range(0x80, 0x100))
 _EVEN: Final = bytes(range(0, 0x100, 2))
 
 
-class TooUnlike(Exception):
+class NotUniform(Exception):
     """More records than the caller allows do not lie in stretches of one shape."""
-
-
-class RecordError(KafkaError):
-    """INVALID_RECORD on account of one record: `batch_index` is its number in the batch."""
-
-    def __init__(self, batch_index: int, message: str) -> None:
-        super().__init__(ErrorCode.INVALID_RECORD, message)
-        self.batch_index = batch_index
 
 
 class NoKey(RecordError):
@@ -82,27 +75,22 @@ class NoKey(RecordError):
         )
 
 
-def invalid_record(index: int, what: str) -> RecordError:
-    """The error that says what is wrong with record number `index`."""
-    return RecordError(index, f"record {index} {what}")
-
-
 def walk(
     body: Buffer,
     count: int,
     compacted: bool,
-    unlike_max: int | None = None,
+    singles_max: int | None = None,
     *,
     frame: bytearray | None = None,
     at: int = 0,
 ) -> tuple[int, int]:
-    """Least and greatest timestamp delta of the `count` records that fill `body`.
+    """The least and greatest timestamp delta of the `count` records that fill `body`.
 
-    Where `body` is a view of `frame` that begins at byte `at`, to give these saves a copy.
+    If `body` is a view of `frame` that begins at byte `at`, passing these saves a copy.
 
-    Raises RecordError or KafkaError(INVALID_RECORD) where they do not fill it, or are not numbered
-    0, 1, 2…; NoKey at the first without a key, where that is `compacted`; TooUnlike where more than
-    `unlike_max` must be walked one by one, or lie in too many stretches.
+    Raises RecordError or KafkaError(INVALID_RECORD) unless they fill it and are numbered 0, 1, 2…;
+    NoKey at the first without a key, if that is `compacted`; NotUniform if more than `singles_max`
+    must be walked one by one, or they lie in too many stretches.
     """
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")
@@ -110,46 +98,48 @@ def walk(
     source, start = (body, 0) if frame is None else (frame, at)
     index = position = 0
     least, most = _NOTHING_LEAST, _NOTHING_MOST
-    span = patience = _ALIKE_MIN
-    all_alike = True  # until a look has shown that they are not
+    stretch = backoff = UNIFORM_MIN
+    all_uniform = True  # until a look has shown that they are not
+    check = _check()
     while index < count:
-        longest = min(count, _alike_end(index)) - index
-        if longest >= _ALIKE_MIN:
-            if unlike_max is not None:
-                unlike_max -= _ALIKE_COST
-                if unlike_max < 0:
-                    raise TooUnlike
-            shape = _shape(data, position, compacted)
+        longest = min(count, _stretch_end(index)) - index
+        if longest >= UNIFORM_MIN:
+            if singles_max is not None:
+                singles_max -= _LOOK_COST
+                if singles_max < 0:
+                    raise NotUniform
+            shape = shape_of(data, position, compacted)
             if shape is not None:
                 left = len(data) - position
-                fills = all_alike and left == _bytes_if_alike(shape.stride, index, count)
-                alike = longest if fills else min(span, longest)
-                size = shape.stride * alike
-                found = (
-                    _alike(source, start + position, size, shape, index) if size <= left else None
-                )
+                fills = all_uniform and left == _bytes_if_uniform(shape.stride, index, count)
+                size = shape.stride * (longest if fills else min(stretch, longest))
+                found = None
+                if size <= left:
+                    found = _check_uniform(
+                        Columns(source, start + position, size, shape), shape, index
+                    )
                 if found:
                     low, high = found
                     least, most = min(least, low), max(most, high)
-                    position, index = position + size, index + alike
-                    span, patience = span * _ALIKE_GROWTH, _ALIKE_MIN
+                    position, index = position + size, index + size // shape.stride
+                    stretch, backoff = stretch * _GROWTH, UNIFORM_MIN
                     continue
-            all_alike = False
-            if span > _ALIKE_MIN:
-                span //= _ALIKE_GROWTH
+            all_uniform = False
+            if stretch > UNIFORM_MIN:
+                stretch //= _GROWTH
                 continue
-        until = count if count - index <= patience else index + patience
-        if unlike_max is not None:
-            unlike_max -= until - index
-            if unlike_max < 0:
-                raise TooUnlike
-        patience += patience if patience < _PATIENCE_MAX else 0
+        until = count if count - index <= backoff else index + backoff
+        if singles_max is not None:
+            singles_max -= until - index
+            if singles_max < 0:
+                raise NotUniform
+        backoff += backoff if backoff < BACKOFF_MAX else 0
         while index < until:
-            position, index, least, most = _plain(
+            position, index, least, most = check(
                 data, position, index, until, compacted, least, most
             )
             if index < until:
-                position, delta = _record(data, position, index, compacted)
+                position, delta = _check_one(data, position, index, compacted)
                 index += 1
                 least, most = min(least, delta), max(most, delta)
     if position != len(data):
@@ -158,98 +148,42 @@ def walk(
     return least, most
 
 
-def _plain(
-    data: memoryview, position: int, index: int, until: int, compacted: bool, least: int, most: int
-) -> tuple[int, int, int, int]:
-    """Walks from record `index` up to `until` or the first with a length of more than two bytes, or
-    a wrong one.
-
-    Returns position and index where it stands, least and greatest timestamp delta so far.
-    """
-    last, end, start = -1, len(data), position
-    try:
-        for index in range(index, until):  # noqa: B020, PLR1704
-            start = position
-            code = data[position]
-            position += 3
-            if code < 0x80:
-                position -= 1
-            elif (high := data[position - 2]) < 0x80:
-                code = code & 0x7F | high << 7
-            else:
-                break
-            stop = position - 1 + (code >> 1)
-            if code & 1 or stop > end:
-                break
-            code = data[position]
-            if code >= 0x80:
-                position += 1
-                if (high := data[position]) >= 0x80:
-                    break
-                code = code & 0x7F | high << 7
-            if code != last:
-                last, delta = code, (code >> 1) ^ -(code & 1)
-                least = min(least, delta)
-                most = max(most, delta)
-            code, position = index << 1, position + 2
-            if code >= 0x80:
-                if data[position - 1] != code & 0x7F | 0x80:
-                    break
-                code, position = code >> 7, position + 1
-                if code >= 0x80:
-                    if code >= 0x4000 or data[position - 1] != code & 0x7F | 0x80:
-                        break
-                    code, position = code >> 7, position + 1
-            if data[position - 1] != code:
-                break
-            code = data[position]
-            if code >= 0x80:
-                position += 1
-                if (high := data[position]) >= 0x80:
-                    break
-                code = code & 0x7F | high << 7
-            if code & 1 and (code != 1 or compacted):
-                break
-            position += 1 + (code >> 1)
-            code = data[position]
-            if code >= 0x80:
-                position += 1
-                if (high := data[position]) >= 0x80:
-                    break
-                code = code & 0x7F | high << 7
-            if code & 1 and code != 1:
-                break
-            position += 1 + (code >> 1)
-            code = data[position]
-            position = _headers_end(data, position, code) if code else position + 1
-            if position != stop:
-                break
-        else:
-            return position, until, least, most
-    except IndexError:
-        pass
-    return start, index, least, most
+@cache
+def _check() -> Callable[..., tuple[int, int, int, int]]:
+    """The loop that checks records one after another, and keeps the least and greatest timestamp
+    delta."""
+    return compile_loop(
+        "check",
+        "compacted, least, most",
+        begin=("last = -1",),
+        numbers={
+            TIMESTAMP: (
+                "if code != last:",
+                "    last = code",
+                f"    delta = {signed()}",
+                "    if delta < least:",
+                "        least = delta",
+                "    if delta > most:",
+                "        most = delta",
+            ),
+            OFFSET: ("if code != index << 1:", "    raise Unusual"),
+        },
+        null_key="code != 1 or compacted",
+        result="least, most",
+    )
 
 
-def _headers_end(data: memoryview, position: int, code: int) -> int:
-    """Position after the headers whose zigzag count is `code`; -1 where a length has more than one
-    byte or is wrong."""
-    if code & 1 or code >= 0x80:
-        return -1
-    position += 1
-    for _ in range(code >> 1):
-        code = data[position]
-        if code & 1 or code >= 0x80:
-            return -1
-        position += 1 + (code >> 1)
-        code = data[position]
-        if code >= 0x80 or (code & 1 and code != 1):
-            return -1
-        position += 1 + (code >> 1)
-    return position
+def _check_one(data: memoryview, start: int, index: int, compacted: bool) -> tuple[int, int]:
+    """The position after the record at `start`, and its timestamp delta. Raises RecordError."""
+    record = parse_record(data, start, index)
+    if record.offset != index:
+        raise invalid_record(index, f"has offset delta {record.offset}")
+    if compacted and record.key.number < 0:
+        raise NoKey(index)
+    return record.stop, record.timestamp
 
 
-def _alike_end(index: int) -> int:
+def _stretch_end(index: int) -> int:
     """The record before which a stretch that begins with record `index` must end: see the tables
     above."""
     if index < _ONE_BYTE_END:
@@ -257,92 +191,25 @@ def _alike_end(index: int) -> int:
     return (index | 8191) + 1 if index < _THREE_BYTES_END else index
 
 
-def _bytes_if_alike(stride: int, index: int, count: int) -> int:
-    """How many bytes the records from `index` to `count` fill if all are as that one is, of
-    `stride` bytes, but for the width of their offset deltas."""
+def _bytes_if_uniform(stride: int, index: int, count: int) -> int:
+    """How many bytes the records from `index` to `count` fill if all are like that one, of `stride`
+    bytes, except for the width of their offset deltas."""
     wider = sum(count - end for end in (_ONE_BYTE_END, _TWO_BYTES_END) if index < end < count)
     return stride * (count - index) + wider
 
 
-class _Shape(NamedTuple):
-    """Where a record has bytes that the walk looks at, counted from its start."""
-
-    lengths: list[int]
-    """Of lengths and of the number of headers."""
-    timestamps: range
-    """Of the timestamp delta."""
-    offsets: range
-    """Of the offset delta."""
-    stride: int
-    """The bytes of the record."""
-
-
-def _alike(
-    source: Buffer, start: int, size: int, shape: _Shape, index: int
-) -> tuple[int, int] | None:
-    """Whether the records that fill `size` bytes from `start`, of which the first is number
-    `index`, have the shape of that: the same bytes wherever a length stands.
-
-    Returns least and greatest timestamp delta; None where they differ.
-    """
-    lengths, timestamps, offsets, stride = shape
-    end, count = start + size, size // stride
-    if isinstance(source, memoryview) and stride <= _COPIED_STRIDE_MAX:
-        source, start, end = source[start:end].tobytes(), 0, size
-
-    def column(at: int) -> bytes | bytearray:
-        bytes_of_all = source[start + at : end : stride]
-        return bytes(bytes_of_all) if isinstance(bytes_of_all, memoryview) else bytes_of_all
-
-    for at in lengths:
-        same = column(at)
-        if same != same[:1] * count:
-            return None
-    if not _numbered([column(at) for at in offsets], index, count):
+def _check_uniform(columns: Columns, shape: Shape, index: int) -> tuple[int, int] | None:
+    """The least and greatest timestamp delta of the records in `columns`, the first of which is
+    number `index`. None unless they have the shape of that: the same bytes of every length."""
+    if not columns.are_same(shape.lengths):
         return None
-    return _extremes([column(at) for at in timestamps])
-
-
-def _shape(data: memoryview, start: int, compacted: bool) -> _Shape | None:
-    """The shape of the record at `start`; None where it is not well-formed (`_record` will say why)
-    or has too many lengths."""
-    try:
-        size, position = read_varint(data, start, INT_BYTES_MAX)
-        stop = position + size
-        lengths = list(range(position - start))
-        at = position + 1
-        _, position = read_varint(data, at, LONG_BYTES_MAX)
-        timestamps, at = range(at - start, position - start), position
-        _, position = read_varint(data, at, INT_BYTES_MAX)
-        offsets = range(at - start, position - start)
-        position = _measure(data, position, 0 if compacted else -1, start, lengths)
-        at = position = _measure(data, position, -1, start, lengths)
-        headers, position = read_varint(data, at, INT_BYTES_MAX)
-        lengths += range(at - start, position - start)
-        if not 0 <= headers <= _LENGTH_BYTES_MAX:
-            return None
-        for _ in range(headers):
-            position = _measure(data, position, 0, start, lengths)
-            position = _measure(data, position, -1, start, lengths)
-    except (IndexError, KafkaError):
+    if not _numbered([columns.at(at) for at in shape.offsets], index, columns.count):
         return None
-    if position != stop or len(lengths) > _LENGTH_BYTES_MAX:
-        return None
-    return _Shape(lengths, timestamps, offsets, stop - start)
+    return _extremes([columns.at(at) for at in shape.timestamps])
 
 
-def _measure(data: memoryview, position: int, least: int, start: int, lengths: list[int]) -> int:
-    """Notes where the length at `position` stands, counted from `start`; the position after what it
-    measures."""
-    size, after = read_varint(data, position, INT_BYTES_MAX)
-    if size < least:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"a length of {size}")
-    lengths += range(position - start, after - start)
-    return after + max(size, 0)
-
-
-def _numbered(columns: Sequence[bytes | bytearray], index: int, count: int) -> bool:
-    """Whether the offset deltas of `count` records, whose bytes stand in `columns`, are `index` and
+def _numbered(columns: Sequence[Column], index: int, count: int) -> bool:
+    """Whether the offset deltas of `count` records, whose bytes are in `columns`, are `index` and
     those that follow."""
     if index < _ONE_BYTE_END:
         return columns == [_FIRST[index : index + count]]
@@ -355,10 +222,10 @@ def _numbered(columns: Sequence[bytes | bytearray], index: int, count: int) -> b
     return columns == expected
 
 
-def _extremes(columns: Sequence[bytes | bytearray]) -> tuple[int, int] | None:
-    """Least and greatest of the varints whose bytes stand in `columns`; None where they differ in
+def _extremes(columns: list[Column]) -> tuple[int, int] | None:
+    """The least and greatest of the varints whose bytes are in `columns`. None if they differ in
     width."""
-    if not columns[-1].isascii() or any(c.translate(None, _CONTINUED) for c in columns[:-1]):
+    if not are_of_one_width(columns):
         return None
     if len(columns) == 1:
         deltas = [(code >> 1) ^ -(code & 1) for code in _distinct(columns[0])]
@@ -374,47 +241,7 @@ def _extremes(columns: Sequence[bytes | bytearray]) -> tuple[int, int] | None:
     return min(deltas), max(deltas)
 
 
-def _record(data: memoryview, start: int, index: int, compacted: bool) -> tuple[int, int]:
-    """Position after the record at `start`, and its timestamp delta. Raises RecordError."""
-    try:
-        size, position = read_varint(data, start, INT_BYTES_MAX)
-        stop = position + size
-        if size < RECORD_BYTES_MIN - 1 or stop > len(data):
-            raise invalid_record(index, f"claims {size} bytes, {len(data) - position} are left")
-        delta, position = read_varint(data, position + 1, LONG_BYTES_MAX)
-        offset_delta, position = read_varint(data, position, INT_BYTES_MAX)
-        if offset_delta != index:
-            raise invalid_record(index, f"has offset delta {offset_delta}")
-        size, position = _skip(data, position, -1, index)
-        if size < 0 and compacted:
-            raise NoKey(index)
-        _, position = _skip(data, position, -1, index)
-        headers, position = read_varint(data, position, INT_BYTES_MAX)
-        if not 0 <= headers <= stop - position:
-            raise invalid_record(index, f"claims {headers} headers")
-        for _ in range(headers):
-            _, position = _skip(data, position, 0, index)
-            _, position = _skip(data, position, -1, index)
-    except IndexError:
-        raise invalid_record(index, "is cut off") from None
-    except RecordError:
-        raise
-    except KafkaError as e:
-        raise invalid_record(index, f"has {e.message}") from None
-    if position != stop:
-        raise invalid_record(index, f"claims {stop - start} bytes but has {position - start}")
-    return stop, delta
-
-
-def _skip(data: memoryview, position: int, least: int, index: int) -> tuple[int, int]:
-    """A length of at least `least` (-1 is null) and the position after that many bytes."""
-    size, position = read_varint(data, position, INT_BYTES_MAX)
-    if size < least:
-        raise invalid_record(index, f"has a length of {size}")
-    return size, position + max(size, 0)
-
-
-def _distinct(column: bytes | bytearray) -> Iterable[int]:
+def _distinct(column: Column) -> Iterable[int]:
     """The values in a column of ASCII."""
     if len(column) < _SEARCHED_MIN:
         return set(column)

@@ -11,9 +11,11 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record import walk as walk_module
 from pk.core.record.batch import HEADER_BYTES, read_header
 from pk.core.record.build import build_batch
+from pk.core.record.grammar import RecordError
+from pk.core.record.uniform import Columns, Shape
 from pk.core.record.validation import validate_records
 from pk.core.record.varint import encode_varint
-from pk.core.record.walk import RecordError, TooUnlike, walk
+from pk.core.record.walk import NotUniform, walk
 
 Walk = Callable[[bytes, int, bool], tuple[int, int]]
 
@@ -23,10 +25,10 @@ def body_of(rows: list[Row]) -> bytes:
 
 
 def careful(data: bytes, count: int, compacted: bool) -> tuple[int, int]:
-    """The walk by `_record` alone: slow, and plainly right."""
+    """The walk by `parse_record` alone: slow, and plainly right."""
     position, deltas = 0, []
     for index in range(count):
-        position, delta = walk_module._record(memoryview(data), position, index, compacted)
+        position, delta = walk_module._check_one(memoryview(data), position, index, compacted)
         deltas.append(delta)
     if position != len(data):
         raise KafkaError(ErrorCode.INVALID_RECORD)
@@ -214,7 +216,7 @@ def test_so_many_records_of_other_shapes_are_walked_at_most(unlike: int, is_allo
     if is_allowed:
         assert walk(body, count, False, 512) == (0, 0)
     else:
-        with pytest.raises(TooUnlike):
+        with pytest.raises(NotUniform):
             walk(body, count, False, 512)
 
 
@@ -230,10 +232,10 @@ def test_a_batch_of_one_shape_takes_one_look_a_stretch(count: int, value_bytes: 
     header = read_header(batch)
     for view, at in ((memoryview(frame)[77:], {"frame": frame, "at": 77}), (batch, {})):
         short = rest > 0
-        spent = walk_module._ALIKE_COST * (looks - short) + rest
-        assert validate_records(view, header, unlike_max=spent, **at) == (5, 5)
-        with pytest.raises(TooUnlike):
-            validate_records(view, header, unlike_max=spent - 1, **at)
+        spent = walk_module._LOOK_COST * (looks - short) + rest
+        assert validate_records(view, header, singles_max=spent, **at) == (5, 5)
+        with pytest.raises(NotUniform):
+            validate_records(view, header, singles_max=spent - 1, **at)
 
 
 @pytest.mark.parametrize("at", [3, 40, 63, 64, 70, 5000, 8191, 8192, 9000])
@@ -253,15 +255,13 @@ def test_records_that_only_fill_the_batch_as_if_alike_are_not_looked_at_again_an
     lengths = [20] * 20 + [21] * 10 + [19] * 10
     rows: list[Row] = [(0, b"k", b"v" * lengths[n % 40], ()) for n in range(8000)]
     looked_at: list[int] = []
-    alike = walk_module._alike
+    check = walk_module._check_uniform
 
-    def counted(
-        source: bytes, start: int, size: int, shape: walk_module._Shape, index: int
-    ) -> tuple[int, int] | None:
-        looked_at.append(size)
-        return alike(source, start, size, shape, index)
+    def counted(columns: Columns, shape: Shape, index: int) -> tuple[int, int] | None:
+        looked_at.append(columns.count * shape.stride)
+        return check(columns, shape, index)
 
-    monkeypatch.setattr(walk_module, "_alike", counted)
+    monkeypatch.setattr(walk_module, "_check_uniform", counted)
     body = body_of(rows)
     assert walk(body, len(rows), False) == (0, 0)
     assert sum(looked_at) < 2 * len(body)
@@ -282,7 +282,7 @@ def test_short_stretches_count_too(stretch: int) -> None:
     rows: list[Row] = [(0, None, b"v" * (n // stretch % 2), ()) for n in range(65_000)]
     body = body_of(rows)
     assert walk(body, len(rows), False) == (0, 0)
-    with pytest.raises(TooUnlike):
+    with pytest.raises(NotUniform):
         walk(body, len(rows), False, 512)
 
 

@@ -19,7 +19,8 @@ import trio
 
 from pk.cli.nouns.perf.histogram import Histogram
 from pk.cli.nouns.perf.payload import Payloads, Verifier
-from pk.core.record.bulk_read import record_list, values
+from pk.core.record.batch import record_list
+from pk.core.record.bulk_read import values
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Row
 from pk.net.client.consumer import Consumer

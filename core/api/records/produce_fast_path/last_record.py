@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 
 from pk.core.config import TopicConfig
 from pk.core.record.batch import HEADER_BYTES, BatchHeader, Timestamps
+from pk.core.record.uniform import shape_of
 from pk.core.record.validation import PRODUCER, ValidatedBatch
-from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
+from pk.core.record.varint import LONG_BYTES_MAX, read_varint
 from pk.core.values import new_tuple
 
 FRAMED_BYTES_MAX: Final = 16 * 1024
 """The size of the largest batch whose framing is remembered. Checking the one record of a larger
 batch is a small part of its cost."""
-_NO_HEADERS: Final = b"\0"
 
 _new = new_tuple
 
@@ -56,17 +56,13 @@ def framing_of(batch: memoryview, header: BatchHeader) -> Framing | None:
         return None
     with batch[HEADER_BYTES : header.size] as body:
         record = bytes(body)
-    _, at = read_varint(record, 0, INT_BYTES_MAX)
-    delta, at = read_varint(record, at + 1, LONG_BYTES_MAX)
-    _, at = read_varint(record, at, INT_BYTES_MAX)
-    key_bytes, at = read_varint(record, at, INT_BYTES_MAX)
-    key_end = at + max(key_bytes, 0)
-    value_bytes, value_at = read_varint(record, key_end, INT_BYTES_MAX)
-    if record[value_at + max(value_bytes, 0) :] != _NO_HEADERS:
+    shape = shape_of(record, 0)
+    if shape is None or shape.headers:
         return None
-    return Framing(
-        header.size, record[:at], HEADER_BYTES + key_end, record[key_end:value_at], delta
-    )
+    timestamp_delta, _ = read_varint(record, shape.timestamps.start, LONG_BYTES_MAX)
+    value_length = record[shape.key_stop : shape.value]
+    key_end = HEADER_BYTES + shape.key_stop
+    return Framing(header.size, record[: shape.key], key_end, value_length, timestamp_delta)
 
 
 class LastRecord:
