@@ -1,1 +1,1 @@
-"""One client's connection: frames in, answers out, in order."""
+"""One client's connection: receives requests and sends the answers in order."""

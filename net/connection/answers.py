@@ -1,8 +1,8 @@
 """The answers of one connection, in the order of their requests.
 
-While nothing is parked they go straight to `out`. Behind a parked request each answer gets a slot
-in `parked`, and completing the first slot moves all completed ones that follow to `out`. The reader
-and the parked tasks both flush; `sending` makes one of them do it for all.
+If no request is parked, they go straight to `out`. After a parked request each answer gets a slot
+in `parked`, and completing the first slot moves it and all completed ones after it to `out`. The
+reader and the parked tasks flush; `sending` makes one of them do it for all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Answers:
         self.out: list[Part] = []
         """The answers to send next."""
         self.parked: Final[deque[Slot]] = deque()
-        """The first answer that is missing, and all behind it. It stays the same deque."""
+        """The first missing answer, and all after it. It stays the same deque."""
         self.sending = False
         self._transport = transport
         self._parked_max = parked_max
@@ -43,7 +43,7 @@ class Answers:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is still owed."""
+        """Whether an answer is owed."""
         return bool(self.parked or self.out or self.sending)
 
     def owe(self, parts: list[Part]) -> None:
@@ -60,7 +60,7 @@ class Answers:
         return slot
 
     def release(self) -> None:
-        """Move to `out` the answers that are complete and have none before them that is not."""
+        """Move to `out` the complete answers that have no incomplete one before them."""
         parked = self.parked
         while parked and parked[0].parts is not None:
             self.out.extend(parked.popleft().parts or ())
@@ -70,13 +70,13 @@ class Answers:
         """Send as much of `out` as the peer accepts now; returns whether the rest must still be
         flushed."""
         if self.sending or not self.out:
-            return False  # the current sender continues with it
+            return False  # the current sender will send it
         parts, self.out = self.out, []
         self.out = self._transport.send_at_once(parts)
         return bool(self.out)
 
     async def flush(self) -> None:
-        """Send all of `out`. If another task is sending, wait for it: that is the backpressure on
+        """Send all of `out`. If another task is sending, wait for it, which is the backpressure on
         the reader."""
         while self.sending:
             if self._sent is None:
@@ -94,14 +94,14 @@ class Answers:
                 self._sent = None
 
     async def finish(self) -> None:
-        """Send all that is owed: wait for the answers that are missing."""
+        """Send all answers that are owed, including missing ones."""
         await self.flush()
         while self.parked:
             await self.wait_for_release()
             await self.flush()
 
     async def wait_for_room(self) -> None:
-        """Enough is parked: read no more until some of it is answered (backpressure by not
+        """Enough requests are parked: read no more until some are answered (backpressure by not
         reading)."""
         await self.flush()
         while len(self.parked) >= self._parked_max:

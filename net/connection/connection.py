@@ -1,8 +1,8 @@
-"""One client's connection: frames in, answers out, in order.
+"""One client's connection: it receives requests and sends the answers in order.
 
-The reader handles every whole frame of its buffer before it sends or reads again, so a client that
-pipelines pays one `recv`, one `send` and one turn of the loop for many requests. To keep a client
-from starving the others, the reader sends what it has and yields after `pk.loop.slice.us`.
+The reader handles all complete frames in its buffer before it sends or reads again, so a client
+that pipelines needs one `recv`, one `send` and one turn of the loop for many requests. To keep a
+client from starving the others, the reader sends what it has and yields after `pk.loop.slice.us`.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ logger = logging.getLogger("pk.server")
 LARGE_BYTES = 16 << 10
 """A smaller request takes at most 5 ms to decode, whatever its contents."""
 DECODED_AT_ONCE = 2000
-"""A larger request that names more things is decoded in steps, since 100,000 small elements take a
+"""A larger request with more elements is decoded in steps, since 100,000 small elements take a
 tenth of a second. A Fetch request of 1,000 partitions is not; nor are megabytes of records."""
 MEMORY_WAIT_S = 10
 """How long a connection that cannot grow its buffer waits for others to finish before it is
 closed."""
 
 ENDINGS_AT_ONCE = 32
-"""The number of connections that may end in one turn of the loop; ending one takes 0.25 ms."""
+"""The maximum number of connections that end in one turn of the loop; ending one takes 0.25 ms."""
 
 GOODBYE_S = 0.5
-"""When we close a connection, how long the answers that are still owed may take to be completed and
-received."""
+"""When we close a connection, the time for completing and receiving the answers that are still
+owed."""
 
 
 class Limits(Struct, frozen=True):
@@ -72,13 +72,13 @@ class Limits(Struct, frozen=True):
     parked_max: int
     slice_s: float
     elements_max: int = ELEMENTS_MAX
-    """The number of elements one request may have (`pk.request.elements.max`)."""
+    """The maximum number of elements of one request (`pk.request.elements.max`)."""
     decoding: trio.Lock = field(default_factory=trio.Lock)
-    """Held while a large request is decoded, over all connections with these limits: its objects
-    take many times its bytes."""
+    """Held while a large request is decoded, by any connection with these limits: its objects take
+    many times the memory of its bytes."""
     ending: trio.Semaphore = field(default_factory=partial(trio.Semaphore, ENDINGS_AT_ONCE))
-    """Held by a connection for a turn of the loop before it ends, so that when a host with a
-    thousand connections goes away, the other connections still run in between."""
+    """Held by a connection for a turn of the loop before it ends. So when a host with a thousand
+    connections goes away, the other connections still run in between."""
 
 
 class Connection:
@@ -96,8 +96,8 @@ class Connection:
         peer: str,
         security: ListenerSecurity | None = None,
     ) -> None:
-        """`context` is the pattern for the context of each request: broker, listener, host.
-        `security` is given if the peer must authenticate first."""
+        """`context` is the template for each request's context: broker, listener, host. `security`
+        is given if the peer must authenticate first."""
         self.peer = peer
         self.last_active = trio.current_time()
         self._transport = transport
@@ -112,25 +112,25 @@ class Connection:
         self._repeated = RepeatedFetch()
         self._context = context = replace(context, repeated=self._repeated)
         self._fast_path: ProduceFastPath | None = None
-        """For Produce requests, where they are served, of a peer that has authenticated."""
+        """For Produce requests of an authenticated peer; None if they are not served."""
         self._responder = Responder(peer, apis, broker.metrics)
         self._answers = Answers(transport, limits.parked_max)
         self._parked = self._answers.parked
-        """The same deque, without the way there."""
+        """The same deque, for faster access."""
         self._throttle = Throttle(broker.client_quotas)
         self._login: Login | None = None
         """Set for a peer that must authenticate."""
         self._session_ends = math.inf
-        """When it must have authenticated again, by trio's clock."""
+        """The deadline for authenticating again, by trio's clock."""
         if security is None:
             self._admit(context)
         else:
             self._login = Login(security, context, self._buffer, self._answers, self._responder)
         self._delayed: dict[DelayedFetch, None] = {}
-        """Fetches that are parked and have no task."""
+        """Fetches that are parked without a task."""
         self._reading = trio.CancelScope()
         self._receiving = False
-        """Whether the reader waits for bytes: only there may it be cancelled."""
+        """Whether the reader waits for bytes: it may be cancelled only then."""
         self._stopped = False
         self._serving = trio.CancelScope()
         self._quotas = broker.client_quotas
@@ -140,19 +140,19 @@ class Connection:
         """Accept no more requests; `serve` returns once the answers that are owed have been sent.
 
         Requests being handled and answers being sent are finished: half an answer on the wire would
-        corrupt those behind it.
+        corrupt those after it.
         """
         self._stopped = True
         if self._receiving:
             self._reading.cancel()
 
     def close_at_once(self) -> None:
-        """Close without the answers that are owed."""
+        """Close without sending the answers that are owed."""
         self._serving.cancel()
 
     def close_if_idle(self, since: float) -> None:
-        """Close if nothing has moved since then: the peer owes us a request, or does not receive
-        our answer."""
+        """Close if nothing has been sent or received since then: the peer owes us a request, or
+        does not receive our answer."""
         if self._answers.sending:
             if max(self.last_active, self._transport.last_sent) < since:
                 logger.info("%s does not read responses; connection closed", self.peer)
@@ -192,7 +192,7 @@ class Connection:
             await self._transport.aclose()
 
     async def _serve(self) -> None:
-        """Run until the peer has sent everything or, if reading was stopped, until the fetches that
+        """Run until the peer has sent everything or, if reading was stopped, until all fetches that
         wait without a task are answered."""
         with self._reading:
             try:
@@ -220,7 +220,7 @@ class Connection:
             pass
 
     def _admit(self, context: Context) -> None:
-        """Serve requests from here on, in `context`."""
+        """Serve requests in `context` from now on."""
         self._context = replace(context, repeated=self._repeated)
         # Fault injection needs to see each request separately.
         if (
@@ -246,7 +246,7 @@ class Connection:
             self._admit(login.context)
 
     async def _shake_hands(self) -> TlsTransport:
-        """Agree on keys with a peer that speaks TLS."""
+        """Do the handshake with a peer that speaks TLS."""
         transport = self._transport
         assert isinstance(transport, TlsTransport)
         self._receiving = True
@@ -272,7 +272,8 @@ class Connection:
         """Run until the peer has sent everything or reading is stopped."""
         buffer, limits = self._buffer, self._limits
         answers, parked, throttle = self._answers, self._parked, self._throttle
-        # Behind the last message of a login that is not answered requests may be here already.
+        # Requests may have arrived already, after the last message of a login, which is not
+        # answered.
         here = len(buffer) > 0
         transport, started = self._transport, perf_counter()
         current_time = trio.lowlevel.current_clock().current_time
@@ -286,11 +287,11 @@ class Connection:
             if count == 0:
                 return
             if self._stopped:
-                # The scope is cancelled: handling what just came would be cut off at its first
-                # wait.
+                # The scope is cancelled: handling what was just received would be aborted at its
+                # first wait.
                 return
             throttle.uncharged_since = self._received_at = perf_counter()
-            # A peer that always has more for us must not keep the loop either.
+            # A peer that always has more to send must not keep the loop busy either.
             started = max(started, transport.waited_at)
             self.last_active = now = current_time()
             if now > self._session_ends:
@@ -330,12 +331,12 @@ class Connection:
                         await trio.lowlevel.checkpoint()
                         started = perf_counter()
             except ProtocolError:
-                self._append_and_count()  # what came before is handled and answered
+                self._append_and_count()  # the frames before it are handled and answered
                 raise
             produced = self._append_accepted()
             out = answers.out
             is_left = out and (len(out) > 1 or answers.sending or answers.send_at_once())
-            if produced:  # only here, so that the client does not wait for that
+            if produced:  # only now, so that the client does not wait for it
                 self._handled(PRODUCE, self._received_at, produced)
             if is_left:
                 await answers.flush()
@@ -349,8 +350,8 @@ class Connection:
             self._handled(PRODUCE, self._received_at, produced)
 
     def _append_accepted(self) -> int:
-        """Append what the fast path has accepted: the answers are sent, or parked. Returns how many
-        requests are answered now, for `_handled`."""
+        """Append what the fast path has accepted: the answers are sent, or parked. Returns the
+        number of requests that are answered now, for `_handled`."""
         fast_path = self._fast_path
         if fast_path is None or not fast_path.accepted:
             return 0
@@ -360,7 +361,7 @@ class Connection:
             produced = fast_path.append(wait_ms)
             appended_at = perf_counter()
         if self._quotas.measures_time:
-            self._throttle.uncharged_since += perf_counter() - appended_at  # that was for others
+            self._throttle.uncharged_since += perf_counter() - appended_at  # not this client's time
         answers = self._answers
         if not answers.parked:
             plain = [answer for answer in produced if isinstance(answer, bytes)]
@@ -382,19 +383,19 @@ class Connection:
         return count - len(delayed)
 
     async def _stay_mute(self) -> None:
-        """Send what is owed, then wait until the client may continue (KIP-219)."""
+        """Send the answers that are owed, then wait until the client may continue (KIP-219)."""
         self._append_and_count()
         await self._answers.flush()
         self._receiving = True
         while (until := self._throttle.muted_until) > trio.current_time():
-            self.last_active = until  # we keep it waiting: it is not idle
+            self.last_active = until  # it is not idle, but kept waiting by us
             await trio.sleep_until(until)
         self._receiving = False
         self._throttle.muted_until = 0.0
         self.last_active = trio.current_time()
 
     def _handled(self, api_key: int, received_at: float, count: int = 1) -> None:
-        """Requests that came at `received_at` have their answers."""
+        """Record that requests received at `received_at` are answered."""
         took_ms = (perf_counter() - received_at) * 1000
         self._metrics.request(api_key).total_time.observe(took_ms, count)
 
@@ -417,8 +418,8 @@ class Connection:
         await self._answers.flush()
 
     def _handle(self, start: int, end: int) -> Awaitable[None] | None:
-        """Handle one frame: answer it, park it, or return an awaitable to finish before the next
-        one."""
+        """Handle one frame: answer it, park it, or return an awaitable that must finish before the
+        next one."""
         if self._session_ends != math.inf:
             try:
                 if self._authenticate_again(start, end):
@@ -460,8 +461,8 @@ class Connection:
 
     async def _handle_large(self, api: Api, head: RequestHead, start: int, end: int) -> None:
         """Handle a frame that takes long to decode. It is decoded in steps on the loop, since a
-        thread would slow the loop more by taking the interpreter at each of its system calls. The
-        buffer does not change: nothing is received in the meantime."""
+        thread would slow down the loop even more by taking the interpreter at each of its system
+        calls. The buffer does not change: nothing is received in the meantime."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         with large_request():
@@ -491,8 +492,8 @@ class Connection:
     def _dispatch(
         self, api: Api, head: RequestHead, message: Any, size: int
     ) -> Awaitable[None] | None:
-        """Answer a request of `size` bytes, park it, or return an awaitable to finish before the
-        next one."""
+        """Answer a request of `size` bytes, park it, or return an awaitable that must finish before
+        the next one."""
         context = self._context.of_request(
             head.api_key, head.api_version, head.correlation_id, head.client_id
         )
@@ -529,8 +530,7 @@ class Connection:
         self._answers.owe(self._responder.unknown_versions(self._context, head, api))
 
     def _park(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """Answer with the result of `work`, in a task, while the requests behind this one are
-        handled."""
+        """Answer with the result of `work`, in a task, while the following requests are handled."""
         self._nursery.start_soon(self._complete, self._answers.reserve(), request, work)
 
     def _delay(self, request: ReceivedRequest, delayed: DelayedFetch) -> None:
@@ -541,7 +541,7 @@ class Connection:
     def _end_delay(
         self, slot: Slot, request: ReceivedRequest, delayed: DelayedFetch, outcome: Any
     ) -> None:
-        """Answer a fetch that waited, in whichever task completed it."""
+        """Answer a fetch that waited, in the task that completed it."""
         del self._delayed[delayed]
         if outcome is None:
             self._nursery.start_soon(self._complete, slot, request, delayed)
@@ -564,8 +564,8 @@ class Connection:
             del outcome
 
     async def _hold(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """Await `work` before handling anything else on this connection, while answers that are
-        owed are sent."""
+        """Await `work` before handling anything else on this connection; answers that are owed are
+        sent in the meantime."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
         result = await request.outcome(work)
@@ -577,7 +577,7 @@ class Connection:
         self._answers.owe(await self._answer(request, result))
 
     async def _complete(self, slot: Slot, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """A parked request's task."""
+        """The task of a parked request."""
         result = await request.outcome(work)
         del work
         slot.parts = await self._answer(request, result)
@@ -586,8 +586,8 @@ class Connection:
         await self._answers.flush()
 
     async def _answer(self, request: ReceivedRequest, response: Any) -> list[Part]:
-        """The answer to a request that had to wait, as it is sent; nothing for a client that wants
-        none. The client is charged for it."""
+        """The encoded answer to a request that had to wait; empty for a client that wants none. The
+        client is charged for it."""
         self._throttle.charge(request, response)
         parts = [] if response is NO_RESPONSE else await request.frame_in_steps(response)
         self._handled(request.api.key, request.received_at)

@@ -32,10 +32,10 @@ from pk.net.tls.sockets import NotTls
 from pk.net.tls.transport import TlsTransport
 
 ANSWERED_ELEMENTS_MAX: Final = 2000
-"""A request in the middle of an authentication that has more elements is not answered, since the
-peer is not known yet."""
+"""The maximum number of elements of a request during an authentication; a larger one is not
+answered, since the peer is not known yet."""
 BETWEEN_AUTHENTICATIONS_S = 1.0
-"""A peer that authenticates again sooner than this is answered as if it had no reason to
+"""A peer that authenticates again sooner than this gets the same answer as if it had no reason to
 (KIP-368)."""
 
 
@@ -52,7 +52,7 @@ class Login:
     ) -> None:
         self.security = security
         self.context = context
-        """The pattern for the context of requests, with what is known of the peer so far."""
+        """The template for the context of requests, with what is known about the peer so far."""
         self.session_ends = math.inf
         """The end of the session by trio's clock."""
         self._buffer = buffer
@@ -145,9 +145,8 @@ class Login:
                 raise
 
     def _answer_unexpected(self, head: RequestHead, frame: memoryview, why: str) -> list[Part]:
-        """The error for a request in the middle of an authentication; empty for an API that is not
-        served, or a request with many elements. Raises ProtocolError if the request cannot be
-        read."""
+        """The error for a request during an authentication; empty for an API that is not served, or
+        a request with many elements. Raises ProtocolError if the request cannot be decoded."""
         responder, version = self._responder, head.api_version
         api = responder.apis.get(head.api_key)
         if api is None or not api.versions[0] <= version <= api.versions[1]:
@@ -167,7 +166,7 @@ class Login:
             return []
 
     def _begin(self, session: Session) -> None:
-        """The peer is authenticated, for the first time or again."""
+        """Record that the peer is authenticated, for the first time or again."""
         self._session = session
         lasts_s = session.lifetime_ms / 1000 or math.inf
         self.session_ends = trio.current_time() + lasts_s
@@ -198,8 +197,8 @@ class Login:
         return True
 
     def _answer_versions(self, head: RequestHead, frame: memoryview) -> tuple[list[Part], bool]:
-        """ApiVersions of a peer that is not authenticated, and whether it was answered with the
-        versions."""
+        """Answer ApiVersions of a peer that is not authenticated; also returns whether the answer
+        has the versions."""
         responder = self._responder
         api = responder.apis[API_VERSIONS]
         if not api.versions[0] <= head.api_version <= api.versions[1]:
@@ -218,8 +217,8 @@ class Login:
         return received.frame(response), True
 
     async def last_answer(self, refused: Refused) -> None:
-        """Answer a peer that is refused, delayed by connection.failed.authentication.delay.ms if
-        its credentials failed, to slow down guessing."""
+        """Answer a peer that is refused, after connection.failed.authentication.delay.ms if its
+        credentials failed, to slow down guessing."""
         if refused.credentials_failed:
             await trio.sleep(self.security.failed_delay_s)
         if refused.parts:

@@ -1,4 +1,4 @@
-"""A received request: its message, arrival time, charges and answer."""
+"""A received request: its message, arrival time, cost and answer."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class ReceivedRequest:
         self.message = message
         self.received_at = received_at
         self.cost: RequestCost | None = None
-        """What its client is charged with the answer; None for a client without a quota, and after
-        it is charged."""
+        """The cost charged to its client with the answer; None for a client without a quota, and
+        once it is charged."""
         self._peer = peer
         self._metrics = metrics
 
@@ -68,8 +68,8 @@ class ReceivedRequest:
         return self.api.error_response(self.message, error, version)
 
     def frame(self, response: Any) -> list[Part]:
-        """`response` as it is sent. One that cannot be written (a string beyond 32,767 bytes) is
-        answered as an internal error, and the connection stays open.
+        """The encoded `response`. One that cannot be encoded (a string of more than 32,767 bytes)
+        is replaced with an internal error, and the connection stays open.
 
         Raises TooManyElements if it needs `frame_in_steps`.
         """

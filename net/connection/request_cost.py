@@ -1,4 +1,4 @@
-"""What a request costs its client, while there are quotas."""
+"""The cost of a request for its client, if there are quotas."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pk.core.broker.requests.context import Context
 
 
 class RequestCost:
-    """What a request costs its client."""
+    """The cost of a request for its client."""
 
     __slots__ = ("_measures", "client", "seconds", "wait_ms")
 
     def __init__(self, client: Context, *, measures: bool) -> None:
-        """`measures`: whether its time on the loop is charged as well."""
+        """`measures`: whether its time on the loop is also charged."""
         self._measures = measures
         self.client = client
         self.seconds = 0.0
-        """How long it has kept the loop, if that is measured."""
+        """How long it has occupied the loop, if that is measured."""
         self.wait_ms = 0
         """How long the client must wait, whether the request succeeds or not."""
 
     def measured(self, work: Awaitable[Any]) -> Awaitable[Any]:
-        """`work`, whose time on the loop is counted if it is charged."""
+        """`work`, with its time on the loop measured if it is charged."""
         return _Measured(work, self) if self._measures else work
 
 
 class _Measured:
-    """Counts the time that an awaitable keeps the loop: each of its steps, and not its waits."""
+    """Measures how long an awaitable occupies the loop: its steps, but not its waits."""
 
     __slots__ = ("_cost", "_work")
 

@@ -1,4 +1,4 @@
-"""Makes `ReceivedRequest`s of one peer, and encodes the responses that no handler gives."""
+"""Makes the `ReceivedRequest`s of one peer, and encodes responses without a handler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ API_VERSIONS = 18
 
 
 class Responder:
-    """What all requests of one peer need to be answered."""
+    """The common part of one peer's requests."""
 
     __slots__ = ("_metrics", "_peer", "apis")
 
@@ -41,8 +41,7 @@ class Responder:
         )
 
     def unknown_versions(self, context: Context, head: RequestHead, api: Api) -> list[Part]:
-        """The answer to an unknown version of ApiVersions: it lists the supported versions all the
-        same."""
+        """The answer to an unknown version of ApiVersions: the supported versions nevertheless."""
         answer = api.handle(
             context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id), None
         )
@@ -51,7 +50,7 @@ class Responder:
         return frame_response(answer, API_VERSIONS, 0, head.correlation_id)
 
     def failed_produce(self, failed: FailedProduce) -> list[Part]:
-        """The answer to a request that the fast path could not carry out."""
+        """The answer to a request that the fast path could not process."""
         accepted = failed.request
         request = self.received(self.apis[PRODUCE], accepted.head, accepted.message())
         return request.frame(request.failed(failed.error))

@@ -1,4 +1,4 @@
-"""Charges the client of one connection for its requests, while there are quotas, and keeps how long
+"""Charges the client of one connection for its requests, if there are quotas, and records how long
 it must wait."""
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ class Throttle:
     def __init__(self, quotas: ClientQuotas) -> None:
         self._quotas = quotas
         self.muted_until = 0.0
-        """Until when no request is handled, since the client is above a quota; 0 if it is not."""
+        """The time until which no request is handled, since the client is above a quota; 0 if it is
+        not."""
         self.uncharged_since = 0.0
-        """Since when the fast path's time is not charged yet, if a quota limits time."""
+        """The time from which the fast path is not charged yet, if a quota limits time."""
 
     def cost_of(
         self, context: Context, api_key: int, request: Any, size: int
     ) -> RequestCost | None:
-        """What a new request costs; None if no quota applies to its client."""
+        """The cost of a new request; None if no quota applies to its client."""
         if not self._quotas.is_on or is_exempt(context, request):
             return None
         cost = RequestCost(context, measures=self._quotas.measures_time)
@@ -43,7 +44,7 @@ class Throttle:
         return cost
 
     def charge(self, request: ReceivedRequest, response: Any) -> None:
-        """Charge what a request took, once, and write into its answer how long the client must
+        """Charge a request's cost, once, and write into its answer how long the client must
         wait."""
         cost, request.cost = request.cost, None
         if cost is None:
@@ -57,7 +58,7 @@ class Throttle:
         self._mute(wait_ms)
 
     def charge_fast_path(self, fast_path: ProduceFastPath) -> int:
-        """Charge the client for what the fast path has accepted, with the time since the last
+        """Charge the client for what the fast path has accepted, and for the time since the last
         charge: the appending of one run is charged with the next run."""
         client, count = fast_path.cost()
         wait_ms = self._quotas.produced(client, count)
@@ -69,6 +70,6 @@ class Throttle:
         return wait_ms
 
     def _mute(self, wait_ms: int) -> None:
-        """Handle nothing more for `wait_ms`."""
+        """Handle no requests for `wait_ms`."""
         if wait_ms:
             self.muted_until = max(self.muted_until, trio.current_time() + wait_ms / 1000)
