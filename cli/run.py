@@ -9,7 +9,7 @@ from typing import Any
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import Command
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.interruption import RaisingInterrupts
 from pk.cli.terminal.streams import Streams
 
@@ -33,11 +33,13 @@ def handler_of(parsed: Parsed) -> Work:
     assert parsed.work is not None
     handler: Work = parsed.work
     once = parsed.work
-    every, how = values.get("repeat"), values.get("trace")
-    if every is not None:
+    repeats = values.get("repeat")
+    if repeats:
         from pk.cli.output.watch import watch
 
-        handler = lambda context: watch(context, once, every.s)
+        handler = lambda context: watch(context, once, values["interval"].s)
+    elif values.get("watch", repeats) is False and "interval" in values.given:
+        raise Unusable("--interval has no effect without -w.")
     if parsed.node.blocking:
         return handler
     if any(option.dest == "profile" for option in parsed.node.options):
@@ -46,15 +48,15 @@ def handler_of(parsed: Parsed) -> Work:
         if parsed.declared is None or not parsed.declared.guards_itself:
             handler = guarded(handler)
         handler = explained(handler)
-    if every is None:
+    if not repeats:
         from pk.cli.runtime.slow_answer import showing_waits
 
         if parsed.declared is None or not parsed.declared.shows_waits:
             handler = showing_waits(handler)
-    if how is not None:
+    if values.get("trace") or values.get("trace_json"):
         from pk.cli.runtime.trace import traced
 
-        handler = traced(handler, how)
+        handler = traced(handler, as_json=values["trace_json"])
     return handler
 
 

@@ -17,40 +17,27 @@ commands that take many. What typer cannot express is in our `Option` and `Argum
 (`pk.cli.command_line.parameters`).
 """
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import typer
-from typer.main import get_command, get_group
+from typer.main import get_group
 
+from pk.cli.command_line.callbacks import callback
 from pk.cli.command_line.declared import Declared, RowsByOption, Screen
 from pk.cli.command_line.kit import Command, Group
 from pk.cli.command_line.nouns import NOUNS
-from pk.cli.command_line.parameters import parameters_of
 
 Running = Awaitable[int | None]
 """What a command's function returns: the work, to be awaited; its result is an exit code, or None
 to use the context's."""
 
 
-def taking(*kinds: type) -> Callable[..., dict[str, Any]]:
-    """A function that takes the options of these sets, and returns their values."""
-    return _taking([p for kind in kinds for p in parameters_of(kind)])
-
-
-def _taking(parameters: list[inspect.Parameter]) -> Callable[..., dict[str, Any]]:
-    def bound(**values: Any) -> dict[str, Any]:
-        return values
-
-    cast(Any, bound).__signature__ = inspect.Signature(parameters)
-    return bound
-
-
 class Noun:
     """A noun of `pk --help`, or a command that is one word."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.entry = NOUNS[name]
         self.app = typer.Typer(
             cls=Group,
@@ -58,6 +45,7 @@ class Noun:
             add_completion=False,
             rich_markup_mode=None,
         )
+        self.app.callback(invoke_without_command=True, add_help_option=False)(callback(()))
         self._one_word = False
 
     def command(
@@ -101,16 +89,18 @@ class Noun:
                 repeatable=repeatable,
             )
 
-            bound = _taking(declared.parameters)
-            bound.__doc__ = function.__doc__
-            cast(Any, bound).declared = declared
-            self.app.command(declared.names[0], cls=Command)(bound)
+            called = callback(declared.parameters, declared)
+            called.__doc__ = function.__doc__
+            self.app.command(declared.names[0], cls=Command, add_help_option=False)(called)
             return function
 
         return declare
 
     def for_typer(self) -> Command | Group:
         """The typer command for this noun."""
-        made = get_command(self.app) if self._one_word else get_group(self.app)
-        assert isinstance(made, Command | Group)
-        return made
+        made = get_group(self.app)
+        assert isinstance(made, Group)
+        found = next(iter(made.commands.values())) if self._one_word else made
+        assert isinstance(found, Command | Group)
+        found.name = self.name
+        return found

@@ -4,12 +4,15 @@ cannot hold."""
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
-
-from typer.core import TyperCommand
+from typing import TYPE_CHECKING, Any, Literal
 
 from pk.cli.command_line.option_sets import Watch
-from pk.cli.command_line.parameters import declared_parameters, gathered, parameters_of
+from pk.cli.command_line.parameters import (
+    Parameter,
+    declared_parameters,
+    gathered,
+    parameters_of,
+)
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -61,7 +64,7 @@ class Declared:
 
     own: tuple[str, ...] = field(init=False)
     spread: dict[str, type] = field(init=False, default_factory=dict[str, type])
-    parameters: list[inspect.Parameter] = field(init=False, default_factory=list[inspect.Parameter])
+    parameters: list[Parameter] = field(init=False, default_factory=list[Parameter])
 
     def __post_init__(self) -> None:
         signature = inspect.signature(self.function)
@@ -79,6 +82,11 @@ class Declared:
         for kind in self.takes:
             self.parameters.extend(parameters_of(kind))
 
+    @property
+    def help(self) -> str:
+        """What it does, in a sentence or two."""
+        return self.function.__doc__ or ""
+
     def may_repeat(self, values: Mapping[str, Any]) -> bool:
         """Whether `\\w` may repeat the command with these values."""
         if callable(self.repeatable):
@@ -91,8 +99,3 @@ class Declared:
         for name, kind in self.spread.items():
             own[name] = gathered(kind, values)
         return lambda context: self.function(context, **own)
-
-
-def declared_of(command: TyperCommand) -> Declared:
-    """The declaration of a typer command."""
-    return cast(Any, command.callback).declared

@@ -1,19 +1,18 @@
-"""Commands and nouns as data, from typer's parameters: for help, the manual, and the index that
+"""Commands and nouns as data, from their declarations: for help, the manual, and the index that
 completion reads."""
 
-from collections.abc import Sequence
-from typing import Any
-
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from collections.abc import Iterable
+from typing import Any, cast
 
 from pk.cli.command_line import tree
-from pk.cli.command_line.declared import declared_of
+from pk.cli.command_line.declared import Declared
+from pk.cli.command_line.kit import Command, Group
 from pk.cli.command_line.nouns import NOUNS
 from pk.cli.command_line.parameters import (
     Argument,
+    Option,
+    Parameter,
     arguments_of,
-    choices_of,
-    info_of,
     options_of,
 )
 from pk.cli.command_line.values import (
@@ -46,73 +45,67 @@ def _present(**data: Any) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value not in (None, "", (), [], {}, False)}
 
 
-def _value_word(option: TyperOption) -> str | None:
-    """The word that help shows for an option's value; None for a flag. An option that declares no
-    word for it is no flag for that."""
-    if option.is_flag:
+def _value_word(parameter: Parameter, option: Option) -> str | None:
+    """The word that help shows for an option's value; None for a flag."""
+    if parameter.is_flag:
         return None
-    return option.metavar or "|".join(choices_of(option)) or "VALUE"
+    return option.value or "|".join(parameter.choices) or "VALUE"
 
 
-def _option(option: TyperOption) -> dict[str, Any]:
-    info, descriptor = info_of(option), option.type_descriptor
-    kind = descriptor.annotation.__args__[0] if descriptor.is_list else descriptor.annotation
-    if choices_of(option):
-        name = "choice"
-    elif info.separated:
-        name = "list"
+def _option(parameter: Parameter, option: Option) -> dict[str, Any]:
+    if parameter.choices:
+        kind = "choice"
+    elif option.separated:
+        kind = "list"
     else:
-        name = _PARSERS.get(info.parser, _KINDS.get(kind))
+        kind = _PARSERS.get(option.parser, _KINDS.get(parameter.kind))
     return {
-        "names": option.opts,
-        "dest": info.gives or option.name,
-        "help": option.help or "",
+        "names": list(option.names),
+        "dest": parameter.gives or parameter.name,
+        "help": option.help,
         **_present(
-            value=_value_word(option),
-            kind=name,
-            choices=list(choices_of(option)),
-            repeat=option.multiple,
+            value=_value_word(parameter, option),
+            kind=kind,
+            choices=list(parameter.choices),
+            repeat=parameter.many,
             hidden=option.hidden,
-            complete=info.complete,
-            assumed=info.assumed,
-            takes_next=info.takes_next,
-            panel=option.rich_help_panel,
+            complete=option.complete,
+            panel=option.panel,
         ),
     }
 
 
-def _argument(argument: TyperArgument) -> dict[str, Any]:
-    info = argument.type_descriptor.parameter_info
-    assert isinstance(info, Argument)
+def _argument(parameter: Parameter, argument: Argument) -> dict[str, Any]:
     return {
-        "name": argument.metavar,
-        "dest": argument.name,
-        "help": argument.help or "",
+        "name": argument.name,
+        "dest": parameter.name,
+        "help": argument.help,
         **_present(
-            many=argument.nargs == -1, optional=not argument.required, complete=info.complete
+            many=parameter.many, optional=not parameter.required, complete=argument.complete
         ),
     }
 
 
-def numbered(found: Sequence[TyperOption], options: list[dict[str, Any]]) -> list[int]:
+def numbered(parameters: Iterable[Parameter], options: list[dict[str, Any]]) -> list[int]:
     """The index of each option in the list of all options seen."""
     numbers: list[int] = []
-    for each in found:
-        data = _option(each)
+    for parameter, option in options_of(parameters):
+        if option.eager:  # -h, which help adds
+            continue
+        data = _option(parameter, option)
         if data not in options:
             options.append(data)
         numbers.append(options.index(data))
     return numbers
 
 
-def _command(command: TyperCommand, options: list[dict[str, Any]]) -> dict[str, Any]:
-    declared = declared_of(command)
+def _command(declared: Declared, options: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "names": list(declared.names),
-        "help": " ".join((command.help or "").split()),
-        "options": numbered(options_of(command), options),
+        "help": " ".join(declared.help.split()),
+        "options": numbered(declared.parameters, options),
         **_present(
-            arguments=[_argument(each) for each in arguments_of(command)],
+            arguments=[_argument(*each) for each in arguments_of(declared.parameters)],
             examples=list(declared.examples),
             notes=declared.notes,
             columns=column_names(declared),
@@ -123,16 +116,12 @@ def _command(command: TyperCommand, options: list[dict[str, Any]]) -> dict[str, 
     }
 
 
-def noun_data(
-    name: str, node: TyperCommand | TyperGroup, options: list[dict[str, Any]]
-) -> dict[str, Any]:
-    if isinstance(node, TyperCommand):
-        return _command(node, options)
+def noun_data(name: str, node: Command | Group, options: list[dict[str, Any]]) -> dict[str, Any]:
+    """A noun as the index holds it."""
+    if isinstance(node, Command):
+        return _command(node.declared, options)
     entry = NOUNS[name]
-    children: list[dict[str, Any]] = []
-    for child in node.commands.values():
-        assert isinstance(child, TyperCommand)
-        children.append(_command(child, options))
+    children = [_command(cast(Command, each).declared, options) for each in node.commands.values()]
     return {
         "names": list(entry.names),
         "help": entry.help,
@@ -141,17 +130,17 @@ def noun_data(
     }
 
 
-def described(command: TyperCommand) -> tree.Command:
+def described(declared: Declared) -> tree.Command:
     """A command as data."""
     options: list[dict[str, Any]] = []
-    return tree.Command(_command(command, options), list(options))
+    return tree.Command(_command(declared, options), list(options))
 
 
-def described_noun(group: TyperGroup, name: str) -> tree.Group:
+def described_noun(group: Group) -> tree.Group:
     """A noun as data; for the root, only the names of its nouns."""
     options: list[dict[str, Any]] = []
-    if name in NOUNS:
-        return tree.Group(noun_data(name, group, options), list(options))
+    if group.name in NOUNS:
+        return tree.Group(noun_data(group.name, group, options), list(options))
     children = [
         {"names": list(e.names), "help": e.help, "options": [], "children": []}
         for e in NOUNS.values()
@@ -159,7 +148,7 @@ def described_noun(group: TyperGroup, name: str) -> tree.Group:
     data = {
         "names": ["pk"],
         "help": group.help or "",
-        "options": numbered(options_of(group), options),
+        "options": numbered(group.parameters, options),
         "children": children,
     }
     return tree.Group(data, list(options))

@@ -41,9 +41,7 @@ def option_names(option: Option) -> str:
     short = [name for name in option.names if not name.startswith("--")]
     long = [name for name in option.names if name.startswith("--")][:1]
     names = ", ".join(short + long)
-    if option.value is None:
-        return names
-    return f"{names}[={option.value}]" if option.assumed else f"{names} {option.value}"
+    return names if option.value is None else f"{names} {option.value}"
 
 
 def option_help(option: Option) -> str:

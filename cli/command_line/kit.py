@@ -1,156 +1,186 @@
-"""typer's group and command, as `pk` needs them: lazy nouns, aliases, options before and after a
-command's words, our error messages, and values read without pydantic.
+"""typer's group and command with what `pk` adds: nouns that are imported when they are named,
+aliases, nearest names, errors as sentences.
 
-Invoking a command does not run it: it returns what to run (`Parsed`), since `pk` and `pk shell` run
-it differently.
+typer parses; two things of its own are left out, because they take longer than the rest of a
+command: values are read by `Parameter.read`, since typer's reader imports pydantic (a quarter of a
+second), and help is `pk.cli.command_line.help`, since typer's imports rich.
 """
 
-from typing import TYPE_CHECKING, Any, cast, get_args
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
+from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.nouns import NOUNS
-from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.parameters import (
-    NAMED,
-    arguments_of,
-    choices_of,
-    info_of,
-    long_name,
+    Option,
+    Parameter,
     options_of,
+    placed,
 )
-from pk.cli.command_line.parsed import Parsed
-from pk.cli.command_line.values import READERS, ConfigValueError
-from pk.cli.command_line.words import Words
+from pk.cli.command_line.values import ConfigValueError
 from pk.core.nearest import did_you_mean, did_you_mean_one_of, nearest
 
 if TYPE_CHECKING:
-    from typer._click.core import Context
-
     from pk.cli.command_line.declared import Declared
+
+ParserError: Final = cast(type[Exception], typer.BadParameter.__base__)
+"""What typer's parser raises: of its errors, typer exports only this one's subclass."""
+
+HELP: Final = Parameter(
+    "wants_help", Option("-h", "--help", help="Show this help.", eager=True), bool, False, False
+)
+"""typer's own would print at once, in the shell too."""
+
+_WORDS: Final = "pk.words"
+"""The words that a command is parsed from, in the context's `meta`."""
+
+
+def refused(context: typer.Context, said: str) -> UsageError:
+    """The error about the words of this context."""
+    return UsageError(said, context.command_path.split()[1:])
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the command line has this parameter."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 class Reader:
-    """Reads the values of a parameter, instead of typer's pydantic adapter, which takes longer to
-    import than typer."""
+    """Makes one parameter's value of the texts that typer found. Raises UsageError."""
 
-    def __init__(self, param: TyperOption | TyperArgument) -> None:
-        descriptor = param.type_descriptor
-        self.many = descriptor.is_list
-        self.kind = get_args(descriptor.annotation)[0] if self.many else descriptor.annotation
-        self.choices = choices_of(param)
-        self.read = descriptor.parameter_info.parser or READERS.get(self.kind, str)
+    def __init__(self, parameter: Parameter) -> None:
+        self.parameter = parameter
 
-    def coerce(self, value: Any, param: TyperOption | TyperArgument, ctx: "Context") -> Any:
-        """The value of the given words. Raises UsageError."""
-        source = ctx.get_parameter_source(param.name)
-        if source is None or source.name != "COMMANDLINE":
-            return tuple(value or ()) if self.many else value
-        if not self.many:
-            return self._value(value, param, ctx)
-        texts = cast(list[str], value)
-        if isinstance(param, TyperOption) and info_of(param).separated:
+    def __call__(self, context: typer.Context, found: Any) -> Any:
+        parameter = self.parameter
+        if parameter.is_flag:
+            return bool(found)
+        if not is_given(context, parameter.name):
+            if not parameter.required:
+                return parameter.default
+            if context.params.get(HELP.name):
+                return None
+            raise refused(context, f"{context.command_path} needs {parameter.shown}")
+        if not parameter.many:
+            return self._value(context, found)
+        texts: Sequence[str] = found
+        if isinstance(parameter.says, Option) and parameter.says.separated:
             parts = (part.strip() for text in texts for part in text.split(","))
             texts = [part for part in parts if part]
-        return tuple(self._value(text, param, ctx) for text in texts)
+        return tuple(self._value(context, text) for text in texts)
 
-    def _value(self, text: str, param: TyperOption | TyperArgument, ctx: "Context") -> Any:
-        name = _typed_name(param, ctx)
-        if self.choices:
-            if text in self.choices:
+    def _value(self, context: typer.Context, text: str) -> Any:
+        parameter, name = self.parameter, self.parameter.shown
+        if isinstance(parameter.says, Option):
+            text = self._without_equals(context, text)
+            if text.startswith("-") and text.partition("=")[0] in _names(context):
+                raise refused(context, f"{name} needs a value")  # typer takes any word for one
+        choices = parameter.choices
+        if choices:
+            if text in choices:
                 return text
-            if text.replace("-", "_") in self.choices:  # read-committed
+            if text.replace("-", "_") in choices:  # read-committed
                 return text.replace("-", "_")
-            near = did_you_mean(text, self.choices, "")
-            said = f"{name} must be one of {', '.join(self.choices)}, not {text!r}{near}"
-            raise _words(ctx).refuse(said)
+            near = did_you_mean(text, choices, "")
+            said = f"{name} must be one of {', '.join(choices)}, not {text!r}{near}"
+            raise refused(context, said)
         try:
-            return self.read(text)
+            return parameter.read(text)
         except ConfigValueError as e:
-            raise _words(ctx).refuse(str(e)) from None
+            raise refused(context, str(e)) from None
         except ValueError as e:
-            raise _words(ctx).refuse(f"{name} {e}") from None
+            raise refused(context, f"{name} {e}") from None
+
+    def _without_equals(self, context: typer.Context, text: str) -> str:
+        """The value of `-n=5`, which is `=5` to typer."""
+        short = [name for name in self.parameter.names if len(name) == 2]
+        if text.startswith("=") and any(f"{s}{text}" in context.meta[_WORDS] for s in short):
+            return text[1:]
+        return text
 
 
-def _typed_name(param: TyperOption | TyperArgument, ctx: "Context") -> str:
-    """A parameter by the name that was typed, or its last name."""
-    if isinstance(param, TyperArgument):
-        return param.metavar or param.name
-    names = [name for option, name, _ in _words(ctx).taken if option.name == param.name]
-    return names[-1] if names else long_name(param)
+def _names(context: typer.Context) -> set[str]:
+    command = cast(_Parsing, context.command)
+    return {name for each in command.parameters for name in each.names}
 
 
-def _words(ctx: "Context") -> Words:
-    return ctx.find_root().obj
-
-
-class _Reading:
-    """A command whose parameters are read by `Reader`."""
+class _Parsing:
+    """What commands and nouns share: values are read by `Reader`, and errors are sentences."""
 
     params: list[Any]
+    callback: Callable[..., Any] | None
 
     def __init__(self, **more: Any) -> None:
         super().__init__(**more)
+        self.parameters: list[Parameter] = cast(Any, self.callback).parameters
+        readers = {each.name: Reader(each) for each in self.parameters}
         for param in self.params:
-            param._runtime_param = Reader(param)  # the only private name of typer that is needed
+            param.process_value = readers[param.name]
 
-    def get_help_option(self, ctx: "Context") -> None:
-        """No typer option: `Words` handles -h and --help, which end the line anywhere."""
+    def make_parser(self, ctx: Any) -> Any:
+        """Part of typer's Command: its parser, with arguments that an option gives in place."""
+        parser: Any = cast(Any, super()).make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> tuple[dict[str, Any], list[str], Any]:
+            given, extra, order = parse(args)
+            given, extra = placed(self.parameters, given, extra)
+            if extra and isinstance(self, Command) and not given.get(HELP.name):
+                said = f"{ctx.command_path} takes no more arguments, got {extra[0]!r}"
+                raise refused(ctx, said)
+            return given, extra, order
+
+        parser.parse_args = parse_args
+        return parser
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Part of typer's Command. Raises UsageError."""
+        ctx.meta[_WORDS] = tuple(args)
+        try:
+            return cast(Any, super()).parse_args(ctx, args)
+        except ParserError as e:
+            raise self._sentence(ctx, cast(Any, e)) from None
+
+    def _sentence(self, ctx: Any, error: Any) -> UsageError:
+        """What typer's parser refused, in our words."""
+        name: str | None = getattr(error, "option_name", None)
+        if name is None:
+            return refused(ctx, error.format_message())
+        known = next((each for each in self.parameters if name in each.names), None)
+        if known is not None:
+            return refused(ctx, f"{name} {'takes no' if known.is_flag else 'needs a'} value")
+        if name == "-=":
+            return refused(ctx, "a letter that takes no value has no `=`")
+        return refused(ctx, self.unknown_option(ctx, name))
+
+    def unknown_option(self, ctx: Any, name: str) -> str:
+        """What is said of an option that does not exist."""
+        from pk.cli.command_line.other_tools import option_here
+
+        where = ctx.command_path
+        found = option_here(where, name)
+        if found is not None:
+            return f"{where} has no option {name}; in pk that is `pk {found}`"
+        options = [o for _, o in options_of(self.parameters) if not o.hidden]
+        known = [n for o in options for n in o.names if n.startswith("--")]
+        return f"{where} has no option {name}{did_you_mean(name, known, '')}"
 
 
-class Command(_Reading, TyperCommand):
+class Command(_Parsing, TyperCommand):
     """A pk command."""
 
     @property
     def declared(self) -> "Declared":
         """What typer cannot hold."""
-        from pk.cli.command_line.declared import declared_of
-
-        return declared_of(self)
-
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Part of typer's Command."""
-        words = _words(ctx)
-        words.enter(ctx.info_name or "", args)
-        words.know(options_of(self))
-        bound = words.bound(options_of(self), arguments_of(self))
-        if words.help:
-            return []
-        try:
-            return super().parse_args(ctx, bound)
-        except typer.BadParameter as e:
-            assert e.param is not None
-            raise words.refuse(f"{words.where} needs {e.param.metavar}") from None
-
-    def invoke(self, ctx: "Context") -> Parsed:
-        """What to run."""
-        from pk.cli.command_line.describe import described
-
-        words = _words(ctx)
-        node = described(self)
-        if words.help:
-            return Parsed(node, words.path, Values(), words.typed)
-        values: dict[str, Any] = {**_root_values(ctx), **ctx.params}
-        given = {name for name in ctx.params if _is_given(ctx, name)}
-        known = Values({k: v for k, v in values.items() if not k.endswith(NAMED)}, given)
-        work = self.declared.call(ctx.params)
-        return Parsed(node, words.path, known, words.typed, work, self.declared)
+        return cast(Any, self.callback).declared
 
 
-def _is_given(ctx: "Context", name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def _root_values(ctx: "Context") -> dict[str, Any]:
-    """The values of the options of every command line, for commands that do not take them all."""
-    return ctx.find_root().params
-
-
-class Group(_Reading, TyperGroup):
-    """A pk noun: root options may precede the command's words, and `--create` is the command
-    `create`."""
+class Group(_Parsing, TyperGroup):
+    """A pk noun."""
 
     @property
     def names(self) -> dict[str, str]:
@@ -161,55 +191,25 @@ class Group(_Reading, TyperGroup):
             found.update(dict.fromkeys(command.declared.names, name))
         return found
 
-    def also(self, ctx: "Context") -> "Group | None":
-        """Another noun whose commands also work under this one."""
-        root = ctx.find_root().command
-        name = NOUNS[ctx.info_name].also if ctx.info_name in NOUNS else ""
-        found = root.get_command(ctx, name) if name and isinstance(root, Group) else None
-        return found if isinstance(found, Group) else None
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Part of typer's Group: the command of this name or alias, also of the noun whose commands
+        work under this one too."""
+        name = self.names.get(cmd_name)
+        if name is not None:
+            return self.commands[name]
+        also = NOUNS[self.name].also if self.name in NOUNS else ""
+        other = load_noun(also) if also else None
+        if not isinstance(other, Group):
+            return None
+        return other.commands.get(other.names.get(cmd_name, ""))
 
-    def named(self, ctx: "Context", word: str) -> str | None:
-        """The command that a word names, by its main name."""
-        other = self.also(ctx)
-        return self.names.get(word) or (other.names.get(word) if other else None)
-
-    def get_command(self, ctx: "Context", cmd_name: str) -> Any:
-        """Part of typer's Group."""
-        other = self.also(ctx)
-        return self.commands.get(cmd_name) or (other.commands.get(cmd_name) if other else None)
-
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Takes the options at this point; the command's name follows."""
-        words = _words(ctx)
-        if ctx.parent is not None:
-            words.enter(ctx.info_name or "", args)
-        while words.next_is_option() and not words.only_plain:
-            word = words.rest[-1]
-            name = word.partition("=")[0]
-            if words.path and name not in words.options and self.named(ctx, word[2:]):
-                words.rest[-1] = word[2:]  # kafka-topics.sh --create
-                break
-            under = self.first_with(name) if name not in words.options else None
-            if words.path and under is not None:
-                said = f"{name} must follow a command, as in `{words.where} {under} {name}`"
-                raise words.refuse(said)
-            words.take_option()
-        return super().parse_args(ctx, ["--", *reversed(words.rest)])
-
-    def first_with(self, option: str) -> str | None:
-        """The first command that takes this option."""
-        found = (n for n, c in self.commands.items() if any(option in p.opts for p in c.params))
-        return next(found, None)
-
-    def resolve_command(self, ctx: "Context", args: list[str]) -> tuple[str, Any, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
         """Part of typer's Group. Raises UsageError."""
-        name = self.named(ctx, args[0])
-        if name is None:
-            words = _words(ctx)
-            hint = self.hint(args, ctx.info_name or "")
-            raise words.refuse(f"{words.where} has no command {args[0]!r}{hint}")
-        _words(ctx).typed += (args[0],)
-        return name, self.get_command(ctx, name), args[1:]
+        found = self.get_command(ctx, args[0])
+        if found is None:
+            said = f"{ctx.command_path} has no command {args[0]!r}{self.hint(args)}"
+            raise refused(ctx, said)
+        return args[0], found, args[1:]
 
     def near(self, word: str) -> str:
         """What a word may have meant; of several names of one thing the nearest."""
@@ -219,24 +219,21 @@ class Group(_Reading, TyperGroup):
             found.setdefault(names[name], name)
         return did_you_mean_one_of(list(found.values()), "")
 
-    def hint(self, args: list[str], noun: str) -> str:
+    def hint(self, args: list[str]) -> str:
         """What an unknown command, the first of `args`, may have meant."""
         from pk.cli.command_line.other_tools import under
 
-        found = under(noun, args[0])
+        found = under(self.name or "", args[0])
         return f"; in pk that is `pk {found}`" if found else self.near(args[0])
 
-    def invoke(self, ctx: "Context") -> Parsed:
-        """What to run; help, if no command is named."""
-        if ctx._protected_args:  # pyright: ignore[reportPrivateUsage] - it has no public one
-            return super().invoke(ctx)
-        from pk.cli.command_line.describe import described_noun
-
-        words = _words(ctx)
-        taken = {option.name: True for option, _, _ in words.taken}
-        node = described_noun(self, ctx.info_name or "")
-        values = Values({"version": False, **taken}, taken)
-        return Parsed(node, words.path, values, words.typed)
+    def unknown_option(self, ctx: Any, name: str) -> str:
+        """What is said of an option that does not exist, or that a command takes."""
+        commands = cast(dict[str, Command], self.commands)
+        taking = (n for n, c in commands.items() if any(name in p.names for p in c.parameters))
+        under = next(taking, None)
+        if under is None:
+            return super().unknown_option(ctx, name)
+        return f"{name} must follow a command, as in `{ctx.command_path} {under} {name}`"
 
 
 class Root(Group):
@@ -247,24 +244,23 @@ class Root(Group):
         """Each name of a noun → its main name."""
         return {name: noun for noun, entry in NOUNS.items() for name in entry.names}
 
-    def get_command(self, ctx: "Context", cmd_name: str) -> Any:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Part of typer's Group."""
-        if cmd_name not in self.commands and cmd_name in NOUNS:
-            self.commands[cmd_name] = load_noun(cmd_name)
-        return self.commands.get(cmd_name)
+        name = self.names.get(cmd_name)
+        if name is not None and name not in self.commands:
+            self.commands[name] = load_noun(name)
+        return self.commands[name] if name is not None else None
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """Part of typer's Group."""
-        ctx.obj = words = Words(args)
-        words.know(options_of(self))
-        return super().parse_args(ctx, args)
-
-    def hint(self, args: list[str], noun: str) -> str:
+    def hint(self, args: list[str]) -> str:
         """The equivalent of another tool's words, or the nearest name."""
         from pk.cli.command_line.other_tools import here
 
         found = here(args, self.names)
         return f"; in pk that is `pk {found}`" if found else self.near(args[0])
+
+    def unknown_option(self, ctx: Any, name: str) -> str:
+        """What is said of an option that does not exist."""
+        return _Parsing.unknown_option(self, ctx, name)
 
 
 def load_noun(name: str) -> Command | Group:

@@ -98,16 +98,22 @@ class Connection(Reach):
     """For commands that talk to a cluster."""
 
     trace: Annotated[
-        Literal["table", "json"] | None,
+        bool,
         Option(
             "--trace",
-            value="HOW",
-            assumed="table",
             help="At the end, show every request on standard error: API, version, broker, ms, "
-            "bytes, error; as a table, or with --trace=json for programs.",
+            "bytes, error.",
             panel=CONNECTION,
         ),
-    ] = None
+    ] = False
+    trace_json: Annotated[
+        bool,
+        Option(
+            "--trace-json",
+            help="Show every request as JSON, an object per line, as each ends.",
+            panel=CONNECTION,
+        ),
+    ] = False
     debug: _Debug = False
 
 
@@ -170,21 +176,24 @@ class Listing(Format):
     ] = None
 
 
+def watch_interval(default: str) -> Option:
+    """--interval of a command that -w repeats."""
+    return Option(
+        "--interval",
+        value="DURATION",
+        parser=pause,
+        help=f"With -w: refresh this often (default: {default}).",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Watch:
     """For commands that show something and change nothing, so they can be repeated."""
 
     repeat: Annotated[
-        Duration | None,
-        Option(
-            "-w",
-            "--watch",
-            value="DURATION",
-            parser=pause,
-            assumed="2s",
-            help="Refresh this often (default: 2s) and highlight changes; Ctrl-C stops.",
-        ),
-    ] = None
+        bool, Option("-w", "--watch", help="Refresh, and highlight changes; Ctrl-C stops.")
+    ] = False
+    interval: Annotated[Duration, watch_interval("2s")] = Duration(2000)
 
 
 _Yes = Annotated[bool, Option("-y", "--yes", "--force", help="Do not ask for confirmation.")]

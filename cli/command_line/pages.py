@@ -153,10 +153,10 @@ START is milliseconds since the command started, MS the time until the response;
 address whose id is not known yet. The version is the newest that both sides support. Errors are shown below, also
 those inside a response. Of more than 500 requests, the first 200 and the last 300 are shown; sums are over all.
 
---trace=json writes an object per line as each request ends, with api, api_key, version, broker, address,
+--trace-json writes an object per line as each request ends, with api, api_key, version, broker, address,
 correlation_id, start_ms, duration_ms, bytes_out, bytes_in, throttle_ms and error:
 
-  pk consume orders --tail 5 --trace=json 2> requests.jsonl
+  pk consume orders --tail 5 --trace-json 2> requests.jsonl
 """
 
 

@@ -1,36 +1,30 @@
-"""The parameters of a command: how options and arguments are declared, option sets, and what
-typer's parameters say of them.
+"""The parameters of a command: how options and arguments are declared, and what typer is told of
+them.
 
-What typer cannot express is in our `Option` and `Argument`, which are typer's with a few more
-attributes.
+A declaration is `Annotated`, as typer's are, with our `Option` and `Argument`. They say what typer
+cannot: what completes a value, that commas separate several, and which option gives an argument.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
-from copy import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
-from typer.models import ArgumentInfo, OptionInfo
+import typer
 
-NAMED: Final = "_by_option"
+from pk.cli.command_line.values import READERS
+
+BY_OPTION: Final = "_by_option"
 """The suffix of the name of an option that gives an argument's value."""
-
 
 Set = TypeVar("Set")
 """A set of options: a dataclass."""
 
 
-class Option(OptionInfo):
-    """typer's Option, with completion.
-
-    With `assumed`, the option's value may be omitted and is then `assumed`; it takes a value only
-    after `=`, or if the next word is one of its choices or, for a pause, a time. If it
-    `takes_next`, the next word is its value unless that is an option, as in Apache's parser.
-    `separated` takes several values with commas between them. `shorthands` are hidden flags, each
-    with the value of this option that it sets.
-    """
+class Option:
+    """An option. `value` is the word that help shows for its value, `parser` reads it if its type
+    alone does not say how, and `complete` names what completes it. A `separated` option takes
+    several values with commas between them."""
 
     def __init__(
         self,
@@ -39,45 +33,115 @@ class Option(OptionInfo):
         value: str | None = None,
         parser: Callable[[str], Any] | None = None,
         complete: str | None = None,
-        assumed: str | None = None,
-        takes_next: bool = False,
         separated: bool = False,
         hidden: bool = False,
         panel: str | None = None,
-        shorthands: Mapping[str, str] | None = None,
+        eager: bool = False,
     ) -> None:
-        super().__init__(
-            default=...,
-            param_decls=names,
-            metavar=value,
-            help=help,
-            parser=parser,
-            hidden=hidden,
-            rich_help_panel=panel,
-            show_default=False,
-        )
+        self.names = names
+        self.help = help
+        self.value = value
+        self.parser = parser
         self.complete = complete
-        self.assumed = assumed
-        self.takes_next = takes_next
         self.separated = separated
-        self.shorthands = dict(shorthands or {})
-        self.one_of: tuple[str, ...] = ()
-        """The allowed values of each of several: typer supports them only for a single one."""
+        self.hidden = hidden
+        self.panel = panel
+        self.eager = eager
 
-        self.gives: str | None = None
-        """The argument that this option sets."""
+    @property
+    def long_name(self) -> str:
+        """The name to show where one is enough."""
+        return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 
-class Argument(ArgumentInfo):
-    """typer's Argument, with completion, and the option that may set its value instead
-    (`named`)."""
+class Argument:
+    """An argument. `named` is the option that may give its value instead."""
 
     def __init__(
         self, name: str, *, help: str, complete: str | None = None, named: Option | None = None
     ) -> None:
-        super().__init__(default=..., metavar=name, help=help, show_default=False)
+        self.name = name
+        self.help = help
         self.complete = complete
         self.named = named
+
+
+class Parameter(NamedTuple):
+    """A declared option or argument: its name in Python, and how its value is read."""
+
+    name: str
+    says: Option | Argument
+    kind: Any
+    """The type of its value, or of each if it takes several."""
+
+    many: bool
+    default: Any
+    """`inspect.Parameter.empty` if a value must be given."""
+
+    gives: str | None = None
+    """The argument that this option gives."""
+
+    @property
+    def shown(self) -> str:
+        """The name that an error says."""
+        return self.says.long_name if isinstance(self.says, Option) else self.says.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of an option."""
+        return self.says.names if isinstance(self.says, Option) else ()
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value."""
+        return self.kind is bool
+
+    @property
+    def required(self) -> bool:
+        """Whether a value must be given."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The allowed values; empty if any are."""
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
+
+    @property
+    def read(self) -> Callable[[str], Any]:
+        """What reads a value; raises ValueError."""
+        parser = self.says.parser if isinstance(self.says, Option) else None
+        return parser or READERS.get(self.kind, str)
+
+    def for_typer(self) -> inspect.Parameter:
+        """What typer must know to parse: it gets texts, which `read` reads."""
+        says = self.says
+        if isinstance(says, Option):
+            info = typer.Option(
+                *says.names,
+                help=says.help,
+                metavar=says.value,
+                hidden=says.hidden,
+                is_eager=says.eager,
+                rich_help_panel=says.panel,
+            )
+            kind, default = (bool, False) if self.is_flag else (str | None, None)
+        else:
+            info = typer.Argument(help=says.help, metavar=says.name)
+            kind, default = str | None, None
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[list[str] | None if self.many else kind, info],
+        )
+
+
+def signature(parameters: Iterable[Parameter]) -> inspect.Signature:
+    """The signature of a function that typer calls with its context and these parameters."""
+    context = inspect.Parameter(
+        "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+    )
+    return inspect.Signature([context, *(each.for_typer() for each in parameters)])
 
 
 def gathered(kind: type[Set], values: Mapping[str, Any]) -> Set:
@@ -85,69 +149,69 @@ def gathered(kind: type[Set], values: Mapping[str, Any]) -> Set:
     return kind(**{f.name: values[f.name] for f in fields(cast(Any, kind)) if f.name in values})
 
 
-def parameters_of(kind: Any) -> list[inspect.Parameter]:
-    """The parameters of a dataclass."""
-    found: list[inspect.Parameter] = []
-    for field in fields(kind):
-        default = inspect.Parameter.empty if field.default is MISSING else field.default
-        found += declared_parameters(field.name, field.type, default)
+def parameters_of(*kinds: Any) -> list[Parameter]:
+    """The parameters of these dataclasses."""
+    found: list[Parameter] = []
+    for kind in kinds:
+        for field in fields(kind):
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            found += declared_parameters(field.name, field.type, default)
     return found
 
 
-def declared_parameters(name: str, annotation: Any, default: Any) -> list[inspect.Parameter]:
-    """The parameter for typer, and the option that also sets an argument, if it has one."""
-    info = next((a for a in get_args(annotation)[1:] if isinstance(a, Argument)), None)
-    found = [_parameter(name, annotation, default)]
-    if info is not None and info.named is not None:
-        kind = get_args(annotation)[0]
-        many = get_origin(kind) is tuple
-        option = copy(info.named)
-        option.gives = name
-        kind = Annotated[kind if many else str | None, option]
-        found.append(_parameter(f"{name}{NAMED}", kind, () if many else None))
-    return found
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    """A parameter with `list` for `tuple`: typer reads a tuple as a fixed number of values."""
+def declared_parameters(name: str, annotation: Any, default: Any) -> list[Parameter]:
+    """A parameter and, if it is an argument that an option may give, that option."""
     kind, *infos = get_args(annotation)
-    if get_origin(kind) is tuple:
-        element = get_args(kind)[0]
-        if get_origin(element) is Literal:
-            (info,) = infos
-            info.one_of, element = get_args(element), str
-        kind = list[element]
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=cast(Any, Annotated)[(kind, *infos)],
-    )
+    says = next(info for info in infos if isinstance(info, Option | Argument))
+    many = get_origin(kind) is tuple
+    element = get_args(kind)[0] if many else _without_none(kind)
+    found = [Parameter(name, says, element, many, default)]
+    if isinstance(says, Argument) and says.named is not None:
+        none = () if many else None
+        found.append(Parameter(f"{name}{BY_OPTION}", says.named, element, many, none, name))
+    return found
 
 
-def info_of(option: TyperOption) -> Option:
-    """The declaration of an option."""
-    info = option.type_descriptor.parameter_info
-    assert isinstance(info, Option)
-    return info
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        return kind
+    return next((each for each in get_args(kind) if each is not type(None)), kind)
 
 
-def choices_of(param: TyperOption | TyperArgument) -> tuple[str, ...]:
-    """The allowed values of a parameter; empty if any are."""
-    more = getattr(param.type_descriptor.parameter_info, "one_of", ())
-    return tuple(param.type_descriptor.choices or more)
+def options_of(parameters: Iterable[Parameter]) -> list[tuple[Parameter, Option]]:
+    """The options among the parameters."""
+    return [(each, each.says) for each in parameters if isinstance(each.says, Option)]
 
 
-def long_name(option: TyperOption) -> str:
-    """The name to show if there is space for one."""
-    return next((name for name in option.opts if name.startswith("--")), option.opts[0])
+def arguments_of(parameters: Iterable[Parameter]) -> list[tuple[Parameter, Argument]]:
+    """The arguments among the parameters."""
+    return [(each, each.says) for each in parameters if isinstance(each.says, Argument)]
 
 
-def options_of(command: TyperCommand | TyperGroup) -> list[TyperOption]:
-    """The options that a command declares."""
-    return [p for p in command.params if isinstance(p, TyperOption)]
-
-
-def arguments_of(command: TyperCommand) -> list[TyperArgument]:
-    """The arguments that a command declares."""
-    return [p for p in command.params if isinstance(p, TyperArgument)]
+def placed(
+    parameters: Sequence[Parameter], given: dict[str, Any], extra: list[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The texts that typer's parser found, with those that an option gives an argument
+    (`--topic x` for TOPIC) where that argument would stand, and what is too many then."""
+    by_option = {
+        each.gives: given.pop(each.name)
+        for each in parameters
+        if each.gives and given.get(each.name)
+    }
+    arguments = [each for each, _ in arguments_of(parameters)]
+    texts: list[str] = []
+    for each in arguments:
+        found = given.pop(each.name, None)
+        texts += [found] if isinstance(found, str) else found if isinstance(found, tuple) else ()
+    texts += extra
+    for i, each in enumerate(arguments):
+        found = by_option.get(each.name)
+        if found is not None:
+            texts[i:i] = found if each.many else [found]
+    for i, each in enumerate(arguments):
+        after = len(arguments) - i - 1
+        taken = max(len(texts) - after, 0) if each.many else 1
+        if texts[:taken]:
+            given[each.name] = texts[:taken] if each.many else texts[0]
+        texts = texts[taken:]
+    return given, texts

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 from typer.main import get_group
 
-from pk.cli.command_line.declare import taking
+from pk.cli.command_line.apache import translated
+from pk.cli.command_line.callbacks import callback
 from pk.cli.command_line.kit import Root
 from pk.cli.command_line.option_sets import Connection
-from pk.cli.command_line.parameters import Option
+from pk.cli.command_line.parameters import Option, parameters_of
 from pk.cli.command_line.parsed import Parsed
 
 HELP = "A Kafka in Python: broker, client, command line and shell."
@@ -26,9 +27,10 @@ class Version:
 
 @cache
 def root() -> Root:
-    """`pk` as a typer group."""
+    """`pk` as a typer group, whose callback takes the options before the noun."""
     app = typer.Typer(cls=Root, help=HELP, add_completion=False, rich_markup_mode=None)
-    app.callback()(taking(Version, Connection))
+    options = callback(parameters_of(Version, Connection))
+    app.callback(invoke_without_command=True, add_help_option=False)(options)
     made = get_group(app)
     assert isinstance(made, Root)
     return made
@@ -36,5 +38,5 @@ def root() -> Root:
 
 def parse(words: Sequence[str]) -> Parsed:
     """Parses `words` (without the program's name). Raises UsageError."""
-    with root().make_context("pk", list(words)) as context:
+    with root().make_context("pk", translated(words)) as context:
         return root().invoke(context)

@@ -19,13 +19,11 @@ class Option:
     """An option. `value` is the word that help shows for its value; a flag has none.
 
     `kind` says how the value is read: text, int, count, number, duration, pause, milliseconds,
-    minutes, pair, list (comma separated) or choice. `complete` names what completes it. An option
-    with `assumed` may stand without its value; if it `takes_next`, it takes the next word unless
-    that is an option. `panel` is the heading that help shows it under.
+    minutes, pair, list (comma separated) or choice. `complete` names what completes it. `panel` is
+    the heading that help shows it under.
     """
 
     __slots__ = (
-        "assumed",
         "choices",
         "complete",
         "dest",
@@ -35,7 +33,6 @@ class Option:
         "names",
         "panel",
         "repeat",
-        "takes_next",
         "value",
     )
 
@@ -47,8 +44,6 @@ class Option:
         self.kind: str = data.get("kind", "text")
         self.choices: tuple[str, ...] = tuple(data.get("choices", ()))
         self.complete: str | None = data.get("complete")
-        self.assumed: str | None = data.get("assumed")
-        self.takes_next: bool = data.get("takes_next", False)
         self.repeat: bool = data.get("repeat", False)
         self.hidden: bool = data.get("hidden", False)
         self.panel: str = data.get("panel", "")
@@ -62,11 +57,6 @@ class Option:
     def long_name(self) -> str:
         """The name to show where one is enough."""
         return next((name for name in self.names if name.startswith("--")), self.names[0])
-
-    @property
-    def wait_for_value(self) -> bool:
-        """Whether the next word is this option's value."""
-        return self.value is not None and self.assumed is None
 
 
 HELP = Option({"names": ["-h", "--help"], "dest": "help", "help": "Show this help."})

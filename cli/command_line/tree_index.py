@@ -8,7 +8,6 @@ from typing import Any
 from pk.cli.command_line.describe import noun_data, numbered
 from pk.cli.command_line.kit import load_noun
 from pk.cli.command_line.nouns import NOUNS
-from pk.cli.command_line.parameters import options_of
 from pk.cli.command_line.parse import root
 
 
@@ -19,7 +18,7 @@ def whole_tree() -> dict[str, Any]:
     data = {
         "names": ["pk"],
         "help": group.help or "",
-        "options": numbered(options_of(group), options),
+        "options": numbered(group.parameters, options),
         "children": [noun_data(name, load_noun(name), options) for name in NOUNS],
     }
     return {"root": data, "options": options}

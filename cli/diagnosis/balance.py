@@ -74,7 +74,7 @@ def leader_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             f"Broker {broker} leads {int(leads[broker]):,} partitions, its share is {fair:.0f} "
             f"({_per_broker(leads)}).",
             "Reads and writes go to leaders: this broker is busy while others idle.",
-            "pk partitions elect-leaders" if elect else "pk reassign apply --balance leaders",
+            "pk partitions elect-leaders" if elect else "pk reassign apply --balance-by leaders",
             (str(broker),),
         )
 
@@ -95,7 +95,7 @@ def replica_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             f"Broker {broker} holds {int(holds[broker]):,} replicas, its share is {fair:.0f} "
             f"({_per_broker(holds)}).",
             "Its disk and network carry more load than those of other brokers.",
-            "pk reassign apply --balance replicas",
+            "pk reassign apply --balance-by replicas",
             (str(broker),),
         )
 
@@ -118,7 +118,7 @@ def disk_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 f"{show_bytes(int(fair))}."
             ),
             "Its disk fills up first, while the others have space.",
-            "pk reassign apply --balance bytes",
+            "pk reassign apply --balance-by bytes",
             (str(broker),),
         )
 

@@ -23,16 +23,15 @@ _PIPED_WIDTH: Final = 120
 _BAR_LEAST: Final = 10
 
 
-def traced(handler: Handler, how: str) -> Handler:
-    """`handler`, which shows its requests: as a `table` when it ends, or as `json` while it
-    runs."""
+def traced(handler: Handler, *, as_json: bool) -> Handler:
+    """`handler`, which shows its requests: as a table when it ends, or as JSON while it runs."""
 
     async def run(context: Context) -> int | None:
         began = trio.current_time()
         recorder = Recorder(began)
 
         def record(request: RequestTrace) -> None:
-            if how == "json":
+            if as_json:
                 context.say(json.dumps(as_row(request, began), ensure_ascii=False))
             else:
                 recorder.add(request)
@@ -42,7 +41,7 @@ def traced(handler: Handler, how: str) -> Handler:
             return await handler(context)
         finally:
             TRACED.reset(token)
-            if how != "json":
+            if not as_json:
                 took_ms = (trio.current_time() - began) * 1000
                 streams = context.streams
                 width = streams.err_width if streams.err_terminal else _PIPED_WIDTH
@@ -86,7 +85,7 @@ class Recorder:
 
 
 def as_row(request: RequestTrace, began: float) -> dict[str, Any]:
-    """A request as `--trace=json` writes it: times in ms since the command started, sizes in
+    """A request as `--trace-json` writes it: times in ms since the command started, sizes in
     bytes."""
     connect = request.api_name == CONNECT
     return {

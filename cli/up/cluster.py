@@ -26,7 +26,7 @@ from pk.cli.up.etcd import (
 )
 from pk.cli.up.node import HOST, PORT, broker_config, check_port, exit_of_server, remove_tree
 from pk.cli.up.options import Up
-from pk.cli.up.schema_registry import serve_beside
+from pk.cli.up.schema_registry import registry_port, serve_beside
 from pk.cli.up.secure import CONTROLLER as LISTENER
 from pk.cli.up.secure import LISTENER as SECURED_LISTENER
 from pk.cli.up.secure import Secured, check_keys, is_secured
@@ -226,10 +226,9 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
                     context.write(ready_line(context, count, spent_ms, where, state.bootstrap))
                     for line in hints:
                         _say(line)
-                    if options.schema_registry is not None:
-                        nursery.start_soon(
-                            serve_beside, state.bootstrap, options.schema_registry, context.write
-                        )
+                    registry = registry_port(options)
+                    if registry is not None:
+                        nursery.start_soon(serve_beside, state.bootstrap, registry, context.write)
                     await supervisor.obey(pipe)
 
                 ended_by = await _run_until_signal(run, supervisor, signals)

@@ -89,17 +89,16 @@ class Up:
         ),
     ] = None
     schema_registry: Annotated[
-        int | None,
+        bool, Option("--schema-registry", help="Also serve a schema registry on 127.0.0.1.")
+    ] = False
+    schema_registry_port: Annotated[
+        int,
         Option(
-            "--schema-registry",
+            "--schema-registry-port",
             value="PORT",
-            assumed="8081",
-            help=(
-                "Also serve a schema registry, on this port of 127.0.0.1 (=0: a free one; "
-                "default: 8081)."
-            ),
+            help="The port of the schema registry; 0 is a free one (default: 8081).",
         ),
-    ] = None
+    ] = 8081
     no_restart: Annotated[
         bool,
         Option(

@@ -7,6 +7,12 @@ import trio
 
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.up.node import HOST
+from pk.cli.up.options import Up
+
+
+def registry_port(options: Up) -> int | None:
+    """The port to serve a schema registry on; None if none is wanted."""
+    return options.schema_registry_port if options.schema_registry else None
 
 
 def check_registry(port: int | None, *, secure: bool) -> None:
@@ -15,7 +21,7 @@ def check_registry(port: int | None, *, secure: bool) -> None:
     if port is None:
         return
     if not 0 <= port <= 65535:
-        raise Unusable(f"--schema-registry must be a port from 0 to 65535, not {port}.")
+        raise Unusable(f"--schema-registry-port must be a port from 0 to 65535, not {port}.")
     if secure:
         raise Unusable(
             "--schema-registry does not log in to brokers: with --secure, run `pk schema-registry "

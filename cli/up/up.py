@@ -22,7 +22,7 @@ from pk.cli.up.node import (
     run_broker,
 )
 from pk.cli.up.options import Up
-from pk.cli.up.schema_registry import check_registry, serve_beside
+from pk.cli.up.schema_registry import check_registry, registry_port, serve_beside
 from pk.cli.up.secure import CONTROLLER, Secured, check_keys, is_secured
 from pk.cli.up.secure import LISTENER as SECURED_LISTENER
 
@@ -106,7 +106,7 @@ async def up(context: Context, options: Up) -> int:
         raise Unusable("--memory keeps nothing on disk; it cannot be combined with --data.")
     if options.data is not None:
         check_directory(options.data)
-    check_registry(options.schema_registry, secure=options.secure)
+    check_registry(registry_port(options), secure=options.secure)
     log_to_stderr()
     if (brokers := brokers_of(options)) > 1 or options.store == ETCD:
         return await up_cluster(context, options, brokers)
@@ -141,10 +141,9 @@ async def up(context: Context, options: Up) -> int:
                 context.write(ready_line(config, address, started, where))
                 for line in hints:
                     context.say(line)
-                if options.schema_registry is not None:
-                    nursery.start_soon(
-                        serve_beside, address, options.schema_registry, context.write
-                    )
+                registry = registry_port(options)
+                if registry is not None:
+                    nursery.start_soon(serve_beside, address, registry, context.write)
 
             ended = await run_broker(config, memory=options.memory, on_ready=tell)
             nursery.cancel_scope.cancel()

@@ -137,7 +137,7 @@ def test_the_requests_are_those_of_the_command(
     at("produce", topic, stdin=b"x\n")
     at("groups", "reset-offsets", f"{topic}-group", "-t", topic, "--to", "start", "-y")
     replaced = {"TOPIC": topic, "GROUP": f"{topic}-group", "NEW": f"{topic}-new"}
-    ran = at(*(replaced.get(word, word) for word in words), "--trace=json")
+    ran = at(*(replaced.get(word, word) for word in words), "--trace-json")
     assert ran.code == 0, ran.err
     rows = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
     made = {row["api"] for row in rows}

@@ -103,7 +103,7 @@ def test_brokers_partitions_and_one_more_entry_of_a_list() -> None:
     assert words("reassign", "cancel", "orders/") == ["orders/0", "orders/1"]
     assert words("partitions", "elect-leaders", "orders/1") == ["orders/1"]
     assert words("brokers", "describe", "") == ["1", "2", "3"]
-    assert words("reassign", "plan", "--balance=l") == ["--balance=leaders"]
+    assert words("reassign", "plan", "--balance-by=l") == ["--balance-by=leaders"]
     assert words("cluster", "features", "up") == ["upgrade"]
 
 

@@ -70,7 +70,7 @@ def test_how_to_go_on_is_a_command_line_for_names_with_blanks(at: Run, editor: E
 
 def test_only_what_differs_is_sent(at: Run, topic: str, editor: Editor, tmp_path: Path) -> None:
     editor("s/^retention.ms=.*/retention.ms=1000/\ns/^#cleanup.policy=.*/cleanup.policy=compact/")
-    ran = at("configs", "edit", "topic", topic, "-y", "--trace=json", "-f", "json")
+    ran = at("configs", "edit", "topic", topic, "-y", "--trace-json", "-f", "json")
     assert ran.code == 0
     assert configs(at, topic) == {
         "retention.ms": "1000",

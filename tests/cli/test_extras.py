@@ -130,7 +130,7 @@ def test_decoding_names_the_extra(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", ["up --port 0 --memory", "up --port 0 --memory --brokers 2"])
 def test_up_with_a_registry_names_the_extra_before_it_starts(words: str, tmp_path: Path) -> None:
-    ran = run([], tmp_path, *words.split(), "--schema-registry=0")
+    ran = run([], tmp_path, *words.split(), "--schema-registry", "--schema-registry-port=0")
     assert ran.returncode == 1
     assert "pip install 'pk-broker[schemas]'" in ran.stderr, ran.stderr
     assert ran.stdout == ""

@@ -340,11 +340,11 @@ def test_many_groups_are_asked_about_in_few_requests(
     names = [fresh("many") for _ in range(30)]
     lines = "".join(f"{name},{timed_topic},0,{i % 10}\n" for i, name in enumerate(names))
     assert at("groups", "reset-offsets", "--from-file", "-", "-y", stdin=lines.encode()).code == 0
-    lag = at("groups", "lag", *names, "--by", "group", "-f", "json", "--trace=json")
+    lag = at("groups", "lag", *names, "--by", "group", "-f", "json", "--trace-json")
     assert [row["lag"] for row in lag.json] == [10 - i % 10 for i in range(30)]
     requests = [json.loads(line)["api"] for line in lag.err.splitlines() if line[:1] == "{"]
     assert 0 < len(requests) < 30, requests
-    reset = at("groups", "reset-offsets", *names, "--to", "end", "-d", "-f", "json", "--trace=json")
+    reset = at("groups", "reset-offsets", *names, "--to", "end", "-d", "-f", "json", "--trace-json")
     assert [row["delta"] for row in reset.json] == [10 - i % 10 for i in range(30)]
     requests = [json.loads(line)["api"] for line in reset.err.splitlines() if line[:1] == "{"]
     assert 0 < len(requests) < 30, requests

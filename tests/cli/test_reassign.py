@@ -321,7 +321,7 @@ def test_removing_everything_brings_back_what_a_rollback_file_remembers() -> Non
         (("--drain", "three"), "broker ids"),
         (("--from-json", "/no/such/file"), "cannot be read"),
         (("--drain", "1", "--throttle", "slow"), "bytes a second"),
-        (("--balance=sideways",), "must be one of all, replicas"),
+        (("--balance-by=sideways",), "must be one of replicas, leaders"),
     ],
 )
 def test_an_intent_that_makes_no_sense_is_refused_before_anybody_is_asked(

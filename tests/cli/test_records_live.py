@@ -260,7 +260,7 @@ def test_reading_joins_no_group_and_makes_no_topic(at: Run, fresh: Fresh, number
         ((numbers, "-e"), 0),
         ((numbers, "--tail", "2"), 0),
     ):
-        ran = at("consume", *words, "--trace=json")
+        ran = at("consume", *words, "--trace-json")
         assert ran.code == code, ran.err
         asked = {json.loads(line)["api"] for line in ran.err.splitlines() if line[:1] == "{"}
         assert "Metadata" in asked and not asked & OF_GROUPS

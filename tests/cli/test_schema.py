@@ -153,7 +153,8 @@ def test_a_registry_in_the_foreground(served: Running) -> None:
 
 
 def test_up_serves_a_registry_too() -> None:
-    with running("up", "--memory", "--port", "0", "--schema-registry=0") as process:
+    served = ("--schema-registry", "--schema-registry-port=0")
+    with running("up", "--memory", "--port", "0", *served) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("Broker 1 is ready")
         url = process.stdout.readline().split()[-1]
@@ -164,7 +165,7 @@ def test_up_serves_a_registry_too() -> None:
 
 
 def test_up_refuses_what_it_cannot_serve(pk: Run) -> None:
-    assert pk("up", "--schema-registry=70000").code == 2
+    assert pk("up", "--schema-registry", "--schema-registry-port=70000").code == 2
     assert pk("up", "--secure", "--schema-registry").code == 2
 
 

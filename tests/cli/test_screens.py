@@ -127,7 +127,14 @@ def test_watching_a_group(terminal: Start, at: Run, kafka: Kafka, fresh: Fresh) 
 )
 def test_a_list_watched(terminal: Start, kafka: Kafka, size: tuple[int, int], words: str) -> None:
     one = terminal(
-        *words.split(), "-w", "0.2", "-b", kafka.bootstrap, columns=size[0], lines=size[1]
+        *words.split(),
+        "-w",
+        "--interval",
+        "0.2",
+        "-b",
+        kafka.bootstrap,
+        columns=size[0],
+        lines=size[1],
     )
     one.wait_for(f"pk {words}")
     assert one.screen_of.alternate

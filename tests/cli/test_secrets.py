@@ -84,7 +84,7 @@ def test_a_search_finds_no_secret(
             f"{oauth if mechanism == 'OAUTHBEARER' else ''}sasl.jaas.config={LOGIN}{jaas};\n"
         )
         at = ("-b", broker.bootstrap, "--config-file", str(file))
-        ran = pk(*words, *at, "--trace=json", "--debug", stdin=stdin)
+        ran = pk(*words, *at, "--trace-json", "--debug", stdin=stdin)
         assert ran.code == code, (words, ran.err)
         said.append(ran.text + ran.err)
         return ran

@@ -129,7 +129,7 @@ def test_features_of_the_others_are_shown(pk: Run) -> None:
 
 def test_a_trace_shows_what_was_not_answered(pk: Run) -> None:
     with half_a_cluster() as broker:
-        ran = pk("topics", "offsets", "orders", "-b", broker.address, *PATIENCE, "--trace=json")
+        ran = pk("topics", "offsets", "orders", "-b", broker.address, *PATIENCE, "--trace-json")
     reported = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
     silent = [row for row in reported if row["error"]]
     # Starts and ends are asked for side by side: who waits a moment longer for the connection may

@@ -50,4 +50,4 @@ def test_what_is_quick_or_only_looks_says_nothing() -> None:
 def test_what_draws_itself_is_not_drawn_over(command: str) -> None:
     silent = [Node(1, "h", 9092)]
     assert "Waiting for" in shown(command, 3, silent)
-    assert shown(f"{command} -w 1", 3, silent) == ""
+    assert shown(f"{command} -w --interval 1", 3, silent) == ""

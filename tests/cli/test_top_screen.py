@@ -134,7 +134,7 @@ def test_it_follows_the_size_of_the_terminal(terminal: Open, pk_kafka: Kafka) ->
     ("words", "typed", "painted", "last"),
     [
         ("top", "", FOOT, "q"),
-        ("topics list -w 600", "", "every 600 s", "ctrl-c"),
+        ("topics list -w --interval 600", "", "every 600 s", "ctrl-c"),
         ("shell", "top\r", FOOT, "q"),
         ("shell", "topics list \\w 600\r", "every 600 s", "ctrl-c"),
     ],

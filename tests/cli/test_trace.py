@@ -34,7 +34,7 @@ def test_the_requests_are_shown_when_it_ends(at: Run, fresh: Fresh) -> None:
 def test_programs_get_an_object_a_line(at: Run, fresh: Fresh) -> None:
     topic = fresh("trace")
     at("topics", "create", topic)
-    ran = at("topics", "describe", topic, "--trace=json")
+    ran = at("topics", "describe", topic, "--trace-json")
     rows = [json.loads(line) for line in ran.err.splitlines()]
     assert [row["api"] for row in rows][:2] == ["connect", "ApiVersions"]
     first = rows[1]
@@ -46,7 +46,7 @@ def test_programs_get_an_object_a_line(at: Run, fresh: Fresh) -> None:
 def test_errors_inside_answers_are_shown(at: Run, fresh: Fresh) -> None:
     topic = fresh("trace")
     at("topics", "create", topic)
-    ran = at("topics", "create", topic, "--trace=json")
+    ran = at("topics", "create", topic, "--trace-json")
     rows = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
     assert [r["error"] for r in rows if r["api"] == "CreateTopics"] == ["TOPIC_ALREADY_EXISTS"]
 
@@ -61,9 +61,9 @@ def test_a_failed_connection_is_shown(pk: Run) -> None:
 def test_other_clients_of_the_command_are_traced_too(at: Run, fresh: Fresh) -> None:
     topic = fresh("trace")
     at("topics", "create", topic)
-    produced = at("produce", topic, "--trace=json", stdin=b"a\nb\n")
+    produced = at("produce", topic, "--trace-json", stdin=b"a\nb\n")
     assert '"api": "Produce"' in produced.err
-    consumed = at("consume", topic, "-o", "start..end", "--trace=json")
+    consumed = at("consume", topic, "-o", "start..end", "--trace-json")
     assert consumed.lines == ["a", "b"]
     assert '"api": "Fetch"' in consumed.err
 

@@ -91,37 +91,41 @@ def test_other_formats_light_the_lines_that_are_new() -> None:
 # The option
 
 
+def every(interval: str) -> tuple[str, ...]:
+    """The options that repeat a command."""
+    return ("-w", "--interval", interval)
+
+
 @pytest.mark.parametrize(
     ("words", "ms"),
     [
-        (["topics", "list"], None),
-        (["topics", "list", "-w"], 2000),
-        (["topics", "list", "-w", "5"], 5000),
-        (["topics", "list", "-w0.5"], 500),
-        (["topics", "list", "--watch=3s"], 3000),
-        (["topics", "list", "--watch", "1s", "orders"], 1000),
-        (["topics", "list", "-w", "orders"], 2000),
-        (["topics", "list", "-w", "0.1"], 100),
-        (["topics", "list", "--watch=500ms"], 500),
-        (["topics", "list", "-w", "1.5m"], 90_000),
+        ("topics list -w", 2000),
+        ("topics list --watch orders", 2000),
+        ("topics list -w --interval 5 orders", 5000),
+        ("topics list orders --interval=500ms -w", 500),
+        ("topics list -w --interval 1.5m", 90_000),
+        ("isr -w", 500),
+        ("reassign status -w", 1000),
     ],
 )
-def test_the_duration_may_be_left_out(words: list[str], ms: int | None) -> None:
-    parsed = parse(words)
-    assert parsed.values["repeat"] == (None if ms is None else Duration(ms))
-    assert parsed.values["pattern"] == ("orders" if "orders" in words else None)
+def test_interval_says_how_often(words: str, ms: int) -> None:
+    values = parse(words.split()).values
+    assert values["watch" if "repeat" not in values else "repeat"] is True
+    assert values["interval"] == Duration(ms)
+    assert values.get("pattern") == ("orders" if "orders" in words else None)
 
 
 @pytest.mark.parametrize("value", ["0", "0.01", "x", "-1", "", "86401", "25h"])
-def test_what_is_no_time_or_no_pause_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="needs a duration"):
-        parse(["topics", "list", f"--watch={value}"])
+@pytest.mark.parametrize("command", ["topics list", "isr", "reassign status"])
+def test_what_is_no_time_or_no_pause_is_refused(command: str, value: str) -> None:
+    with pytest.raises(UsageError, match="--interval needs a duration"):
+        parse([*command.split(), "-w", f"--interval={value}"])
 
 
 @pytest.mark.parametrize("command", ["topics list", "isr", "reassign status"])
-def test_there_is_a_pause_between_two_rounds(command: str) -> None:
-    with pytest.raises(UsageError, match="-w needs a duration from 100ms to 1d, not '0'"):
-        parse([*command.split(), "-w", "0"])
+def test_an_interval_without_w_is_refused(command: str, pk: Callable[..., Any]) -> None:
+    ran = pk(*command.split(), "--interval", "5", "-b", "127.0.0.1:1")
+    assert (ran.code, ran.err) == (2, "--interval has no effect without -w.\n")
 
 
 def test_what_shows_and_changes_nothing_can_be_watched() -> None:
@@ -167,7 +171,7 @@ def piped(kafka: Kafka, *words: str) -> contextlib.AbstractContextManager[subpro
 def test_a_pipe_gets_each_state_that_is_another(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     name = fresh("watched")
     at("topics", "create", name, "-p", "1")
-    with piped(kafka, "topics", "describe", name, "-w", "0.1", "-f", "json") as process:
+    with piped(kafka, "topics", "describe", name, *every("0.1"), "-f", "json") as process:
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
         assert first[0]["partition_count"] == 1
@@ -182,7 +186,7 @@ def test_a_pipe_gets_each_state_that_is_another(at: Run, kafka: Kafka, fresh: Fr
 def test_a_table_in_a_pipe_stands_below_the_time(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     name = fresh("watched")
     at("topics", "create", name, "-p", "1")
-    with piped(kafka, "topics", "list", name, "-w", "0.1") as process:
+    with piped(kafka, "topics", "list", name, *every("0.1")) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
         assert lines[0][:2] == "20" and lines[0][10] == "T"
@@ -196,7 +200,16 @@ def test_a_table_in_a_pipe_stands_below_the_time(at: Run, kafka: Kafka, fresh: F
 def test_csv_in_a_pipe_has_one_head(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     name = fresh("watched")
     at("topics", "create", name, "-p", "1")
-    words = ("topics", "list", name, "-w", "0.1", "-f", "csv", "--columns", "topic,partitions")
+    words = (
+        "topics",
+        "list",
+        name,
+        *every("0.1"),
+        "-f",
+        "csv",
+        "--columns",
+        "topic,partitions",
+    )
     with piped(kafka, *words) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "topic,partitions\n"
@@ -206,7 +219,7 @@ def test_csv_in_a_pipe_has_one_head(at: Run, kafka: Kafka, fresh: Fresh) -> None
 
 
 def test_only_the_first_look_may_fail(at: Run) -> None:
-    ran = at("topics", "describe", "no-such-topic-at-all", "-w", "0.1")
+    ran = at("topics", "describe", "no-such-topic-at-all", *every("0.1"))
     assert ran.code == 1 and "no-such-topic-at-all" in ran.err
 
 
@@ -218,7 +231,7 @@ def test_what_changed_is_lit_and_the_last_table_stays(
 ) -> None:
     name = fresh("watched")
     at("topics", "create", name, "-p", "1")
-    screen = terminal("topics", "list", name, "-w", "0.3", PK_BOOTSTRAP_SERVER=kafka.bootstrap)
+    screen = terminal("topics", "list", name, *every("0.3"), PK_BOOTSTRAP_SERVER=kafka.bootstrap)
     screen.wait_for("every 0.3 s")
     assert screen.screen_of.alternate
     at("topics", "add-partitions", name, "-p", "37", "-y")
@@ -236,7 +249,7 @@ def test_a_table_that_is_too_tall_is_cut_while_it_lasts_and_whole_at_the_end(
 ) -> None:
     name = fresh("watched")
     at("topics", "create", name, "-p", "60")
-    screen = terminal("topics", "offsets", name, "-w", "5", PK_BOOTSTRAP_SERVER=kafka.bootstrap)
+    screen = terminal("topics", "offsets", name, *every("5"), PK_BOOTSTRAP_SERVER=kafka.bootstrap)
     shown = screen.wait_for("more lines (--limit")
     assert len(shown.splitlines()) == 24
     screen.resize(80, 40)
@@ -252,7 +265,7 @@ def test_a_table_that_is_too_tall_is_cut_while_it_lasts_and_whole_at_the_end(
 @pytest.mark.slow  # `pk top` has the same in the everyday run
 def test_a_broker_that_dies_leaves_the_picture_and_is_looked_for_again(terminal: Open) -> None:
     with PkBroker() as broker:
-        screen = terminal("brokers", "list", "-w", "0.3", "-b", broker.bootstrap)
+        screen = terminal("brokers", "list", *every("0.3"), "-b", broker.bootstrap)
         screen.wait_for(" up ")
         broker.kill()
         screen.wait_for("As of ")
@@ -265,7 +278,11 @@ def test_a_broker_that_dies_leaves_the_picture_and_is_looked_for_again(terminal:
 
 def test_a_dumb_terminal_gets_blocks(terminal: Open, pk_kafka: Kafka) -> None:
     screen = terminal(
-        "brokers", "list", "-w", "0.2", PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap, TERM="dumb"
+        "brokers",
+        "list",
+        *every("0.2"),
+        PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap,
+        TERM="dumb",
     )
     screen.wait_for("BROKER")
     screen.keys("ctrl-c")

@@ -170,7 +170,7 @@ def locate(root: Group, words: Sequence[str]) -> CursorContext:
             if option is None and not word.startswith("--"):
                 option, text = _last_short(options, word)
                 equals = text
-            if option is not None and option.wait_for_value and not equals:
+            if option is not None and not option.is_flag and not equals:
                 waiting = option
             elif option is not None:
                 given.append((option, text or None))
@@ -189,7 +189,7 @@ def _last_short(options: dict[str, Option], word: str) -> tuple[Option | None, s
     """The option of a cluster such as `-dn5` that takes the rest as its value, and that rest."""
     for i, letter in enumerate(word[1:], 2):
         option = options.get(f"-{letter}")
-        if option is None or option.wait_for_value:
+        if option is None or not option.is_flag:
             return option, word[i:]
     return None, ""
 
@@ -218,7 +218,7 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
         return list(_options(cursor))
     if isinstance(cursor.node, Group):
         return _commands(cursor.node, typed)
-    return [*_of_assumed(cursor.node, words), *_of_argument(root, cursor, typed, names)]
+    return _of_argument(root, cursor, typed, names)
 
 
 def _commands(group: Group, typed: str) -> list[Candidate]:
@@ -231,13 +231,6 @@ def _commands(group: Group, typed: str) -> list[Candidate]:
         if named:  # another name is being written, such as console-consumer
             return [Candidate(n, c.help) for n, c in named]
     return [Candidate(c.name, c.help) for c in shown]
-
-
-def _of_assumed(command: Command, words: Sequence[str]) -> Iterator[Candidate]:
-    """The values of an option with an optional value, if it is the last word (`-z `)."""
-    for option in command.options:
-        if option.assumed is not None and words and words[-1] in option.names:
-            yield from map(Candidate, option.choices)
 
 
 def _of_argument(root: Group, cursor: CursorContext, typed: str, names: Names) -> list[Candidate]:

@@ -23,10 +23,10 @@ from pk.net.client.admin import Admin
 async def isr(context: Context, options: InSyncReplicas) -> int | None:
     """`pk isr`."""
     admin = await context.admin()
-    if options.watch is not None:
+    if options.watch:
         from pk.cli.nouns.isr.watch import watch
 
-        return await watch(context, admin, options, options.watch.s)
+        return await watch(context, admin, options, options.interval.s)
     partitions = await partitions_of(
         context, admin, options.topic, options, internal=options.internal
     )

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.option_sets import InternalTopics, PartitionFilters, TopicsMatchingOrAll
+from pk.cli.command_line.option_sets import (
+    InternalTopics,
+    PartitionFilters,
+    TopicsMatchingOrAll,
+    watch_interval,
+)
 from pk.cli.command_line.parameters import Option
-from pk.cli.command_line.values import pause
 from pk.core.durations import Duration
 
 
@@ -16,16 +20,11 @@ class InSyncReplicas(PartitionFilters):
     topic: TopicsMatchingOrAll = ()
     internal: InternalTopics = False
     watch: Annotated[
-        Duration | None,
+        bool,
         Option(
             "-w",
             "--watch",
-            value="DURATION",
-            parser=pause,
-            assumed="500ms",
-            help=(
-                "Stay, poll this often (default: 500ms), and show which replicas leave and join "
-                "the in-sync replicas."
-            ),
+            help="Stay, and show which replicas leave and join the in-sync replicas.",
         ),
-    ] = None
+    ] = False
+    interval: Annotated[Duration, watch_interval("500ms")] = Duration(500)

@@ -94,11 +94,6 @@ class DumpLog:
         Option(
             "--decoder",
             value="NAME",
-            shorthands={
-                "--offsets-decoder": "offsets",
-                "--transaction-log-decoder": "transactions",
-                "--share-group-state-decoder": "share-groups",
-            },
             help=(
                 "How to decode keys and values: auto (by the topic), offsets, transactions, "
                 "share-groups, metadata, none."

@@ -133,9 +133,7 @@ class Produce:
             "--compression",
             "--compression-codec",
             value="CODEC",
-            assumed="gzip",
-            takes_next=True,
-            help=f"The compression: {CODECS} (default: none; gzip if the value is omitted).",
+            help=f"The compression: {CODECS} (default: none).",
         ),
     ] = None
     keep_partition: Annotated[

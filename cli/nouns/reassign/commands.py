@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.cluster.reassignment_row import ReassignmentRow
 from pk.cli.command_line.declare import Noun, Running
-from pk.cli.command_line.option_sets import Change, Connection, Listing
+from pk.cli.command_line.option_sets import Change, Connection, Listing, watch_interval
 from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import pause
 from pk.cli.nouns.reassign.options import ApplyMoves, PlanMoves, RollBack
 from pk.cli.nouns.reassign.rows import (
     CancelledRow,
@@ -88,22 +87,13 @@ def apply(context: "Context", options: ApplyMoves) -> Running:
 )
 def status(
     context: "Context",
-    watch: Annotated[
-        Duration | None,
-        Option(
-            "-w",
-            "--watch",
-            value="DURATION",
-            parser=pause,
-            assumed="1s",
-            help="Stay until nothing moves; refresh this often (default: 1s).",
-        ),
-    ] = None,
+    watch: Annotated[bool, Option("-w", "--watch", help="Stay until nothing moves.")] = False,
+    interval: Annotated[Duration, watch_interval("1s")] = Duration(1000),
 ) -> Running:
     """Show moves in progress, and leftover throttles."""
     from pk.cli.nouns.reassign.status import status
 
-    return status(context, watch)
+    return status(context, interval if watch else None)
 
 
 @REASSIGN.command(

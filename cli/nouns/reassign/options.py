@@ -98,14 +98,10 @@ class Goal:
             help="Set the number of replicas of every partition; --rf N for short.",
         ),
     ] = None
-    balance: Annotated[
-        Literal["all", "replicas", "leaders", "bytes"] | None,
-        Option(
-            "--balance",
-            value="WHAT",
-            assumed="all",
-            help="Balance replicas, then leaders (all), or only one of replicas, leaders, bytes.",
-        ),
+    balance: Annotated[bool, Option("--balance", help="Balance replicas, then leaders.")] = False
+    balance_by: Annotated[
+        Literal["replicas", "leaders", "bytes"] | None,
+        Option("--balance-by", value="WHAT", help="Balance only replicas, leaders or bytes."),
     ] = None
     set: Annotated[
         tuple[str, ...],

@@ -43,7 +43,7 @@ _ASKED_ROWS = 40
 """How many partitions to show with the question; the rest is counted."""
 
 _PLACING = ("to", "drain", "add")
-_INTENTS = (*_PLACING, "rf", "balance", "set", "from_json")
+_INTENTS = (*_PLACING, "rf", "balance", "balance_by", "set", "from_json")
 _EXACT = ("set", "from_json")
 _CHOOSING = ("topics", "all", "no_rack_aware")
 """Options that say how a plan is made; one that is given as a whole takes none of them."""
@@ -101,6 +101,8 @@ def wanted_of(goal: Goal, path: str | None = None) -> Wanted:
         if goal.from_json is not None:
             return _from_file(goal.from_json)
         return Wanted(Intent(exact=parse_sets(goal.set)), {})
+    if goal.balance and goal.balance_by:
+        raise Unusable("--balance balances everything; --balance-by cannot be combined with it.")
     if goal.topics and goal.all:
         raise Unusable("Give topics with -t, or --all, not both.")
     if (goal.to or goal.rf) and not goal.topics and not goal.all:
@@ -111,7 +113,7 @@ def wanted_of(goal: Goal, path: str | None = None) -> Wanted:
             drain=parse_brokers(goal.drain, "--drain"),
             add=parse_brokers(goal.add, "--add"),
             replication_factor=goal.rf,
-            balance=goal.balance,
+            balance=goal.balance_by or ("all" if goal.balance else None),
             rack_aware=not goal.no_rack_aware,
         ),
         {},

@@ -1,0 +1,52 @@
+"""What Apache's scripts write differently, in `pk`'s words: `topics --create --topic x` is
+`topics create --topic x`."""
+
+from collections.abc import Sequence
+from typing import Final
+
+ACTIONS: Final[dict[str, frozenset[str]]] = {
+    "topics": frozenset({"list", "describe", "create", "alter", "delete"}),
+    "groups": frozenset({"list", "describe", "delete", "reset-offsets", "delete-offsets"}),
+    "configs": frozenset({"describe", "alter"}),
+    "acls": frozenset({"list", "add", "remove"}),
+    "reassign": frozenset({"list", "cancel"}),
+    "tokens": frozenset({"create", "renew", "expire"}),
+}
+"""By noun, the options of Apache's script that are commands here."""
+
+_SAME: Final = {
+    "topic": "topics",
+    "group": "groups",
+    "consumer-groups": "groups",
+    "config": "configs",
+    "acl": "acls",
+    "token": "tokens",
+}
+
+_CODEC: Final = "--compression-codec"
+
+_DECODERS: Final = {
+    "--offsets-decoder": ("--decoder", "offsets"),
+    "--transaction-log-decoder": ("--decoder", "transactions"),
+    "--share-group-state-decoder": ("--decoder", "share-groups"),
+}
+"""Options of kafka-dump-log.sh."""
+
+
+def translated(words: Sequence[str]) -> list[str]:
+    """The words of a command line without what only Apache's scripts have."""
+    found = list(words)
+    noun, rest = (found[0], found[1:]) if found else ("", [])
+    if rest and rest[0].startswith("-"):
+        actions = ACTIONS.get(_SAME.get(noun, noun), frozenset())
+        action = next((word for word in rest if word[:2] == "--" and word[2:] in actions), None)
+        if action is not None:
+            rest.remove(action)
+            return [noun, action[2:], *rest]
+    if noun in ("log", "logs") and rest[:1] == ["dump"]:
+        return [noun, *(part for word in rest for part in _DECODERS.get(word, (word,)))]
+    if noun in ("produce", "console-producer") and _CODEC in rest:
+        after = rest.index(_CODEC) + 1
+        if rest[after : after + 1] == [] or rest[after].startswith("-"):
+            return [noun, *rest[:after], "gzip", *rest[after:]]
+    return found
