@@ -69,7 +69,7 @@ def checked_batches(
 
 
 def header_of(chunk: bytes, at: int) -> BatchHeader:
-    """The bytes at `at` as a batch header, whatever they contain."""
+    """The bytes at `at` as a batch header, even if they are not one."""
     base, length, *rest = HEADER.unpack_from(chunk, at)
     return _make_header((base, length + LENGTH_END, *rest))
 

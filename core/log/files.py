@@ -1,8 +1,8 @@
 """The log's interface to a disk: two small protocols, implemented by `RealDisk` and `MemoryDisk`.
 
-The interface is about bytes and names, not about Kafka's concepts. So everything above it
-(segments, indexes, checkpoints) is written once, and runs on a real file system, in memory (`pk up
---memory`), and in the simulator, where a disk can fail.
+The interface is about bytes and names, not about Kafka's concepts. Everything above it (segments,
+indexes, checkpoints) is written once, and runs on a real file system, in memory (`pk up --memory`),
+and in the simulator, where a disk can fail.
 
 Every operation raises `OSError`. Paths are strings with `/` between their parts.
 """

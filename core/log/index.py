@@ -133,8 +133,8 @@ class OffsetIndex(IndexFile):
             self._offsets, self._positions = both[0::2], both[1::2]
 
     def start(self) -> None:
-        """Start empty, in memory, whatever the file contains; the next `write` overwrites the
-        file."""
+        """Start empty, in memory, regardless of the file's contents; the next `write` overwrites
+        the file."""
         self._written = 0
         self._stale = True
         self._offsets, self._positions = array("i"), array("i")
@@ -254,8 +254,8 @@ class TimeIndex(IndexFile):
             self._timestamps, self._offsets = timestamps, offsets
 
     def start(self) -> None:
-        """Start empty, in memory, whatever the file contains; the next `write` overwrites the
-        file."""
+        """Start empty, in memory, regardless of the file's contents; the next `write` overwrites
+        the file."""
         self._written = 0
         self._stale = True
         self._timestamps, self._offsets = array("q"), array("i")

@@ -191,7 +191,7 @@ class Cluster:
         elif link.node.node_id < 0:
             link.node = node
         # Requests that wait have connections with a purpose of their own; callers that abandon one
-        # of those know what follows.
+        # of them know the consequences.
         waits = purpose not in ("", CONTROLLERS)
         if not waits and link.connection is not None and link.connection.is_clogged(_SLOW_S):
             link.connection.close()

@@ -22,7 +22,7 @@ class ConfigKey(NamedTuple):
     high: Any
     one_of: tuple[str, ...]
     check: Callable[[Any], str | None] | None
-    """Returns what is wrong with a value, or None."""
+    """Returns the error in a value, or None."""
     secret: bool
 
 

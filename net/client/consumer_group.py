@@ -128,7 +128,7 @@ class ConsumerProtocolGroup:
         )
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
-        """Change the topics the member wants; None leaves the group at the next opportunity."""
+        """Change the member's topics; None leaves the group at the next opportunity."""
         self._subscribe(None if topics is None else tuple(sorted(set(topics))), None)
 
     def subscribe_pattern(self, pattern: str, on_refused: Callable[[], None]) -> None:

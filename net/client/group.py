@@ -143,7 +143,7 @@ class Group:
         )
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
-        """Change the topics the member wants; None leaves the group at the next opportunity."""
+        """Change the member's topics; None leaves the group at the next opportunity."""
         wanted = None if topics is None else tuple(sorted(set(topics)))
         self.subscribed = self.subscribed or wanted is not None
         if wanted != self.topics:

@@ -425,8 +425,8 @@ class MemberDescription(Struct, frozen=True):
     """The partitions the member gets once it has caught up (KIP-848); None in a classic group."""
 
     uses_classic_protocol: bool | None = None
-    """Whether a member of a consumer group still speaks the classic protocol; None if the broker
-    does not report it."""
+    """Whether a member of a consumer group still uses the classic protocol; None if the broker does
+    not report it."""
 
     streams: StreamsMember | None = None
     """Its tasks, in a streams group. `assignment` has the partitions that its active tasks read."""

@@ -193,7 +193,7 @@ class Sender:
 
     def timed_out(self, batch: Batch) -> Exception:
         """The error of a batch that ran out of time: the broker's last refusal if there was one,
-        since that says what to fix."""
+        since it shows what to fix."""
         late = (
             f"{batch.count} records for {batch.partition} were not acknowledged within"
             f" delivery.timeout.ms ({self.config.delivery_timeout_ms} ms)"

@@ -72,7 +72,7 @@ class ShareGroup:
         is not answered yet."""
 
     def subscribe(self, topics: Iterable[str] | None) -> None:
-        """Change the topics the member wants; None: none, until it subscribes again."""
+        """Change the member's topics; None for no topics until it subscribes again."""
         wanted = None if topics is None else tuple(sorted(set(topics)))
         if wanted != self.topics:
             self.topics = wanted

@@ -25,12 +25,12 @@ async def submit_decision(
     *,
     in_thread: bool = False,
 ) -> Any:
-    """The reply of a decision about `request`, once it is safe; `context` gets the offset of the
-    image that shows it. `decide` depends only on the image and the request. `in_thread`: it always
-    takes many milliseconds, whatever the request.
+    """The reply of a decision about `request`, once its events are safe; `context` gets the offset
+    of the image that shows it. `decide` depends only on the image and the request. `in_thread`: it
+    takes many milliseconds for any request.
 
-    Raises KafkaError(REQUEST_TIMED_OUT) if the request's time runs out first; the decision takes
-    effect all the same, as in Kafka. Raises the errors of `Controller.submit`.
+    Raises KafkaError(REQUEST_TIMED_OUT) if the request's time runs out first; the decision still
+    takes effect, as in Kafka. Raises the errors of `Controller.submit`.
     """
     if in_thread or has_many(request, LARGE_ELEMENTS):
         decide = OffLoopDecision(partial(_same, decide), large=True)

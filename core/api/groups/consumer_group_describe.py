@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (69), versions 0–1: consumer groups with their epochs, and each member's
 subscription, current and target assignment (KIP-848).
 
-KIP-1099 (v1: which protocol a member speaks). Groups of other types are GROUP_ID_NOT_FOUND.
+KIP-1099 (v1: the protocol that a member uses). Groups of other types are GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

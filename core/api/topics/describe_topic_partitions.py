@@ -135,7 +135,7 @@ def _topic(
                 replica_nodes=list(p.replicas),
                 isr_nodes=list(p.isr),
                 eligible_leader_replicas=list(p.elr),
-                # If there is a leader, nobody waits for them.
+                # Not needed if there is a leader.
                 last_known_elr=[] if alive(p.leader) else list(p.last_known_elr),
                 offline_replicas=[node for node in p.replicas if not alive(node)],
             )

@@ -123,7 +123,7 @@ def _wants_all(request: MetadataRequest, version: int) -> bool:
 async def _answer(
     context: Context, request: MetadataRequest, just_fenced: Collection[int]
 ) -> MetadataResponse:
-    """Build the response from one image, whatever changes in the meantime."""
+    """Build the response from one image, regardless of changes in the meantime."""
     image = context.broker.image
     version = context.api_version
     alive = _endpoints(image, context.listener)

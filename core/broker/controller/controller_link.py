@@ -52,18 +52,18 @@ class Client(Protocol):
 
 
 class Forwarded(NamedTuple):
-    """The controller's answer to a request that was passed on to it."""
+    """The controller's answer to a forwarded request."""
 
     response: Any
     image_offset: int = NO_OFFSET
-    """The offset of the image that shows what the controller decided; -1 if it decided nothing, or
-    is of a version that does not say."""
+    """The offset of the image that shows the controller's decision; -1 if it decided nothing, or
+    its version does not report it."""
 
 
 AnswerHere = Callable[[Client | None, Any], Awaitable[Forwarded]]
-"""(client, request) → the answer of this process's controller; None for the node's own requests.
-Errors are made into responses, but for those after which it must be asked again: KafkaError
-NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+"""(client, request) → the answer of this process's controller; the client is None for the node's
+own requests. Errors are returned as responses, except those after which it must be asked again:
+KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
 
 OWN_TRY_MS: Final = 5_000
 """How long one try of a node's own request waits for its answer. A controller whose machine lost
@@ -220,8 +220,8 @@ class ControllerLink:
         return (await self._persist(request, ask, timeout_ms)).response
 
     async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Forwarded:
-        """The active controller's answer to a client's request, asked with the client's principal
-        and address, in the version that the client spoke.
+        """The active controller's answer to a client's request, sent with the client's principal
+        and address, in the client's version.
 
         Raises FateUnknown if the request was sent and not answered, or answered REQUEST_TIMED_OUT;
         KafkaError(REQUEST_TIMED_OUT) if no controller was found in time; KafkaError for errors of
@@ -365,7 +365,7 @@ async def _envelope(client: Client, request: Any, request_bytes_max: int) -> Env
 
 
 async def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Forwarded:
-    """The response inside; the envelope itself where it says NOT_CONTROLLER. Raises KafkaError."""
+    """The inner response; the envelope itself for NOT_CONTROLLER. Raises KafkaError."""
     if answer.error_code == ErrorCode.NOT_CONTROLLER:
         return Forwarded(answer)
     if answer.error_code or answer.response_data is None:

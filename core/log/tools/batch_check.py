@@ -22,8 +22,8 @@ class BatchCheck:
         self._reported_epochs: set[int] = set()
 
     def check(self, header: BatchHeader, following: int | None) -> list[str]:
-        """Descriptions of what is wrong with the next batch. `following` is the base offset of the
-        next segment."""
+        """Descriptions of the errors in the next batch. `following` is the base offset of the next
+        segment."""
         wrong: list[str] = []
         if header.last_offset_delta < 0:
             wrong.append(f"its last offset delta is {header.last_offset_delta}")

@@ -16,7 +16,7 @@ class TopicPartition(Struct):
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription(Message):
-    """The topics that a member of a classic group wants, and the partitions that it owned
+    """The topics to which a member of a classic group subscribes, and the partitions that it owned
     before."""
 
     topics: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Carries a request of a client from a broker to the controller (KIP-590)."""
+"""Forwards a client's request from a broker to the controller (KIP-590)."""
 
 from pk.core.wire.schema import Request, Response, field, message
 from pk.core.wire.types import Int16, Int64
@@ -20,5 +20,5 @@ class EnvelopeResponse(Response):
     response_data: bytes | None = field(default=None, nullable=0, secret=True)
     error_code: Int16 = 0
     image_offset: Int64 = field(default=-1, tag=100)
-    """Which offset of the metadata log the broker's image must reach to show what was decided; -1
-    for none. pk only: a tag that others pass over."""
+    """The offset of the metadata log that the broker's image must reach to show the decision; -1 if
+    there is none. pk only: a tag that others ignore."""

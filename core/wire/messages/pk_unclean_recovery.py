@@ -23,7 +23,8 @@ class PkUncleanRecoveryRequest(Request["PkUncleanRecoveryResponse"]):
     topics: list[TopicPartitions] | None = field(default=None, nullable=0)
     """Null: all partitions that wait for a leader, or have a stopped follower."""
     leader_id: Int32 = -1
-    """The broker that will lead these partitions, whatever its log lacks; -1 for no election."""
+    """The broker that will lead these partitions, even if its log lacks records; -1 for no
+    election."""
     timeout_ms: Int32 = 60000
 
     def changes_nothing(self) -> bool:

@@ -1,5 +1,5 @@
-"""Appends record batches to partitions. v3 magic 2 and transactions (KIP-98), v8 errors by
-record (KIP-467), v10 says who leads instead (KIP-951), v13 topic ids (KIP-516).
+"""Appends record batches to partitions. v3 magic 2 and transactions (KIP-98), v8 errors by record
+(KIP-467), v10 the current leader (KIP-951), v13 topic ids (KIP-516).
 
 v0 to v2 carry the record formats before magic 2."""
 

@@ -81,7 +81,7 @@ class PartitionOperations(AdminBase):
     ) -> dict[TopicPartition, r.UncleanRecovery]:
         """The knowledge of pk's controller about the logs of partitions (None: all those that wait
         for a leader or have a damaged or stopped replica). `leader` makes a broker lead them from
-        now on, whatever its log lacks, if they have no leader or a follower has stopped.
+        now on, even if its log lacks records, if they have no leader or a follower has stopped.
 
         Empty for Apache Kafka, which has no such request. Raises KafkaError.
         """
