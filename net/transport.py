@@ -84,7 +84,7 @@ def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
         return part
     if not isinstance(part, FileSlice):
         return part.read()
-    data = part.read_at_once() if part.length <= READ_BYTES else None
+    data = part.read_nowait() if part.length <= READ_BYTES else None
     return None if data is None else _whole(part, data)
 
 

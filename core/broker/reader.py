@@ -23,7 +23,7 @@ from pk.core.log.epochs import EpochEnd
 from pk.core.log.failures import storage_errors
 from pk.core.log.file_slices import EMPTY, BytesSlice, Slice
 from pk.core.log.log import Log
-from pk.core.log.patience import WouldWait
+from pk.core.log.non_blocking import WouldBlock
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import CODEC_BITS
 from pk.core.record.compress import Codec
@@ -148,15 +148,15 @@ class Reader:
             else log.read_nowait(offset, limit, end, minimum_one=minimum_one)
         )
         if read is None:
-            self._leave_out(key, log, partial(log.read, offset, limit, end, wary=True))
+            self._leave_out(key, log, partial(log.read, offset, limit, end, recheck=True))
             return nothing
         if not self._reads_zstd and _holds_zstd(log, read.slice):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
         aborted = nothing.aborted
         if self._committed and read.slice.length:
             try:
-                aborted = log.aborted_transactions(offset, read, patient=warmed)
-            except WouldWait:
+                aborted = log.aborted_transactions(offset, read, may_block=warmed)
+            except WouldBlock:
                 self._leave_out(key, log, partial(log.aborted_transactions, offset, read))
                 return nothing
         self.bytes += read.slice.length

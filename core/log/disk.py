@@ -41,7 +41,7 @@ from pk.core.log.files import (
     ignore_failed_read,
 )
 from pk.core.log.memory_disk import MemoryDisk
-from pk.core.log.patience import patience
+from pk.core.log.non_blocking import reads
 
 __all__ = [
     "Data",
@@ -161,7 +161,7 @@ class RealFile:
     def pread(self, length: int, position: int) -> bytes:
         descriptor = self._descriptor()
         try:
-            if patience.spent:
+            if reads.non_blocking:
                 return page_cache.pread(descriptor.fd, length, position)
             data = os.pread(descriptor.fd, length, position)
             while len(data) < length:

@@ -3,7 +3,7 @@ can send directly."""
 
 from typing import Protocol, TypeAlias
 
-from pk.core.log.patience import WouldWait, patience
+from pk.core.log.non_blocking import WouldBlock, reads
 
 
 class SliceFile(Protocol):
@@ -54,15 +54,15 @@ class FileSlice:
         truncated."""
         return self.file.pread(self.length, self.position)
 
-    def read_at_once(self) -> bytes | None:
+    def read_nowait(self) -> bytes | None:
         """Like `read`; None if the read may have to wait for the disk."""
-        before, patience.spent = patience.spent, True
+        before, reads.non_blocking = reads.non_blocking, True
         try:
             return self.file.pread(self.length, self.position)
-        except WouldWait:
+        except WouldBlock:
             return None
         finally:
-            patience.spent = before
+            reads.non_blocking = before
 
     def pin(self) -> None:
         """Open the descriptor and keep it open. Raises OSError."""

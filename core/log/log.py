@@ -44,7 +44,7 @@ from pk.core.log.file_slices import EMPTY
 from pk.core.log.files import Data, Disk
 from pk.core.log.logdir import LogDir
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
-from pk.core.log.patience import WouldWait, at_once
+from pk.core.log.non_blocking import WouldBlock, non_blocking
 from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
 from pk.core.log.segment import Part, Segment
 from pk.core.log.shape import Shape
@@ -572,14 +572,14 @@ class Log:
         offset_end: int,
         *,
         minimum_one: bool = True,
-        wary: bool = False,
+        recheck: bool = False,
     ) -> FetchSlice:
         """Batches from the one that contains `offset`, up to but excluding the first one at or
         after `offset_end` (high watermark, last stable offset or log end).
 
         Returns at most `bytes_max` bytes, so the last batch may be incomplete. With `minimum_one`
         the first batch is always complete (KIP-74); without it, nothing is returned if the first
-        does not fit. Unchecked data is checked, with `wary` also data that comes from the disk
+        does not fit. Unchecked data is checked, with `recheck` also data that comes from the disk
         again; the result ends before a damaged batch. Empty if `offset` is not below `offset_end`.
         Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of the log, StorageError, CorruptBatch.
         """
@@ -592,7 +592,7 @@ class Log:
             return FetchSlice(EMPTY, offset)
         try:
             return lookup.read(
-                segments, offset, bytes_max, offset_end, minimum_one, end, active_size, wary
+                segments, offset, bytes_max, offset_end, minimum_one, end, active_size, recheck
             )
         except OSError as e:
             raise StorageError(self.state.directory, "read", e, not is_fault(e)) from e
@@ -611,9 +611,11 @@ class Log:
         if self.is_hot(offset):
             return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one)
         try:
-            with at_once():
-                return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one, wary=True)
-        except WouldWait:
+            with non_blocking():
+                return self.read(
+                    offset, bytes_max, offset_end, minimum_one=minimum_one, recheck=True
+                )
+        except WouldBlock:
             return None
 
     def is_hot(self, offset: int) -> bool:
@@ -636,25 +638,25 @@ class Log:
             return lookup.max_timestamp(self.state.segments)
 
     def aborted_transactions(
-        self, offset: int, fetched: FetchSlice, *, patient: bool = True
+        self, offset: int, fetched: FetchSlice, *, may_block: bool = True
     ) -> list[AbortedTxn]:
         """The aborted transactions that a read_committed reader must skip in `fetched`, read from
         `offset`.
 
-        Raises StorageError; CorruptBatch if an index was lost and cannot be rebuilt; WouldWait if
-        an index must be rebuilt or is not in memory and the caller is not `patient` (then call it
-        again in a thread)."""
+        Raises StorageError; CorruptBatch if an index was lost and cannot be rebuilt; WouldBlock if
+        an index must be rebuilt or is not in memory and the caller passed `may_block=False` (then
+        call it again in a thread)."""
         if not fetched.length or all(segment.txn_index.empty for segment in self.state.segments):
             return []
-        waiting = contextlib.nullcontext() if patient else at_once()
+        waiting = contextlib.nullcontext() if may_block else non_blocking()
         with storage_errors(self.state.directory, "read aborted transactions"), waiting:
             beyond = lookup.offset_beyond(self.state.segments, fetched, self.state.log_end_offset)
-            if patient:
+            if may_block:
                 return aborted.between(self.state, offset, beyond)
             try:
                 return lookup.aborted_transactions(self.state.segments, offset, beyond)
             except TxnIndexLost:
-                raise WouldWait from None
+                raise WouldBlock from None
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """The offset before which every transaction has ended, between the log start and

@@ -58,7 +58,7 @@ def read(
     minimum_one: bool,
     log_end_offset: int,
     active_size: int,
-    wary: bool,
+    recheck: bool,
 ) -> FetchSlice:
     """See `Log.read`. The log may grow at the same time: `active_size` was read before
     `log_end_offset`, so batches at or after `offset_end` are excluded all the same."""
@@ -95,7 +95,7 @@ def read(
                     return nothing
                 length = first
         position = place.position
-        length = segment.checked_length(position, length, following, wary=wary)
+        length = segment.checked_length(position, length, following, recheck=recheck)
         return FetchSlice(
             segment.file.slice(position, length),
             place.base_offset,

@@ -14,7 +14,7 @@ import mmap
 import os
 from collections.abc import Callable
 
-from pk.core.log.patience import WouldWait
+from pk.core.log.non_blocking import WouldBlock
 
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _CAN_ASK = bool(_NOWAIT) and hasattr(os, "preadv")
@@ -56,10 +56,10 @@ def resident(fd: int, position: int, length: int) -> bool:
 
 
 def pread(fd: int, length: int, position: int) -> bytes:
-    """Read the range, up to the end of the file. Raises WouldWait unless all of it is known to be
+    """Read the range, up to the end of the file. Raises WouldBlock unless all of it is known to be
     in memory."""
     if not _CAN_ASK:
-        raise WouldWait
+        raise WouldBlock
     data = bytearray(length)
     got = 0
     with memoryview(data) as view:
@@ -67,10 +67,10 @@ def pread(fd: int, length: int, position: int) -> bytes:
             try:
                 count = os.preadv(fd, (view[got:],), position + got, _NOWAIT)
             except BlockingIOError:
-                raise WouldWait from None
+                raise WouldBlock from None
             except OSError as e:
                 if e.errno in _UNKNOWN:
-                    raise WouldWait from None
+                    raise WouldBlock from None
                 raise
             if not count:
                 break

@@ -30,8 +30,8 @@ from pk.core.log.index import (
     TimestampOffset,
     is_sane,
 )
+from pk.core.log.non_blocking import WouldBlock, reads
 from pk.core.log.oldformat import holds_messages, rewrite
-from pk.core.log.patience import WouldWait, patience
 from pk.core.log.txnindex import TxnIndex
 from pk.core.record.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader, CorruptBatch
 
@@ -442,26 +442,26 @@ class Segment:
             return (recent[i].position if i < len(recent) else self.size) - place.position
         return self.header_at(place.position).size
 
-    def checked_length(self, position: int, length: int, end_offset: int, *, wary: bool) -> int:
+    def checked_length(self, position: int, length: int, end_offset: int, *, recheck: bool) -> int:
         """How many of the `length` bytes from `position`, the start of a batch, are valid batches
         for a reader.
 
-        All of them if their CRCs are known to be right (and, if `wary`, they are still in the page
-        cache). Otherwise they are checked: whole batches up to a damaged one. Their offsets, which
-        the CRC does not cover, must increase and be below `end_offset`. Raises CorruptBatch if the
-        first is damaged, and WouldWait.
+        All of them if their CRCs are known to be right (and, if `recheck`, they are still in the
+        page cache). Otherwise they are checked: whole batches up to a damaged one. Their offsets,
+        which the CRC does not cover, must increase and be below `end_offset`. Raises CorruptBatch
+        if the first is damaged, and WouldBlock.
         """
         known = self.checked
         end = known.end(position, self.size)
         if end > position:
             length = min(length, end - position)
-            if not wary or self.active or self.file.resident(position, length):
+            if not recheck or self.active or self.file.resident(position, length):
                 return length
             known.forget(position, position + length)
         if why := known.damaged.get(position):
             raise CorruptBatch(why)
-        if patience.spent:
-            raise WouldWait
+        if reads.non_blocking:
+            raise WouldBlock
         checked_end, offset = position, self.base_offset
         try:
             if self.header_at(position).size > self.size - position:
@@ -549,8 +549,8 @@ class Segment:
         sizes = self._sizes
         if sizes is None:
             return
-        if patience.spent:
-            raise WouldWait  # a bad index is rebuilt from the whole segment
+        if reads.non_blocking:
+            raise WouldBlock  # a bad index is rebuilt from the whole segment
         with self._lock:
             if self._sizes is None:
                 return
@@ -614,8 +614,8 @@ class Segment:
     def _judge_index(self, position: int) -> None:
         """Index and log disagree at `position`: rebuild the index if it is the wrong one. If not,
         it remains useful, since it leads to the data after the damage."""
-        if patience.spent:
-            raise WouldWait
+        if reads.non_blocking:
+            raise WouldBlock
         if self.active:
             return
         with self._lock:
@@ -626,8 +626,8 @@ class Segment:
 
     def remake_indexes(self, why: str) -> None:
         """Rebuild the wrong indexes of a closed segment. Not on the loop."""
-        if patience.spent:
-            raise WouldWait
+        if reads.non_blocking:
+            raise WouldBlock
         if not self.active:
             with self._lock:
                 logger.warning("%s is corrupt; rebuilding it", why)

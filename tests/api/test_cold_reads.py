@@ -19,7 +19,7 @@ import trio.testing
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.log.disk import RealDisk, RealFile
-from pk.core.log.patience import WouldWait, patience
+from pk.core.log.non_blocking import WouldBlock, reads
 from pk.core.record.batch import iter_headers
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -48,8 +48,8 @@ class GatedFile(RealFile):
         if in_a_thread and "/t-0/" in self.path:
             disk.read_in_a_thread.set()
         if self.path in disk.cold:
-            if patience.spent:
-                raise WouldWait
+            if reads.non_blocking:
+                raise WouldBlock
             assert in_a_thread, "the loop waits"
             disk.waiting.set()
             assert disk.gate.wait(60)

@@ -180,7 +180,7 @@ def test_what_comes_from_the_disk_again_is_looked_at_again() -> None:
     damage(disk, log, bad, 80, 0)
     disk.cold = True
     assert log.read_nowait(bad - 1, 1 << 20, END) is None, "a thread has to read it"
-    assert log.read(bad - 1, 1 << 20, END, wary=True).length < 2 * len(make_batch(size=40))
+    assert log.read(bad - 1, 1 << 20, END, recheck=True).length < 2 * len(make_batch(size=40))
     assert read_from(log, bad - 1) == [bad - 1]
     with pytest.raises(KafkaError):
         log.read_nowait(bad, 1 << 20, END)

@@ -13,7 +13,7 @@ import pytest
 from pk.core.log import page_cache
 from pk.core.log.disk import Disk, LockHeld, MemoryDisk, RealDisk, this_process
 from pk.core.log.file_slices import BytesSlice, FileSlice
-from pk.core.log.patience import WouldWait, patience
+from pk.core.log.non_blocking import WouldBlock, reads
 
 
 @pytest.fixture(params=["real", "memory"])
@@ -266,23 +266,23 @@ def test_pages_that_the_kernel_would_have_to_wait_for_are_not_resident(
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="no RWF_NOWAIT on this platform")
-def test_a_read_without_patience_takes_only_what_is_resident(
+def test_a_non_blocking_read_takes_only_what_is_resident(
     tmp_path: Path, slow_kernel: SlowKernel
 ) -> None:
     content = bytes(range(256)) * 4096
     file = RealDisk().open(f"{tmp_path}/a")
     file.pwrite(content, 0)
-    patience.spent = True
+    reads.non_blocking = True
     try:
         assert file.pread(300, 10) == content[10:310]
         assert file.pread(100, len(content) - 50) == content[-50:], "up to the end"
         slow_kernel.missing = (1,)
         assert file.pread(300, 10) == content[10:310]
         for position in (mmap.PAGESIZE - 10, mmap.PAGESIZE + 10):
-            with pytest.raises(WouldWait):
+            with pytest.raises(WouldBlock):
                 file.pread(300, position)
     finally:
-        patience.spent = False
+        reads.non_blocking = False
     assert file.pread(300, mmap.PAGESIZE - 10) == content[mmap.PAGESIZE - 10 :][:300]
 
 

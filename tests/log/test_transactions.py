@@ -14,7 +14,7 @@ from pk.core.log.failures import StorageError
 from pk.core.log.files import Data
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
-from pk.core.log.patience import WouldWait, patience
+from pk.core.log.non_blocking import WouldBlock, reads
 from pk.core.log.tools.verify import PartitionCheck
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.build import build_batch
@@ -246,8 +246,8 @@ def test_a_lost_index_is_rebuilt_in_a_thread_only(tmp_path: Path) -> None:
     log = with_aborts(str(tmp_path / "t-0"))
     harm(tmp_path / "t-0", emptied, ".txnindex")
     fetched = log.read(0, 1 << 20, 8)
-    with pytest.raises(WouldWait):
-        log.aborted_transactions(0, fetched, patient=False)
+    with pytest.raises(WouldBlock):
+        log.aborted_transactions(0, fetched, may_block=False)
     assert log.aborted_transactions(0, fetched)
     assert log.segments[0].txn_index.intact
 
@@ -256,8 +256,8 @@ class ColdFile(MemoryFile):
     """A file of which nothing is in the page cache."""
 
     def pread(self, length: int, position: int) -> bytes:
-        if patience.spent:
-            raise WouldWait
+        if reads.non_blocking:
+            raise WouldBlock
         return super().pread(length, position)
 
 
@@ -271,9 +271,9 @@ def test_a_cold_index_is_read_in_a_thread_only() -> None:
     send(log, 1)
     end_transaction(log, 1, commit=False)
     fetched = log.read(0, 1 << 20, 2)
-    with pytest.raises(WouldWait):
-        log.aborted_transactions(0, fetched, patient=False)
-    assert not patience.spent
+    with pytest.raises(WouldBlock):
+        log.aborted_transactions(0, fetched, may_block=False)
+    assert not reads.non_blocking
     assert [a.producer_id for a in log.aborted_transactions(0, fetched)] == [1]
 
 

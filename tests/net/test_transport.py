@@ -17,7 +17,7 @@ from nodes import trio_test
 
 from pk.core.log.disk import RealDisk, RealFile
 from pk.core.log.file_slices import FileSlice, SliceFile
-from pk.core.log.patience import WouldWait, patience
+from pk.core.log.non_blocking import WouldBlock, reads
 from pk.core.wire.types import Part
 from pk.net import transport as transport_module
 from pk.net.transport import (
@@ -270,8 +270,8 @@ class ColdFile:
 
     def pread(self, length: int, position: int) -> bytes:
         if not self.read_in:
-            if patience.spent:
-                raise WouldWait
+            if reads.non_blocking:
+                raise WouldBlock
             self.read_in.append(threading.current_thread() is not threading.main_thread())
         return self._file.pread(length, position)
 

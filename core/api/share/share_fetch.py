@@ -124,7 +124,7 @@ class _ShareFetch:
         self._share_partitions: dict[TopicIdPartition, SharePartition] = {}
         self._cold: list[tuple[FileSlice, str]] = []
         self._warmed: set[TopicIdPartition] = set()
-        self._patient = True
+        self._may_wait = True
         """Whether to wait for more if there is less than `min_bytes`."""
         self._answers: dict[TopicIdPartition, PartitionData] = {}
 
@@ -145,9 +145,9 @@ class _ShareFetch:
             if self._reader.is_cold or self._cold:
                 await self._warm_up()
                 continue
-            if self._answers or not self._patient:
+            if self._answers or not self._may_wait:
                 return
-            self._patient = False
+            self._may_wait = False
 
     async def _find_leaders(self, partitions: Sequence[TopicIdPartition]) -> None:
         """Find the share partitions of the session and load them; unusable ones get an error."""
@@ -195,7 +195,7 @@ class _ShareFetch:
         if self._reader.is_cold or self._cold:
             return True
         size = sum(len(one.data) for one in found)
-        if not found or (self._patient and size < self._request.min_bytes and not self._answers):
+        if not found or (self._may_wait and size < self._request.min_bytes and not self._answers):
             return bool(self._answers)
         left = self._request.max_records
         for one in found:

@@ -112,8 +112,8 @@ class AddPartitionsToTxnManager:
             topics=[AddPartitionsToTxnTopic(name=t, partitions=p) for t, p in topics.items()],
         )
         config = self._state.config
-        patience_ms = config.add_partitions_to_txn_retry_backoff_max_ms
-        until = trio.current_time() + min(patience_ms, config.request_timeout_ms) / 1000
+        retries_ms = config.add_partitions_to_txn_retry_backoff_max_ms
+        until = trio.current_time() + min(retries_ms, config.request_timeout_ms) / 1000
         while True:
             begin()
             found = await self._ask(asked, partitions)

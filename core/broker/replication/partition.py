@@ -75,9 +75,9 @@ class Partition:
     __slots__ = (
         "_flushing",
         "_maximal",
+        "_no_proposal_until",
         "_offset_waiters",
         "_owner",
-        "_patient_until",
         "_purgatory",
         "_readers_max",
         "busy",
@@ -153,7 +153,7 @@ class Partition:
         self._maximal: frozenset[int] = frozenset()
         self._purgatory = purgatory
         self._owner = owner
-        self._patient_until = 0.0
+        self._no_proposal_until = 0.0
         self._flushing = False
         self._offset_waiters = OffsetWaiters()
         """The tasks that wait for the high watermark."""
@@ -525,7 +525,7 @@ class Partition:
             and follower.log_end_offset >= self.high_watermark
             and follower.log_end_offset >= self.epoch_start_offset
             and self._is_eligible(follower)
-            and self._owner.now() >= self._patient_until
+            and self._owner.now() >= self._no_proposal_until
         ):
             self._propose((*self.isr, follower.node_id), follower.node_id)
 
@@ -585,7 +585,7 @@ class Partition:
         as they were."""
         if self.proposal is proposal:
             self._committed(self.isr)
-            self._patient_until = self._owner.now() + PROPOSAL_BACKOFF_S
+            self._no_proposal_until = self._owner.now() + PROPOSAL_BACKOFF_S
             self.advance_high_watermark()
 
     @property
