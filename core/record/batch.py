@@ -52,17 +52,17 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES: Final = 61
 LENGTH_END: Final = 12
-"""Bytes up to and including the length field; the length counts what follows them."""
+"""Bytes up to and including the length field, which counts the bytes after it."""
 
 MAGIC: Final = 2
 SEQUENCES: Final = 1 << 31
 """Sequence numbers wrap from 2³¹ - 1 to 0."""
 
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
-"""Beyond this a batch's records are not unpacked, unless the caller names another bound. A broker's
+"""Records that expand to more are refused, unless the caller gives another limit. A broker's limit
 is `pk.decompressed.bytes.max`."""
 LOGGED_BYTES_MAX: Final = (1 << 31) - 1
-"""The bound for batches in a log: they were accepted under whatever bound the broker had then."""
+"""The limit for batches in a log. The broker may have had another limit when it accepted them."""
 
 CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 1 << 3
@@ -87,15 +87,15 @@ _new = new_tuple
 
 
 class CorruptBatch(KafkaError):
-    """Bytes that are no batch of format v2, or whose CRC is wrong (CORRUPT_MESSAGE)."""
+    """The bytes are not a batch of format v2, or their CRC is wrong (CORRUPT_MESSAGE)."""
 
     def __init__(self, message: str, code: int = ErrorCode.CORRUPT_MESSAGE) -> None:
         super().__init__(code, message)
 
 
 class TimestampType(IntEnum):
-    """Whose clock a batch's timestamps are: the producer's, or the broker's when it appended the
-    batch."""
+    """The clock of a batch's timestamps: the producer's, or the broker's at the time of the
+    append."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -126,7 +126,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it holds a control record (a transaction's end, a leader change) instead of
+        """Whether it holds a control record (the end of a transaction, a leader change) instead of
         data."""
         return bool(self.attributes & CONTROL_BIT)
 
@@ -143,17 +143,19 @@ class BatchHeader(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Whose clock the timestamps are."""
+        """The clock of the timestamps."""
         return TimestampType(self.attributes >> 3 & 1)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the log cleaner may drop the tombstones within, if it has said so (KIP-534)."""
+        """The time from which the log cleaner may drop its tombstones, if the cleaner has set one
+        (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record there was when it was written; compaction keeps it."""
+        """The offset of the last record when the batch was written. Compaction does not change
+        it."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -188,9 +190,8 @@ class Timestamps(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`, whose bytes must be there to the end.
-
-    Raises CorruptBatch: CORRUPT_MESSAGE for what is cut off, too small or of an unknown magic;
+    """The header of the batch at `position`, which must be complete. Raises CorruptBatch:
+    CORRUPT_MESSAGE if it is cut off, too small or of an unknown magic;
     UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats v0 and v1.
     """
     left = len(buffer) - position
@@ -215,28 +216,26 @@ def _wrong_magic(magic: int) -> CorruptBatch:
 
 
 def _short(buffer: Buffer, position: int) -> CorruptBatch:
-    """Old messages are shorter than the header of a batch: they have a right to their own error."""
+    """Old messages may be shorter than the header of a batch. They get their own error."""
     if len(buffer) - position > 16 and buffer[position + MAGIC_AT] in (0, 1):
         return _wrong_magic(buffer[position + 16])
     return CorruptBatch(f"a batch header cut off after {max(len(buffer) - position, 0)} bytes")
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Raises CorruptBatch unless the batch at `position` has the CRC that its header says."""
+    """Raise CorruptBatch unless the batch at `position` has the CRC in its header."""
     actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + header.size])
     if actual != header.crc:
         raise CorruptBatch(f"CRC is {actual:08x}, the batch says {header.crc:08x}")
 
 
 crc_of = crc32c
-"""The CRC-32C of bytes; a second argument is that of what came before them."""
+"""The CRC-32C of bytes. A second argument is the CRC of the bytes before them."""
 
 
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in `buffer`; stops before a last one that is not there to
-    its end.
-
-    Raises CorruptBatch as `read_header` does, but not for a batch that is merely cut off.
+    """Position and header of each batch in `buffer`. Stops before a last batch that is incomplete.
+    Raises CorruptBatch like `read_header`, but not for an incomplete batch.
     """
     end = len(buffer)
     while end - position >= HEADER_BYTES:
@@ -259,12 +258,12 @@ def assign(
     *,
     max_timestamp: int | None = None,
 ) -> None:
-    """Gives the batch at `position` its place in the log: offset and leader epoch, and where asked
+    """Set the place in the log of the batch at `position`: offset and leader epoch, and, if given,
     its times.
 
     `log_append_time_ms` stamps every record (topics with `message.timestamp.type=LogAppendTime`);
-    `max_timestamp` corrects what a producer wrote. The CRC is recomputed only where one of these
-    changes the header.
+    `max_timestamp` corrects the producer's. The CRC is recomputed only if one of these changes the
+    header.
     """
     _INT64.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
@@ -285,13 +284,12 @@ def assign(
 
 
 def place(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Gives the one batch in `batch` its offset and leader epoch, as `assign` does; what it is
-    called for every batch."""
+    """Set offset and leader epoch of the one batch in `batch`. Faster than `assign`."""
     _PLACE.pack_into(batch, 0, base_offset, len(batch) - LENGTH_END, leader_epoch)
 
 
 def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Sets the CRC of the batch at `position`, whose other fields are in place."""
+    """Set the CRC of the batch at `position`, whose other fields are set."""
     end = position + LENGTH_END + _LENGTH.unpack_from(buffer, position + 8)[0]
     crc = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
     _CRC.pack_into(buffer, position + _CRC_AT, crc)
@@ -300,8 +298,8 @@ def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
 def body(
     batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Buffer:
-    """The records of the batch at the start of `batch_buffer`, decompressed; a view of it where
-    they are not compressed.
+    """The records of the batch at the start of `batch_buffer`, decompressed. A view of it if they
+    are not compressed.
 
     Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, MESSAGE_TOO_LARGE (beyond
     `bytes_max`).

@@ -27,7 +27,7 @@ BATCH_BYTES_MAX: Final = 0x7FFFFFFF
 
 
 class ControlType(IntEnum):
-    """What a control record says: the second number of its key."""
+    """The type of a control record: the second number of its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -43,9 +43,9 @@ _END_TXN_MARKER: Final = Struct(">hi")
 
 
 class BatchBuilder:
-    """Gathers records for one batch. Not to be used after `build`.
+    """Collects records for one batch. Do not use it after `build`.
 
-    `bytes_max` bounds the batch before compression; a first record is taken whatever its size.
+    `bytes_max` limits the batch before compression. The first record may be of any size.
     """
 
     __slots__ = ("_base", "_body", "_bytes_max", "_codec", "_latest", "_level", "count")
@@ -69,7 +69,7 @@ class BatchBuilder:
     def append(
         self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()
     ) -> bool:
-        """Adds a record; False, and nothing added, where it does not fit."""
+        """Add a record. Returns False, with nothing added, if it does not fit."""
         body, varints, count = self._body, VARINTS, self.count
         if not count:
             self._base = self._latest = timestamp_ms
@@ -146,10 +146,10 @@ def seal(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> None:
-    """Makes a batch of `batch`: room for the header and then the records, which are compressed
+    """Complete `batch`, which has space for the header and then the records. They are compressed
     here.
 
-    Raises KafkaError(MESSAGE_TOO_LARGE) where it would be beyond what a length can say.
+    Raises KafkaError(MESSAGE_TOO_LARGE) if the size does not fit into the length field.
     """
     if codec != Codec.NONE:
         with memoryview(batch) as view, view[HEADER_BYTES:] as plain:
@@ -272,7 +272,7 @@ def end_transaction_batch(
 
 
 def control_type(record: Record) -> ControlType | None:
-    """What a control record says, or None for a type newer than this program. Raises
+    """The type of a control record, or None if the type is newer than this program. Raises
     KafkaError(INVALID_RECORD)."""
     key = record.key
     if key is None or len(key) < _CONTROL_KEY.size:

@@ -1,18 +1,18 @@
 """Record batches ↔ Arrow columns, without a Python object a record.
 
-From batches. Only the lengths of the records form a chain, so only they are walked one by one (and
-not even they where records of one length follow each other). Every other field of all records is
-decoded side by side with numpy, over the bytes of many batches laid end to end, so that small
-batches cost no more than large ones. Keys and values become Arrow arrays over those bytes: offsets
-that alternate gap, value, gap, value, …, of which `take` keeps every second one, and makes a null
-of each that has length -1.
+To read batches, only the lengths of the records must be read one by one, because each says where
+the next record begins; for consecutive records of the same length not even that. numpy decodes
+every other field of all records side by side, over the concatenated bytes of many batches, so that
+small batches cost no more than large ones. Keys and values become Arrow arrays over those bytes:
+the offsets alternate gap, value, gap, value, …, and `take` keeps every second piece and turns each
+of length -1 into a null.
 
-Nothing that the bytes say is believed: every length is held against its record, every record
-against its batch, and what does not add up is refused with INVALID_RECORD.
+Nothing in the bytes is trusted: every length is compared with its record and every record with its
+batch. If they do not add up, the batch is refused with INVALID_RECORD.
 
-To batches. What stands between keys and values (lengths, deltas, counts) is encoded by numpy for
-all rows at once, and Arrow joins it with the keys and values into one buffer, of which each batch
-is a slice.
+To write batches, numpy encodes the bytes between keys and values (lengths, deltas, counts) for all
+rows at once. Arrow joins them with the keys and values into one buffer, and each batch is a slice
+of it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -60,17 +60,17 @@ HEADERS_FIELD: Final = pa.field(
     "headers",
     pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
 )
-"""The column that `includeHeaders` adds; null, as Spark has it, where a record has no headers."""
+"""The column that `includeHeaders` adds. As in Spark it is null if a record has no headers."""
 
 ROW_SCHEMA_WITH_HEADERS: Final = ROW_SCHEMA.append(HEADERS_FIELD)
 
 _compute: Final[Any] = pc
-"""Arrow makes these functions when it is imported, where no type checker sees them."""
+"""Arrow creates these functions when it is imported, so type checkers do not know them."""
 
 _INT64: Final = pa.int64()
 
 CHUNK_BYTES: Final = 64 << 20
-"""Records of so many bytes become one Arrow batch; Arrow's own limit is 2 GiB."""
+"""This many bytes of records become one Arrow batch. Arrow's own limit is 2 GiB."""
 
 _CHUNK_BYTES_MAX: Final = (1 << 31) - 1024
 _PADDING: Final = bytes(16)
@@ -86,7 +86,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def split(buffer: Buffer) -> Iterator[tuple[memoryview, BatchHeader]]:
-    """The whole batches in `buffer`, each with its header. Raises as `iter_headers`."""
+    """The whole batches in `buffer`, each with its header. Raises what `iter_headers` raises."""
     view = memoryview(buffer)
     for position, header in iter_headers(view):
         yield view[position : position + header.size], header
@@ -106,9 +106,10 @@ def to_arrow(
     """The records of one partition's batches as rows of ROW_SCHEMA (with `headers`,
     ROW_SCHEMA_WITH_HEADERS), in order.
 
-    Left out: control batches, records before `start_offset` and those at or after `end_offset`. An
-    Arrow batch holds records of about `chunk_bytes`, and at least one batch. CRCs are not looked
-    at. Raises KafkaError: what `body` raises, INVALID_RECORD where bytes and lengths do not add up.
+    Control batches, records before `start_offset` and records at or after `end_offset` are left
+    out. An Arrow batch holds about `chunk_bytes` of records, and at least one batch. CRCs are not
+    checked. Raises KafkaError: what `body` raises, INVALID_RECORD if bytes and lengths do not add
+    up.
     """
     wanted = _Wanted(topic, partition, start_offset, end_offset, headers)
     limit = min(chunk_bytes, _CHUNK_BYTES_MAX)
@@ -142,7 +143,7 @@ class _Wanted(Struct, frozen=True):
 
 
 class _Fields(Struct):
-    """Where the parts of each record are in the bytes; a length of -1 is null."""
+    """The positions of the parts of each record. A length of -1 is null."""
 
     times: Ints
     numbers: Ints
@@ -206,8 +207,8 @@ def _rows(group: list[tuple[Buffer, BatchHeader]], wanted: _Wanted) -> Iterator[
 
 
 def _decode(data: bytes, array: Bytes, counts: Ints, bounds: Ints) -> _Fields:
-    """All fields of the records that fill `data`: those of batch i from bounds[i] to bounds[i +
-    1]."""
+    """All fields of the records that fill `data`. Batch i has the bytes from bounds[i] to bounds[i
+    + 1]."""
     end = int(bounds[-1])
     positions = _positions(data, array, int(counts.sum()), end)
     if (positions[np.concatenate(([0], np.cumsum(counts)))] != bounds).any():
@@ -235,8 +236,7 @@ def _decode(data: bytes, array: Bytes, counts: Ints, bounds: Ints) -> _Fields:
 
 
 def _after(at: Ints, length: Ints, stop: Ints, least: int = -1) -> Ints:
-    """The positions after `length` bytes (none for -1) from `at`, none of which may be beyond
-    `stop`."""
+    """The positions `length` bytes after `at` (none for -1). Refuses positions beyond `stop`."""
     if (length < least).any():
         raise _invalid("a length is negative")
     length = np.maximum(length, 0)
@@ -246,8 +246,8 @@ def _after(at: Ints, length: Ints, stop: Ints, least: int = -1) -> Ints:
 
 
 def _positions(data: bytes, array: Bytes, count: int, end: int) -> Ints:
-    """Where each of `count` records begins, and where the last ends; their lengths are checked by
-    the caller."""
+    """The positions of `count` records, and the end of the last. The caller checks their
+    lengths."""
     out = np.empty(count + 1, np.int64)
     index = position = 0
     stretch = backoff = _UNIFORM_MIN
@@ -275,8 +275,8 @@ def _positions(data: bytes, array: Bytes, count: int, end: int) -> Ints:
 
 
 def _stride(data: bytes, array: Bytes, position: int, count: int, end: int) -> int:
-    """The distance between `count` records whose lengths have the same bytes; 0 if they have
-    not."""
+    """The distance between `count` records whose lengths have the same bytes, or 0 if they
+    differ."""
     (_, *_), after = _chain(data, position, 1, end)
     stride = after - position
     if position + stride * count > end:
@@ -292,7 +292,8 @@ def _stride(data: bytes, array: Bytes, position: int, count: int, end: int) -> i
 
 
 def _chain(data: bytes, position: int, count: int, end: int) -> tuple[list[int], int]:
-    """Where `count` records begin, the first at `position`; and the position after them."""
+    """The positions of `count` records, the first of which is at `position`, and the position after
+    them."""
     out = [0] * count
     try:
         for index in range(count):
@@ -341,8 +342,8 @@ def _varints(array: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _slices(buffer: pa.Buffer, at: Ints, length: Ints) -> pa.Array:
-    """A binary array of the pieces of `buffer` at ascending positions; null where the length is
-    -1."""
+    """A binary array of the pieces of `buffer` at ascending positions. Those of length -1 are
+    null."""
     count = len(at)
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2] = at
@@ -357,8 +358,8 @@ def _slices(buffer: pa.Buffer, at: Ints, length: Ints) -> pa.Array:
 def _numbers(values: npt.NDArray[Any], kind: Any = _INT64) -> pa.Array:
     """The numbers as an Arrow array of the type `kind`, whose numbers have the same size.
 
-    `pa.array` and `pa.scalar` would import pandas where it is installed, to find out whether they
-    were given one of its columns: 0.3 s of CPU in each process that reads.
+    If pandas is installed, `pa.array` and `pa.scalar` import it to check for its columns. That
+    takes 0.3 s of CPU in each process that reads.
     """
     buffer = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [None, buffer])
@@ -376,10 +377,9 @@ def _bits(values: npt.NDArray[np.bool_]) -> pa.Buffer:
 
 
 def _headers(data: bytes, array: Bytes, buffer: pa.Buffer, fields: _Fields) -> pa.Array | None:
-    """The headers column, or None where no record has any. Raises KafkaError(INVALID_RECORD).
-
-    Header k of all records that have one is decoded at once; once few records have more, those go
-    one by one.
+    """The headers column, or None if no record has headers. Raises KafkaError(INVALID_RECORD).
+    Header k of all records that have one is decoded at once. When few records are left, they are
+    decoded one by one.
     """
     counts = fields.headers
     first = np.concatenate(([0], np.cumsum(counts)))
@@ -423,8 +423,8 @@ def _headers(data: bytes, array: Bytes, buffer: pa.Buffer, fields: _Fields) -> p
 
 
 def _piece(data: bytes, position: int, stop: int, least: int) -> tuple[int, int, int]:
-    """A length of at least `least`, where its bytes begin, and the position after them, not beyond
-    `stop`."""
+    """A length, the position of its bytes, and the position after them. Refuses a length below
+    `least` and bytes beyond `stop`."""
     length, at = read_varint(data, position, INT_BYTES_MAX)
     if length < least or max(length, 0) > stop - at:
         raise _invalid("a header is longer than its record")
@@ -456,14 +456,13 @@ def from_arrow(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> Iterator[tuple[bytearray, int]]:
-    """Batches of the rows in order, each with the number of its records; sequences go on from batch
-    to batch.
+    """Batches of the rows in order, each with the number of its records. Sequences continue from
+    batch to batch.
 
-    Of the columns those of ROW_SCHEMA_WITH_HEADERS are taken that say what a record is: `value`,
-    and, where there, `key`, `timestamp` (cut to ms; `now_ms` where null or absent) and `headers`.
-    Binary columns may be strings. A batch has at most `batch_bytes` before compression, or one
-    record. Raises ValueError for columns of other types, null header names, and records beyond 2
-    GiB.
+    The columns used are `value` and, if present, `key`, `timestamp` (truncated to ms; `now_ms` if
+    null or absent) and `headers`, with the types of ROW_SCHEMA_WITH_HEADERS. Binary columns may be
+    strings. A batch has at most `batch_bytes` before compression, or one record. Raises ValueError
+    for columns of other types, null header names, and records beyond 2 GiB.
     """
     parts = _Parts.of(rows, now_ms)
     first = 0
@@ -492,7 +491,7 @@ def from_arrow(
 
 
 class _Parts(Struct):
-    """What becomes of each row: `headers` is already encoded, its count in front."""
+    """The parts of each row's record. `headers` is already encoded, with its count."""
 
     timestamp: Ints
     key: pa.Array
@@ -515,7 +514,7 @@ class _Parts(Struct):
         return cls(timestamp, key, _cast(rows["value"], pa.binary(), "value"), headers)
 
     def sizes(self) -> Ints:
-        """No fewer bytes than each record takes in a batch with any of the others."""
+        """An upper bound for the bytes of each record, whichever rows share its batch."""
         reach = int(np.ptp(self.timestamp)) if len(self.timestamp) else 0
         key, value = (np.maximum(_lengths(column), 0) for column in (self.key, self.value))
         varints = _widths(_zigzag(np.array([reach])))[0] + _widths(key * 2) + _widths(value * 2)
@@ -533,8 +532,7 @@ class _Parts(Struct):
 
 
 def _chunks(sizes: Ints, batch_bytes: int) -> Iterator[tuple[int, list[int]]]:
-    """Where batches end, in chunks that are encoded at once: the chunk's first row, and each
-    batch's end."""
+    """Chunks of rows that are encoded at once: the chunk's first row, and the end of each batch."""
     bytes_before: Ints = np.concatenate(([0], np.cumsum(sizes)))
     start = first = 0
     ends: list[int] = []
@@ -553,8 +551,8 @@ def _chunks(sizes: Ints, batch_bytes: int) -> Iterator[tuple[int, list[int]]]:
 
 
 def _encode(parts: _Parts, ends: Ints) -> tuple[memoryview, Ints, Ints]:
-    """The records of the rows, where each begins (and the last ends), and their timestamps; batches
-    end at `ends`."""
+    """The records of the rows, their positions (and the end of the last), and their timestamps.
+    Batches end at `ends`."""
     counts = np.diff(ends, prepend=0)
     first = np.repeat(ends - counts, counts)
     delta = _zigzag(parts.timestamp - parts.timestamp[first])
@@ -576,7 +574,7 @@ def _encode(parts: _Parts, ends: Ints) -> tuple[memoryview, Ints, Ints]:
 
 
 def _encode_headers(column: pa.Array) -> pa.Array:
-    """Each row's headers as a record holds them. Raises ValueError for a null name and for other
+    """Each row's headers, encoded as in a record. Raises ValueError for a null name and for other
     types."""
     pairs = _cast(column, HEADERS_FIELD.type, "headers").fill_null([])
     flat = pairs.flatten()
@@ -592,7 +590,7 @@ def _encode_headers(column: pa.Array) -> pa.Array:
 
 
 def _join(*columns: pa.Array) -> pa.Array:
-    """The bytes of each row's elements, one after another; a null is none."""
+    """The bytes of each row's elements, concatenated. Nulls are skipped."""
     return _compute.binary_join_element_wise(
         *columns, b"", null_handling="replace", null_replacement=b""
     )
@@ -611,7 +609,7 @@ def _lengths(column: pa.Array) -> Ints:
 
 
 def _zigzag(values: Ints) -> Ints:
-    """Codes of signed numbers; the topmost bit of 64 is as good as the others."""
+    """The zigzag codes of signed numbers. All 64 bits are used."""
     return (values << 1) ^ (values >> 63)
 
 

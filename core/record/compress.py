@@ -6,9 +6,9 @@
 - lz4: the frame format with independent blocks of 64 kB, for Java refuses dependent ones.
 - zstd: a frame.
 
-What a peer compressed may expand a thousandfold, so nothing is inflated into a buffer that grows by
-itself: the output has a fixed size, at first in proportion to the bytes received, and where that is
-too small the work is done again with four times the room, up to the caller's bound. The size that a
+Compressed bytes may expand a thousandfold, so nothing is decompressed into a buffer that grows by
+itself. The output has a fixed size, at first in proportion to the bytes received. If that is too
+small, the work is repeated with four times the space, up to the caller's limit. The size that a
 frame declares is believed only within that proportion.
 """
 
@@ -34,7 +34,7 @@ _FIRST_BYTES_MIN: Final = 4096
 _GROWTH: Final = 4
 
 _NO_ROOM: Final = "failed to write whole buffer"
-"""What cramjam says, of every codec, when the output is too small."""
+"""The message of cramjam, for every codec, if the output is too small."""
 
 
 class Codec(IntEnum):
@@ -94,7 +94,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
-    """What `compress` was given; of NONE, `data` itself.
+    """The bytes that `compress` was given. For NONE this is `data` itself.
 
     Raises KafkaError: INVALID_RECORD for bytes that are not the codec's, MESSAGE_TOO_LARGE beyond
     `bytes_max`.
@@ -122,7 +122,8 @@ def decompress(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
 
 
 def _first_size(codec: Codec, data: Buffer, bytes_max: int) -> int:
-    """How much room to try first: the declared size within reason, else a multiple of what came."""
+    """The size of output to try first: the declared size if plausible, otherwise a multiple of the
+    input."""
     declared = None
     if codec == Codec.GZIP and len(data) >= 18:
         declared = int.from_bytes(data[-4:], "little")
@@ -180,8 +181,8 @@ def _snappy_decompress(data: Buffer, bytes_max: int) -> bytes:
 
 
 def _snappy_block(block: memoryview, room: int, bytes_max: int) -> bytes:
-    """One raw block. Its claim of a size is held against what its bytes can make: 64 out of a
-    copy's 2 or 3."""
+    """One raw block. The size it claims is compared with the most that its bytes can expand to: a
+    copy of 2 or 3 bytes makes 64."""
     read: Callable[[Any], int] = cramjam.snappy.decompress_raw_len
     try:
         size = read(block)

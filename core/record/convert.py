@@ -1,10 +1,9 @@
 """Between the old message formats (legacy.py) and record batches: up when a producer of 0.10 or
 before sends, or an old log is read; down when a consumer of that time fetches.
 
-Up, a set becomes one batch, as Apache Kafka does it; times that v0 has not are -1. Down, a batch
-becomes a set, or one wrapper in the same codec. Headers are dropped, and control batches (they are
-for consumers that know transactions). Both work on rows, since every message has a checksum of its
-own to be read or made: some 600,000 a second on one core.
+Up, a set becomes one batch, as in Apache Kafka; records of v0, which have no time, get -1. Down, a
+batch becomes a set, or one wrapper in the same codec. Headers and control batches are dropped. Both
+work on rows, since every message has its own checksum: some 600,000 a second on one core.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,7 +41,7 @@ from pk.core.record.legacy import (
 from pk.core.record.varint import VARINTS
 
 UPGRADED_BATCH_BYTES: Final = 256 * 1024
-"""Single messages of an old log are gathered into batches of about this size."""
+"""Single messages of an old log are collected into batches of about this size."""
 
 _LAST_OFFSET_DELTA_AT: Final = 23
 _INT32: Final = Struct(">i")
@@ -57,7 +56,7 @@ def batch_of(
     base_offset: int | None = None,
     log_append_time_ms: int | None = None,
 ) -> tuple[bytearray, Timestamps]:
-    """One batch of `rows`, which are not empty, and the least and greatest of their times.
+    """One batch of `rows`, at least one, and the earliest and latest of their times.
 
     Without `base_offset` they are numbered from 0, as a producer's batch; with it they keep their
     offsets, which grow and begin there or above. Raises KafkaError(MESSAGE_TOO_LARGE) beyond what a
@@ -112,8 +111,8 @@ def batch_of(
 
 def upgrade(data: Buffer) -> Iterator[tuple[int, bytearray]]:
     """The messages at the start of `data`, a piece of an old log, as batches with the same offsets
-    and times; with each the position in `data` after what it holds. Wrappers stay one batch each,
-    single messages are gathered.
+    and times; each comes with the position in `data` after its messages. Wrappers stay one batch
+    each, single messages are gathered.
 
     Ends before a message that is cut off, and where record batches begin. Raises CorruptBatch,
     KafkaError as `legacy.message_records` does, after the batches that precede what is wrong.
@@ -161,20 +160,20 @@ def _upgraded(rows: list[Row], codec: Codec, stamped: bool) -> bytearray:
 
 
 class Lowered(NamedTuple):
-    """Batches as a message set, ready to be sent."""
+    """Batches as a message set that can be sent."""
 
     data: bytes
     next_offset: int
-    """The offset after the last batch that was looked at, whether it gave messages or not."""
+    """The offset after the last batch that was read, even if it had no messages."""
 
 
 def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowered:
     """The records at or after `from_offset` as messages of format `magic` (0 or 1).
 
-    `batches` begins with a whole batch and may end inside one. At most `bytes_max` bytes: the
-    last message may be cut off (old clients know that), but not the first. What is wrong with a
-    batch is raised only if nothing precedes it: CorruptBatch, KafkaError(INVALID_RECORD,
-    MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE for zstd).
+    `batches` begins with a whole batch and may end inside one. At most `bytes_max` bytes: the last
+    message may be cut off (old clients know that), but not the first. The error of a batch is
+    raised only if no batch precedes it: CorruptBatch, KafkaError(INVALID_RECORD, MESSAGE_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE for zstd).
     """
     parts: list[bytes] = []
     size = first_size = 0
@@ -205,8 +204,8 @@ def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowe
 def _lowered(
     batch: Buffer, header: BatchHeader, magic: int, from_offset: int, bytes_max: int
 ) -> list[bytes]:
-    """The parts of the messages that `batch` becomes: two each, up to about `bytes_max`; or the one
-    of a wrapper."""
+    """The parts of the messages that `batch` becomes: two for each, up to about `bytes_max`, or one
+    for a wrapper."""
     codec = header.codec
     if codec == Codec.ZSTD:
         raise KafkaError(
@@ -258,7 +257,7 @@ def _rows(batch: Buffer, header: BatchHeader) -> list[Row]:
 
 
 def _first_rows(rows: list[Row], magic: int, bytes_max: int) -> list[Row]:
-    """As many of `rows` as `bytes_max` takes, and the one that no longer fits."""
+    """The first `rows`, up to and including the one that exceeds `bytes_max`."""
     size, overhead = 0, OVERHEAD[magic]
     for count, (_, _, key, value) in enumerate(rows, 1):
         size += overhead + len(key or b"") + len(value or b"")

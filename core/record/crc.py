@@ -1,8 +1,8 @@
 """CRC-32C (Castagnoli), by the extension module of the crc32c package.
 
 The package itself asks importlib.metadata for its own version when it is imported, which imports
-`email` and twenty more modules: a twentieth of the time in which a broker starts. So its extension
-module is imported without it, where there is one.
+`email` and twenty more modules: a twentieth of a broker's start. So its extension module, if there
+is one, is imported without the package.
 """
 
 import sys
@@ -27,4 +27,4 @@ def _load() -> Callable[..., int]:
 
 
 crc32c: Callable[..., int] = _load()
-"""(bytes, the CRC of what goes before them = 0) → the CRC."""
+"""(bytes, the CRC of the bytes before them = 0) → the CRC."""

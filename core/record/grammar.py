@@ -1,5 +1,5 @@
-"""Kafka's record, written once: the fields of a record inside a batch of format v2 (KIP-98), and
-what is made from them.
+"""The grammar of Kafka's record: the fields of a record inside a batch of format v2 (KIP-98),
+written once, and the functions made from them.
 
 - `parse_record` reads one record by the grammar, field by field. It is slow and careful, and the
   only place that words what is wrong with a record.
@@ -23,7 +23,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_code, read_varint
 
 NULL: Final = -1
-"""The length of what is null."""
+"""The length that stands for null."""
 
 
 class Kind(Enum):
@@ -88,7 +88,7 @@ class Part(NamedTuple):
     number: int
     """The number, length or count."""
     start: int
-    """The position after the number: of bytes, where they begin."""
+    """The position after the number, which is that of the first byte of bytes."""
     stop: int
     """The position after the bytes."""
 
@@ -184,7 +184,7 @@ def compile_loop(
     `index` up to `until`; `parameters` are its others. It returns the position and the index of the
     record that it does not understand, or of the one after the last, and then `result`.
 
-    What it does is given as lines of source:
+    The caller gives lines of source:
 
     - `begin` before the loop, and `end` after each record,
     - `numbers` after a field's number: `code` is its zigzag code, `at` the position of its first

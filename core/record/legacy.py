@@ -13,16 +13,16 @@ alone and in sets.
 ```
 
 Compression wraps: a message whose attributes name a codec has no key, and a whole set, compressed,
-as its value. Its offset is that of the last message within. In v0 the messages within carry their
-own offsets, so a broker had to unpack and repack all it was sent; in v1 they count from 0 and the
-wrapper says where that is: the offset of a message is the wrapper's, less what the last one within
-counts, plus its own count. Where the wrapper has log append time, its time is everyone's.
+as its value. Its offset is that of the last message within. In v0 the inner messages have absolute
+offsets, so a broker had to unpack and repack every wrapper. In v1 they count from 0: the offset of
+a message is that of the wrapper, minus the count of the last inner message, plus its own count. If
+the wrapper has log append time, its time is that of all messages.
 
-There is no zstd here, and lz4 in v0 has a header checksum that is wrong in its own way
-(KAFKA-3160): Kafka of that time computed it over the frame's magic number too. It is written so,
-and not looked at when read.
+These formats have no zstd. lz4 in v0 has a wrong header checksum (KAFKA-3160): Kafka of that time
+included the frame's magic number. It is written like that, and ignored when read.
 
-Nothing below writes to a log: pk keeps v2 only, and `convert.py` takes these in and gives them out.
+Nothing below writes to a log: pk stores v2 only, and `convert.py` converts from and to these
+formats.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ MAGICS: Final = (0, 1)
 SET_HEAD_BYTES: Final = 12
 """Offset and size, which precede every message."""
 OVERHEAD: Final = (26, 34)
-"""By magic: bytes of a message with neither key nor value."""
+"""Bytes of a message with neither key nor value, by magic."""
 
 CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
@@ -54,18 +54,18 @@ ATTRIBUTES_AT: Final = 17
 _HEAD_V0: Final = Struct(">qiIbb")
 _HEAD_V1: Final = Struct(">qiIbbq")
 _UNTIL_KEY: Final = (Struct(">qiIbbi"), Struct(">qiIbbqi"))
-"""By magic: a message up to its key, that key's length included."""
+"""The fields of a message up to the length of its key, by magic."""
 _KEY_AT: Final = (22, 30)
 _CHECKED: Final = (Struct(">bbi"), Struct(">bbqi"))
-"""By magic: what of a message's head the CRC covers."""
+"""The fields of a message's head that the CRC covers, by magic."""
 _BEFORE: Final = Struct(">qiI")
 _INT32: Final = Struct(">i")
 _NULL: Final = _INT32.pack(-1)
 
 
 class MessageHeader(NamedTuple):
-    """The head of a message: a record's, or the wrapper's of compressed ones. `size` is the whole
-    message in bytes."""
+    """The head of a message: a record, or the wrapper of compressed messages. `size` is that of the
+    whole message in bytes."""
 
     offset: int
     size: int
@@ -76,18 +76,18 @@ class MessageHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """How what it wraps is compressed; NONE for a plain record. Raises
+        """The codec of the messages it wraps; NONE for a plain record. Raises
         KafkaError(UNSUPPORTED_COMPRESSION_TYPE)."""
         return _codec(self.attributes)
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker's time of append is the timestamp of all that is within."""
+        """Whether the broker's time of append is the timestamp of all its messages."""
         return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME_BIT)
 
 
 def read_message(buffer: Buffer, position: int = 0) -> MessageHeader:
-    """The head of the message at `position`, which must be there to its end. Raises
+    """The head of the message at `position`, which must be complete. Raises
     CorruptBatch."""
     left = len(buffer) - position
     if left < OVERHEAD[0]:
@@ -107,16 +107,16 @@ def read_message(buffer: Buffer, position: int = 0) -> MessageHeader:
 
 
 def check_message(buffer: Buffer, position: int, header: MessageHeader) -> None:
-    """Raises CorruptBatch unless the message at `position` has the CRC that its head says."""
+    """Raise CorruptBatch unless the message at `position` has the CRC in its head."""
     actual = crc32(memoryview(buffer)[position + _CRC_END : position + header.size])
     if actual != header.crc:
         raise CorruptBatch(f"CRC is {actual:08x}, the message says {header.crc:08x}")
 
 
 def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, MessageHeader]]:
-    """Position and head of each message in `buffer`, wrappers not opened; stops before a last one
-    that is cut off, and where record batches (v2) begin. Raises CorruptBatch as `read_message`
-    does, but not for what is merely cut off."""
+    """Position and head of each message in `buffer`, wrappers not opened. Stops before a last one
+    that is incomplete, and before record batches (v2). Raises CorruptBatch like `read_message`, but
+    not for an incomplete message."""
     end = len(buffer)
     while end - position >= OVERHEAD[0]:
         magic = buffer[position + _MAGIC_AT]
@@ -135,7 +135,7 @@ def message_records(
     *,
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> list[Record]:
-    """The record that the message at `position` is, or those that it wraps, as in a log; CRCs are
+    """The record of the message at `position`, or the records that it wraps, as in a log. CRCs are
     checked.
 
     Raises CorruptBatch, KafkaError: INVALID_RECORD, MESSAGE_TOO_LARGE (expands beyond the bound),
@@ -148,8 +148,8 @@ def message_records(
 
 
 def rows_within(data: bytes, header: MessageHeader, bytes_max: int) -> list[Row]:
-    """The rows of the one message that `data` is, with the offsets and times they have in a log.
-    Raises as above."""
+    """The rows of the one message in `data`, with the offsets and times that they have in a log.
+    Raises what `message_records` raises."""
     if not header.attributes & CODEC_BITS:
         return flat_rows(data, header.magic)
     rows = flat_rows(unwrap(data, header, bytes_max), header.magic)
@@ -162,8 +162,7 @@ def rows_within(data: bytes, header: MessageHeader, bytes_max: int) -> list[Row]
 
 
 def unwrap(data: bytes, header: MessageHeader, bytes_max: int) -> bytes:
-    """The set within the wrapper that `data` is, its CRC checked. Raises as `message_records`
-    does."""
+    """The set in the wrapper `data`, whose CRC is checked. Raises what `message_records` raises."""
     check_message(data, 0, header)
     key_at = _KEY_AT[header.magic] - 4
     try:
@@ -181,11 +180,10 @@ def unwrap(data: bytes, header: MessageHeader, bytes_max: int) -> bytes:
 
 
 def flat_rows(data: bytes, magic: int, *, producing: bool = False) -> list[Row]:
-    """The rows of a set without compression, whose messages must all be of format `magic`, whole,
-    and sound.
-
-    `producing`: log append time is refused. Raises CorruptBatch (CRC, lengths, what is cut off),
-    KafkaError: INVALID_RECORD for another format or compression within, INVALID_TIMESTAMP.
+    """The rows of a set without compression. All messages must be of format `magic`, complete and
+    correct. With `producing`, log append time is refused. Raises CorruptBatch (CRC, lengths, a
+    message that is cut off), KafkaError: INVALID_RECORD for another format or compression within,
+    INVALID_TIMESTAMP.
     """
     rows: list[Row] = []
     add, until_key, integer = rows.append, _UNTIL_KEY[magic].unpack_from, _INT32.unpack_from
@@ -240,13 +238,13 @@ def _out_of_place(index: int, magic: int, found: int, attributes: int) -> KafkaE
 def produced_rows(
     data: bytes, message_bytes_max: int, inflated_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> tuple[list[Row], Codec]:
-    """The rows of a producer's message set, and how they were compressed. Their offsets say
-    nothing.
+    """The rows of a producer's message set, and their codec. Their offsets have no meaning.
 
-    As Apache's LogValidator: one format in all of it; if compressed, one wrapper and nothing else.
-    Raises what `message_records` does, CorruptBatch for a set that is cut off, KafkaError:
-    INVALID_RECORD for v2, INVALID_TIMESTAMP for log append time, MESSAGE_TOO_LARGE for a message of
-    more than `message_bytes_max`, and one that expands to more than `inflated_bytes_max`.
+    Apache's LogValidator has the same rules: all messages are of one format, and a compressed set
+    is one wrapper. Raises what `message_records` does, CorruptBatch for a set that is cut off,
+    KafkaError: INVALID_RECORD for v2, INVALID_TIMESTAMP for log append time, MESSAGE_TOO_LARGE for
+    a message of more than `message_bytes_max`, and one that expands to more than
+    `inflated_bytes_max`.
     """
     if len(data) > _MAGIC_AT and data[_MAGIC_AT] == 2:
         raise KafkaError(ErrorCode.INVALID_RECORD, "record batches (v2) need Produce version 3")
@@ -296,10 +294,9 @@ def build_set(
     level: int | None = None,
     log_append_time: bool = False,
 ) -> bytes:
-    """A message set of `rows`, in the order of their offsets; with a codec, one wrapper of them
-    all.
+    """A message set of `rows`, in the order of their offsets. With a codec it is one wrapper.
 
-    Headers have no place in it, nor times in v0. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)
+    It has no headers, and in v0 no times. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)
     for zstd, ValueError for a wrapper of nothing.
     """
     bit = LOG_APPEND_TIME_BIT if log_append_time and magic else 0
@@ -321,7 +318,7 @@ def build_set(
 
 
 def message_parts(rows: Iterable[Row], magic: int, attributes: int) -> list[bytes]:
-    """The bytes of a message a row, two parts each."""
+    """The bytes of a message for each row, in two parts."""
     parts: list[bytes] = []
     add, head, before, integer = parts.append, _CHECKED[magic].pack, _BEFORE.pack, _INT32.pack
     for offset, timestamp, key, value in rows:
@@ -347,7 +344,8 @@ _LZ4_DICTIONARY_BIT: Final = 0x01
 
 
 def mended_lz4(frame: Buffer) -> Buffer:
-    """The frame with the header checksum that the lz4 format asks for, whatever it had."""
+    """The frame with the header checksum that the lz4 format requires, regardless of the present
+    one."""
     checksum_at = _lz4_checksum_at(frame)
     if checksum_at is None:
         return frame  # not lz4: unpacking it will say so
@@ -357,7 +355,7 @@ def mended_lz4(frame: Buffer) -> Buffer:
 
 
 def broken_lz4(frame: bytes) -> bytes:
-    """The frame with the header checksum that Kafka before 0.10 wrote, and asks for."""
+    """The frame with the header checksum that Kafka before 0.10 writes and expects."""
     checksum_at = _lz4_checksum_at(frame)
     assert checksum_at is not None
     broken = bytearray(frame)
@@ -366,7 +364,7 @@ def broken_lz4(frame: bytes) -> bytes:
 
 
 def _lz4_checksum_at(frame: Buffer) -> int | None:
-    """Where in the frame the checksum of its header stands."""
+    """The position of the header's checksum in the frame. None if it is not an lz4 frame."""
     if len(frame) < 7 or bytes(frame[:4]) != _LZ4_MAGIC:
         return None
     at = 6
