@@ -437,6 +437,8 @@ def _take(client: SimClient, topic: str, positions: dict[int, int], one: Any) ->
     ):
         # A leader that stood still knows less than we; a whole client goes by epochs (KIP-320).
         return False
+    if one.error_code == ErrorCode.CORRUPT_MESSAGE and place.key in client.history.unreadable:
+        return False  # until another replica leads
     if one.error_code:
         if client.history.partition(place.key).promised:
             raise Violation(

@@ -17,11 +17,38 @@ from typing import Any
 from sim.processes import Process
 
 from pk.core.log.files import Data, Entry, File, Lock, Stamp, ignore_failed_read
-from pk.core.log.memory_disk import MemoryDisk
+from pk.core.log.memory_disk import MemoryDisk, MemoryFile
+
+
+class SimFile(MemoryFile):
+    """A file of a `SimDisk`."""
+
+    __slots__ = ("_cold",)
+
+    def __init__(self, disk: SimDisk, path: str) -> None:
+        super().__init__(disk, path)
+        self._cold = disk.cold
+
+    def resident(self, position: int, length: int) -> bool:
+        return self.path not in self._cold
 
 
 class SimDisk(MemoryDisk):
-    """A `MemoryDisk` whose process may die without the power going."""
+    """A `MemoryDisk` whose process may die without the power going, and whose bytes may rot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cold: set[str] = set()
+        """Files that the page cache has let go."""
+
+    def open(self, path: str) -> MemoryFile:
+        return SimFile(self, path)
+
+    def rot(self, path: str, data: bytes, position: int) -> None:
+        """Change what was written: nothing notes it, and the page cache does not have it."""
+        with self.mutex:
+            self.node(path).data[position : position + len(data)] = data
+            self.cold.add(path)
 
     def process_killed(self) -> None:
         """Locks are free, open files are closed; every byte and name is where it was."""

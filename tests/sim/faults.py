@@ -97,6 +97,8 @@ class Faults:
         self._failing: set[int] = set()
         """Brokers whose disk has lost what it holds unsynced, though their process may not know
         yet."""
+        self._rotten: set[int] = set()
+        """Brokers with a damaged closed segment."""
         self._random = random
         self._nodes = nodes
         self._network = network
@@ -171,7 +173,7 @@ class Faults:
         for node_id in list(self.unclean):
             node = next(n for n in self._nodes if n.node_id == node_id)
             broker = node.broker
-            if broker is None or not node.ready or node_id in self._failing:
+            if broker is None or not node.ready or node_id in self._failing | self._rotten:
                 continue
             registered = image.brokers.get(node_id)
             if registered is None or registered.broker_epoch != broker.broker_epoch:
@@ -198,6 +200,15 @@ class Faults:
         for topic in self._history.metadata.image.topics.values():
             if topic.name not in self._synced:
                 self._history.unpromise(topic.name, why)
+
+    def damaged(self, node: SimNode) -> None:
+        """A closed segment of a broker is damaged while it runs."""
+        self._rotten.add(node.node_id)
+        self.unclean[node.node_id] = "power"
+
+    def whole(self, node: SimNode) -> None:
+        """It is damaged no more, though what was cut off may be missing."""
+        self._rotten.discard(node.node_id)
 
     def crashed(self, node: SimNode) -> None:
         """A process ended by itself, and not well."""

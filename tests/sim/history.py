@@ -226,6 +226,10 @@ class History:
         self.compacts = False
         """Whether internal topics are compacted: then what is committed in them is kept, but not
         its batches."""
+        self.rotten: dict[tuple[int, Key], int] = {}
+        """Broker and partition with a damaged closed segment → where the next segment begins."""
+        self.unreadable: set[Key] = set()
+        """Partitions of which a replica has been damaged: a leader may have refused to read it."""
         self._seen: dict[Process, dict[Partition, _Seen]] = {}
 
     def partition(self, key: Key) -> PartitionHistory:
@@ -292,6 +296,21 @@ class History:
         if kept and not in_sync and not kept_files(log.disk, log.directory):
             raise Violation("what is cut off is kept", f"{log.tp} at {node_id}", log.tp.topic)
 
+    def damaged(self, partition: Partition, following: int) -> None:
+        """A closed segment of a replica is damaged, behind which the next begins at `following`:
+        what lies below cannot be read until it is repaired."""
+        key = (partition.topic_id, partition.tp.partition)
+        self.rotten[partition.node_id, key] = following
+        self.unreadable.add(key)
+
+    def repaired(self, process: Process | None, partition: Partition) -> None:
+        """Nothing of a replica is damaged any more: all of it is read once more."""
+        key = (partition.topic_id, partition.tp.partition)
+        del self.rotten[partition.node_id, key]
+        for replica, last in self._seen.get(process, {}).items() if process is not None else ():
+            if replica.tp == partition.tp and replica.topic_id == partition.topic_id:
+                last.verified, last.watermark = 0, -1
+
     def forget(self, process: Process) -> None:
         """The process is gone."""
         self._seen.pop(process, None)
@@ -327,6 +346,7 @@ class History:
             )
         if end < last.end:
             self.chronicle.note(process.name, f"{known.name}: cut from {last.end} to {end}")
+            self._may_cut(where, partition, end, last.watermark)
             if end < last.verified and known.promised:
                 raise Violation(
                     "nothing below HW is cut", f"{where}: {last.verified} → {end}", topic
@@ -351,6 +371,21 @@ class History:
             self._verify(where, known, partition, last, must, may_commit)
             self.dirty.add(key)
 
+    @staticmethod
+    def _may_cut(where: str, partition: Partition, end: int, watermark: int) -> None:
+        """Also beyond the promise a whole follower cuts what was committed only if an election gave
+        it up, or it was deleted."""
+        log, image = partition.log, partition.image
+        given_up = image is not None and image.unclean_epoch > log.last_batch_epoch
+        is_deleted = log.log_start_offset >= watermark
+        is_whole = log.mark is None and log.latest_epoch <= partition.leader_epoch
+        if end < watermark and is_whole and not given_up and not is_deleted:
+            raise Violation(
+                "a whole follower keeps what was committed",
+                f"{where}: cut to {end}, HW {watermark}",
+                partition.tp.topic,
+            )
+
     def _verify(
         self,
         where: str,
@@ -361,7 +396,9 @@ class History:
         may_commit: bool,
     ) -> None:
         """Hold a replica's log below `end` against what is committed; a leader's may be new."""
-        start = max(last.verified, partition.log.log_start_offset)
+        key = (partition.topic_id, partition.tp.partition)
+        readable = self.rotten.get((partition.node_id, key), 0)
+        start = max(last.verified, partition.log.log_start_offset, readable)
         while start < end:
             try:
                 data = partition.log.read(start, READ_BYTES, end).slice.read()

@@ -3,7 +3,7 @@ of it in the product."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from inspect import Parameter, signature
@@ -18,11 +18,15 @@ from sim.simulation import Options, run_seed
 
 from pk.core.api.records import produce
 from pk.core.broker.coordinator import write_markers
+from pk.core.broker.peers import PeerLost
 from pk.core.broker.replication import replica_logs
 from pk.core.broker.replication import replicas as replicas_module
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.share.share_partition import SharePartition, Stored
+from pk.core.broker.upkeep import segment_repair
+from pk.core.broker.upkeep.scrubber import Scrubber
+from pk.core.broker.upkeep.segment_repair import NotRepaired, SegmentRepair
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group import transactional_offsets
 from pk.core.group.classic.group import ClassicGroup
@@ -651,6 +655,51 @@ def damaged_replica_stays_eligible() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def segment_replaced_unchecked() -> Iterator[None]:
+    """A follower takes in place of a damaged segment whatever its leader has sent of it, also if
+    the leader refused the rest."""
+    fetch = SegmentRepair._fetch
+
+    async def until_refused(self: SegmentRepair, *args: Any) -> bytes:
+        try:
+            return await fetch(self, *args)
+        except (NotRepaired, PeerLost):
+            return b""
+
+    def none(copy: Any, replaced: Any, epochs: Any) -> Generator[int, None, str | None]:
+        yield 0
+        return None
+
+    with (
+        patched(SegmentRepair, _fetch=until_refused),
+        patched(segment_repair, flaw_of=none),
+    ):
+        yield
+
+
+@contextmanager
+def damaged_leader_leads_on() -> Iterator[None]:
+    """A leader with a damaged segment does not hand over."""
+
+    def stays(rules: Any, topic: Any, partition: Any, node: int, reports: Any) -> None:
+        return None
+
+    with patched(unclean_recovery, _resigned=stays):
+        yield
+
+
+@contextmanager
+def segments_not_read() -> Iterator[None]:
+    """The scrubber counts each log as read, and reads none."""
+
+    async def unread(self: Scrubber, partition: Any, log: Any, segments: Any) -> None:
+        pass
+
+    with patched(Scrubber, _check_log=unread):
+        yield
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "hw-from-leo": high_watermark_from_log_end,
     "truncate-by-hw": truncation_by_high_watermark,
@@ -691,6 +740,9 @@ PLANTED: Final[dict[str, Plant]] = {
     "committed-cut": committed_cut,
     "kept-dropped": kept_bytes_dropped_early,
     "damaged-eligible": damaged_replica_stays_eligible,
+    "replaced-unchecked": segment_replaced_unchecked,
+    "damaged-leads-on": damaged_leader_leads_on,
+    "segments-not-read": segments_not_read,
 }
 """Name → the bug."""
 
@@ -698,6 +750,7 @@ _TRANSACTIONS: Final = frozenset({swarm.TRANSACTIONS})
 _CHAIN: Final = frozenset({swarm.CHAIN})
 _SHARE_GROUP: Final = frozenset({swarm.SHARE_GROUP})
 _WRECKS: Final = frozenset({swarm.WRECKS})
+_ROT: Final = frozenset({swarm.ROT})
 SEEN_BY: Final[dict[str, frozenset[str]]] = {
     "topic-fsync": frozenset({swarm.SYNCED}),
     "lost-markers": _TRANSACTIONS,
@@ -730,6 +783,9 @@ SEEN_BY: Final[dict[str, frozenset[str]]] = {
     "damaged-end": _WRECKS,
     "kept-dropped": _WRECKS,
     "damaged-eligible": _WRECKS,
+    "replaced-unchecked": _ROT,
+    "damaged-leads-on": _ROT,
+    "segments-not-read": _ROT,
 }
 """Bug → the workloads or faults of which one must be on for the bug to do anything. Without them a
 seed runs as it does without the bug, so that the search counts it and does not run it."""

@@ -577,6 +577,13 @@ class ShareMember(Member):
             # It does not know yet that another leads, and may have asked a share coordinator that
             # does not know either.
             return False
+        topic = self.history.metadata.image.topics.get(self.group.topic)
+        if (
+            code == ErrorCode.CORRUPT_MESSAGE
+            and topic is not None
+            and (topic.topic_id, partition) in self.history.unreadable
+        ):
+            return False  # until another replica leads
         if code and code not in AGAIN and self.deliveries.promised:
             raise Violation(
                 "a share group goes on", f"{self.process}: {error_name(code)}", self.group.topic

@@ -31,6 +31,7 @@ from sim.history import History
 from sim.network import Address, Network
 from sim.nodes import BROKER_PORT, CONTROLLER_PORT, SimNode, World, first_violation, leaves
 from sim.processes import OWNER, Process, abandon_run, child, deterministic, owned_by
+from sim.rot import Rot
 from sim.share_groups import GROUP_CONFIGS as SHARE_GROUP_CONFIGS
 from sim.share_groups import KEYS as SHARE_GROUP_KEYS
 from sim.share_groups import Deliveries, ShareMember
@@ -141,6 +142,7 @@ class Simulation:
         self.transactional: list[TransactionalProducer] = []
         self.readers: list[CommittedReader] = []
         self.broken: BaseException | None = None
+        self.rot: Rot | None = None
         self._over = trio.CancelScope()
         self.book.idle = swarm.DEALS not in self.swarm
         # Where segments end soon, the cleaner finds some to compact by its usual settings, too.
@@ -155,6 +157,8 @@ class Simulation:
 
     def _step(self) -> None:
         """Between two messages, when nothing runs: look at who ran since the step before."""
+        if self.rot is not None:
+            self.rot.look()
         self._look(lambda process: process.ran)
         for node in self.nodes:
             if node.process is not None:
@@ -219,11 +223,14 @@ class Simulation:
                 duration = self.options.faults_s
                 if duration is None:
                     duration = self.random.choice(self.swarm.durations_s)
-                wrecked = trio.CancelScope()
+                wrecked, damaged = trio.CancelScope(), trio.CancelScope()
                 if swarm.WRECKS in self.swarm:
                     nursery.start_soon(self._wreck, faults, wrecked)
+                if swarm.ROT in self.swarm:
+                    nursery.start_soon(self._damage, faults, damaged)
                 await faults.run(duration)
                 wrecked.cancel()
+                damaged.cancel()
                 for client in self.clients:
                     client.idle = True
                 self.book.idle = True
@@ -458,6 +465,13 @@ class Simulation:
         with scope:
             await wrecks.run()
 
+    async def _damage(self, faults: Faults, scope: trio.CancelScope) -> None:
+        random = Random(f"{self.result.seed}/damage")
+        spared = {"synced", "one"}
+        self.rot = Rot(random, self.nodes, self.history, faults, spared=spared)
+        with scope:
+            await self.rot.run()
+
     async def _until(self, ready: Callable[[], bool], within_s: float, what: str) -> None:
         with trio.move_on_after(within_s):
             while not ready():  # noqa: ASYNC110 - many things make it true
@@ -495,6 +509,8 @@ class Simulation:
             broker = node.broker
             if broker is not None and node.config.is_broker and broker.image.offset != image.offset:
                 return f"{node.host} is at {broker.image.offset} of {image.offset} events"
+        if self.rot is not None and (damaged := self.rot.unrepaired()):
+            return damaged
         for name, topic in sorted(image.topics.items()):
             for partition in topic.partitions:
                 if partition.leader < 0 or set(partition.isr) != set(partition.replicas):

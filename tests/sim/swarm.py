@@ -48,6 +48,10 @@ WRECKS: Final = "wrecks"
 """Disks are damaged, on all but a few brokers at once (wrecks.py)."""
 WRECKS_CHANCE: Final = 0.35
 
+ROT: Final = "rot"
+"""Closed segments are damaged on running brokers (rot.py). Needs segments that end soon."""
+ROT_CHANCE: Final = 0.6
+
 WORKLOAD_CHANCE: Final = 0.3
 SETTING_CHANCE: Final = 0.5
 FAULT_CHANCE: Final = 0.7
@@ -73,7 +77,9 @@ class Swarm:
 
 def everything(kinds: tuple[str, ...]) -> Swarm:
     """All of it; `kinds` are the kinds of faults there are."""
-    return Swarm(frozenset((*WORKLOADS, *SETTINGS, WRECKS)), frozenset(kinds), LONG_DURATIONS_S)
+    return Swarm(
+        frozenset((*WORKLOADS, *SETTINGS, WRECKS, ROT)), frozenset(kinds), LONG_DURATIONS_S
+    )
 
 
 def draw(seed: int, kinds: tuple[str, ...]) -> Swarm:
@@ -86,5 +92,7 @@ def draw(seed: int, kinds: tuple[str, ...]) -> Swarm:
     on |= {name for name in SETTINGS if random.random() < SETTING_CHANCE}
     if Random(f"{seed}/wrecks").random() < WRECKS_CHANCE:
         on.add(WRECKS)
+    if ROLLS in on and Random(f"{seed}/closed segments").random() < ROT_CHANCE:
+        on.add(ROT)
     faults = {kind for kind in kinds if random.random() < FAULT_CHANCE}
     return Swarm(frozenset(on), frozenset(faults or kinds), DURATIONS_S)

@@ -297,7 +297,11 @@ def test_the_search_for_a_bug_counts_seeds_that_cannot_show_it_and_does_not_run_
 
     monkeypatch.setattr(planted, "run_seed", run)
     assert planted.SEEN_BY.keys() <= planted.PLANTED.keys()
-    assert frozenset().union(*planted.SEEN_BY.values()) <= {*swarm.WORKLOADS, swarm.WRECKS}
+    assert frozenset().union(*planted.SEEN_BY.values()) <= {
+        *swarm.WORKLOADS,
+        swarm.WRECKS,
+        swarm.ROT,
+    }
     drawn = [seed for seed in range(1, 101) if swarm.SHARE_GROUP in swarm.draw(seed, tuple(KINDS))]
     assert planted.find("share-stored-late", range(1, 101), Options()) == (
         drawn[4],

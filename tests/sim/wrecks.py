@@ -262,10 +262,11 @@ class Wrecks:
     async def _stop_all(self, brokers: list[SimNode]) -> None:
         """Each is stopped in order; only then are the disks damaged."""
         await self._stop(brokers)
-        if any(node.up for node in brokers):
+        spared = None if any(node.up for node in brokers) else self._spared()
+        if spared is None:
             self._restart()
         else:
-            self._wreck(brokers, ANY_TIME, self._spared() or set())
+            self._wreck(brokers, ANY_TIME, spared)
             self._count("wreck after a stop")
 
     def _wreck(self, brokers: list[SimNode], harms: dict[str, Harm], spared: set[int]) -> None:
@@ -283,8 +284,8 @@ class Wrecks:
                 self._faults.restart_later(node)
 
     def _spared(self, *, up: bool = False) -> set[int] | None:
-        """Of each partition one that was in sync last, with `up` one that is running; None where
-        there is none."""
+        """Of each partition one that was in sync last and has no damaged segment, with `up` one
+        that is running; None where there is none."""
         spared: set[int] = set()
         image = self._history.metadata.image
         epochs = {node: broker.broker_epoch for node, broker in image.brokers.items()}
@@ -300,6 +301,9 @@ class Wrecks:
                 members = [*p.isr, *(n for n in p.elr if n not in p.isr)]
                 if up:
                     members = [n for n in p.isr if n in running]
+                rotten = self._history.rotten
+                key = (topic.topic_id, p.partition)
+                members = [n for n in members if (n, key) not in rotten]
                 if len(p.replicas) > 1 and not spared.intersection(members):
                     if not members:
                         return None
