@@ -32,7 +32,7 @@ from pk.core.broker.controller.active_controller import Decide, Follow, OffLoopD
 from pk.core.broker.controller.controller_link import FateUnknown
 from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.leader_balance import LeaderBalance
-from pk.core.broker.controller.metadata_feed import Appended, MetadataFeed
+from pk.core.broker.controller.metadata_feed import EventBatch, MetadataFeed
 from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.controller.token_expiry import TokenExpiry
 from pk.core.broker.controller.unclean_recovery import UncleanRecovery
@@ -232,7 +232,7 @@ class Controller:
     async def _commit(self) -> None:
         """Make the queued decisions, append all of them at once, and answer."""
         batch: list[_Submitted] = []
-        events = Appended()
+        events = EventBatch()
         before = image = self.image
         error: Exception | None = FateUnknown("the controller stopped while it appended")
         try:
@@ -258,12 +258,12 @@ class Controller:
             error = FateUnknown(why)
         finally:
             if error is None and events:
-                # Appended events have happened, even if the leadership is lost.
+                # EventBatch events have happened, even if the leadership is lost.
                 self.feed.add(events, image, self._now_ms())
                 self._commit_image(before, image)
             _answer(batch, error, before)
 
-    async def _decide(self, batch: list[_Submitted], events: Appended) -> MetadataImage:
+    async def _decide(self, batch: list[_Submitted], events: EventBatch) -> MetadataImage:
         """Make the queued decisions, which are added to `batch`, and their events to `events`;
         returns the image with all of them.
 

@@ -51,7 +51,7 @@ class Snapshot(Struct, frozen=True):
     """When it was made, in ms since 1970."""
 
 
-class Appended(list[Event]):
+class EventBatch(list[Event]):
     """Events that are appended together. Both the store and the feed need their encoded values,
     which are computed only once."""
 
@@ -71,7 +71,7 @@ class Appended(list[Event]):
 
 def values_of(events: Iterable[Event]) -> list[bytes]:
     """The values of the records that hold `events`."""
-    if isinstance(events, Appended):
+    if isinstance(events, EventBatch):
         return events.values()
     return [encode(event) for event in events]
 
@@ -137,7 +137,7 @@ class MetadataFeed:
         """Add an append that the store has: `events`, and the resulting `image`. Readers see all of
         it, or nothing until this has finished."""
         first, epoch = self._image.offset, image.controller_epoch
-        values = events.values_at_hand if isinstance(events, Appended) else None
+        values = events.values_at_hand if isinstance(events, EventBatch) else None
         builder = BatchBuilder()
         for value in map(encode, events) if values is None else values:
             builder.append(now_ms, None, value)
