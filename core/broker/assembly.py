@@ -27,8 +27,8 @@ from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager, Proposals
 from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
+from pk.core.broker.replication.disconnected_leaders import DisconnectedLeaders
 from pk.core.broker.replication.fetch_sessions import FetchSessions
-from pk.core.broker.replication.lost_leaders import LostLeaders
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replica_logs import ReplicaLogs
@@ -38,7 +38,7 @@ from pk.core.broker.requests.audit_log import AuditLog
 from pk.core.broker.requests.authorization import Authorization
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation, OnDemand
 from pk.core.broker.requests.client_quotas import ClientQuotas
-from pk.core.broker.requests.just_fenced import JustFenced
+from pk.core.broker.requests.recently_fenced import RecentlyFencedBrokers
 from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
@@ -90,7 +90,10 @@ def assemble(
         log_flushed=state.metrics.log_flushed,
     )
     authorization = Authorization(config, AuditLog())
-    lost_leaders, just_fenced = LostLeaders(state, purgatory), JustFenced()
+    disconnected_leaders, recently_fenced = (
+        DisconnectedLeaders(state, purgatory),
+        RecentlyFencedBrokers(),
+    )
 
     replica_logs = ReplicaLogs(state, replicas, link)
 
@@ -102,7 +105,7 @@ def assemble(
             replicas,
             peers,
             quotas.follower,
-            lost_leaders.lost,
+            disconnected_leaders.lost,
             replica_logs.changed,
         )
 
@@ -146,8 +149,8 @@ def assemble(
         replicas=replicas,
         alter_partition=AlterPartitionManager(state, replicas, link, proposals),
         fetchers=ReplicaFetcherManager(state, replicas, purgatory, background.start_soon, fetcher),
-        lost_leaders=lost_leaders,
-        just_fenced=just_fenced,
+        disconnected_leaders=disconnected_leaders,
+        recently_fenced=recently_fenced,
         assignments=assignments,
         replica_logs=replica_logs,
         alter_log_dirs=AlterLogDirsManager(
@@ -171,7 +174,7 @@ def assemble(
             authorization.follow,
             client_quotas.follow,
             *followers,
-            just_fenced.follow,
+            recently_fenced.follow,
             coordinators.apply,
             transactions.apply,
             share_coordinators.apply,

@@ -42,8 +42,8 @@ from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
 from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
+from pk.core.broker.replication.disconnected_leaders import DisconnectedLeaders
 from pk.core.broker.replication.fetch_sessions import FetchSessions
-from pk.core.broker.replication.lost_leaders import LostLeaders
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replica_logs import ReplicaLogs
 from pk.core.broker.replication.replicas import Replicas
@@ -51,7 +51,7 @@ from pk.core.broker.replication.replication_quotas import ReplicationQuotas
 from pk.core.broker.requests.authorization import Authorization
 from pk.core.broker.requests.auto_topic_creation import OnDemand
 from pk.core.broker.requests.client_quotas import ClientQuotas
-from pk.core.broker.requests.just_fenced import JustFenced
+from pk.core.broker.requests.recently_fenced import RecentlyFencedBrokers
 from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
@@ -100,8 +100,8 @@ class Broker(Struct, eq=False, kw_only=True):
     """Maintains the in-sync replicas of partitions that this broker leads."""
     fetchers: ReplicaFetcherManager
     """Copy partitions that this broker follows from their leaders."""
-    lost_leaders: LostLeaders
-    just_fenced: JustFenced
+    disconnected_leaders: DisconnectedLeaders
+    recently_fenced: RecentlyFencedBrokers
     assignments: AssignmentsManager
     """Tell the controller which directory holds each replica."""
     replica_logs: ReplicaLogs

@@ -60,20 +60,20 @@ async def handle(context: Context, request: MetadataRequest) -> MetadataResponse
     Raises KafkaError(INVALID_REQUEST) for a topic without name and id, or with an id before version
     12.
     """
-    just_fenced: Collection[int] = frozenset()
+    recently_fenced: Collection[int] = frozenset()
     if len(context.broker.image.brokers) > 1:
         # The client may have just lost its leader. Then we have too, and that news may arrive
         # together with its request.
         await trio.lowlevel.checkpoint()
-        await context.broker.lost_leaders.wait_for_verdict()
-        just_fenced = context.broker.just_fenced.nodes()
+        await context.broker.disconnected_leaders.wait_for_verdict()
+        recently_fenced = context.broker.recently_fenced.nodes()
     if (
         _wants_all(request, context.api_version)
         and context.broker.image.partition_count > LARGE_PARTITIONS
     ):
         async with _limit():
-            return await _answer(context, request, just_fenced)
-    answer = await _answer(context, request, just_fenced)
+            return await _answer(context, request, recently_fenced)
+    answer = await _answer(context, request, recently_fenced)
     await _create_missing(context, request)
     return answer
 
@@ -121,13 +121,13 @@ def _wants_all(request: MetadataRequest, version: int) -> bool:
 
 
 async def _answer(
-    context: Context, request: MetadataRequest, just_fenced: Collection[int]
+    context: Context, request: MetadataRequest, recently_fenced: Collection[int]
 ) -> MetadataResponse:
     """Build the response from one image, regardless of changes in the meantime."""
     image = context.broker.image
     version = context.api_version
     alive = _endpoints(image, context.listener)
-    named = alive | _endpoints(image, context.listener, just_fenced)
+    named = alive | _endpoints(image, context.listener, recently_fenced)
     brokers = [
         MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
         for node, (host, port, rack) in sorted(named.items())

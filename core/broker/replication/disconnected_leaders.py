@@ -1,5 +1,5 @@
-"""Leaders that this broker has just lost its connection to: what the image says of them may be over
-in a moment."""
+"""Leaders to which this broker has just lost its connection: the controller may be about to replace
+them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pk.core.broker.state import BrokerState
 from pk.core.meta.image import MetadataImage
 
 VERDICT_S: Final = 0.25
-"""How long a lost connection counts: the controller, whose own broke too, needs some hundredths of
-that to find out."""
+"""How long a lost connection counts. The controller loses its own connection at the same time and
+needs much less than this to react."""
 
 
-class LostLeaders:
+class DisconnectedLeaders:
     """See the top of this file. One for each broker."""
 
     def __init__(self, state: BrokerState, purgatory: Purgatory) -> None:
@@ -25,12 +25,12 @@ class LostLeaders:
         self._until: dict[int, float] = {}
 
     def lost(self, node_id: int) -> None:
-        """The connection by which this broker followed another one broke: the controller may be
-        about to say who leads instead."""
+        """The connection from which this broker fetches has broken: the controller may be about to
+        elect another leader."""
         self._until[node_id] = trio.current_time() + VERDICT_S
 
     def __bool__(self) -> bool:
-        """Whether there is one of whom the controller has not spoken yet."""
+        """Whether the controller has yet to decide about one of them."""
         now = trio.current_time()
         for node_id, until in list(self._until.items()):
             node = self._state.image.brokers.get(node_id)
@@ -39,7 +39,7 @@ class LostLeaders:
         return bool(self._until)
 
     async def wait_for_verdict(self) -> None:
-        """Wait until the controller has said what became of them, at most `VERDICT_S`."""
+        """Wait until the controller has decided about all of them, at most `VERDICT_S`."""
         if self:
             await self._purgatory.until(
                 lambda: not self, (MetadataImage,), max(self._until.values())

@@ -5,7 +5,7 @@ import trio.testing
 from group.brokers import simulated
 from msgspec.structs import replace
 
-from pk.core.broker.requests.just_fenced import NAMED_S, JustFenced
+from pk.core.broker.requests.recently_fenced import NAMED_S, RecentlyFencedBrokers
 from pk.core.meta.image import BrokerImage, Changes, MetadataImage
 
 
@@ -24,23 +24,23 @@ ALL = Changes(brokers=[1, 2, 3])
 
 @simulated
 async def test_a_fenced_broker_is_named_for_a_while() -> None:
-    just_fenced = JustFenced()
-    just_fenced.follow(image(b1=False, b2=False, b3=True), ALL)
-    assert not just_fenced.nodes(), "the third was fenced before, who knows when"
-    just_fenced.follow(image(b1=False, b2=True, b3=True), ALL)
-    assert just_fenced.nodes() == {2}
+    recently_fenced = RecentlyFencedBrokers()
+    recently_fenced.follow(image(b1=False, b2=False, b3=True), ALL)
+    assert not recently_fenced.nodes(), "the third was fenced before, who knows when"
+    recently_fenced.follow(image(b1=False, b2=True, b3=True), ALL)
+    assert recently_fenced.nodes() == {2}
     await trio.sleep(NAMED_S / 2)
-    just_fenced.follow(image(b1=False, b2=True, b3=True), Changes())
-    assert just_fenced.nodes() == {2}
+    recently_fenced.follow(image(b1=False, b2=True, b3=True), Changes())
+    assert recently_fenced.nodes() == {2}
     await trio.sleep(NAMED_S / 2)
-    assert not just_fenced.nodes()
+    assert not recently_fenced.nodes()
 
 
 @simulated
 async def test_one_that_is_back_or_gone_is_not() -> None:
-    just_fenced = JustFenced()
-    just_fenced.follow(image(b1=False, b2=False), ALL)
-    just_fenced.follow(image(b1=True, b2=True), ALL)
-    assert just_fenced.nodes() == {1, 2}
-    just_fenced.follow(image(b1=False), ALL)
-    assert not just_fenced.nodes()
+    recently_fenced = RecentlyFencedBrokers()
+    recently_fenced.follow(image(b1=False, b2=False), ALL)
+    recently_fenced.follow(image(b1=True, b2=True), ALL)
+    assert recently_fenced.nodes() == {1, 2}
+    recently_fenced.follow(image(b1=False), ALL)
+    assert not recently_fenced.nodes()

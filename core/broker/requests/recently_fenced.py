@@ -1,10 +1,10 @@
-"""Brokers that were fenced a moment ago, which Metadata names a little longer.
+"""Brokers that were fenced a moment ago; Metadata responses include them a little longer.
 
-A broker that dies is fenced here within some hundredths of a second; by Apache's controller, after
-its session's nine seconds. Clients count on that. librdkafka gives up a broker that an answer does
-not name, and if the same answer names other leaders for its partitions, the two may meet: then the
-partition has no leader for that client until it looks through all of its topics, once a second. So
-the answer with the new leaders still names the broker that they were taken from, and a later one
+This controller fences a broker that dies within a few hundredths of a second; Apache's does so
+after its session timeout of nine seconds, and clients depend on that. librdkafka drops a broker
+that a response does not include. If the same response has new leaders for that broker's partitions,
+the client can end up with no leader for a partition until its next full refresh, a second later.
+So the response with the new leaders still includes the broker that they replace, and a later one
 does not. Nothing else treats it as alive: it leads nothing, and its replicas are offline.
 """
 
@@ -17,10 +17,10 @@ import trio
 from pk.core.meta.image import Changes, MetadataImage
 
 NAMED_S: Final = 2.0
-"""How long: twice the time that librdkafka may need to look again."""
+"""How long: twice librdkafka's interval between full refreshes."""
 
 
-class JustFenced:
+class RecentlyFencedBrokers:
     """See the top of this file. One for each broker."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class JustFenced:
         self._until: dict[int, float] = {}
 
     def follow(self, image: MetadataImage, found: Changes) -> None:
-        """An image is in force: who was fenced by it?"""
+        """Note which brokers this image fences."""
         if not found.brokers:
             return
         unfenced = frozenset(n for n, broker in image.brokers.items() if not broker.fenced)
@@ -39,7 +39,7 @@ class JustFenced:
         self._unfenced = unfenced
 
     def nodes(self) -> frozenset[int]:
-        """Those of `NAMED_S`."""
+        """The brokers that were fenced at most `NAMED_S` ago."""
         if self._until:
             now = trio.current_time()
             self._until = {n: until for n, until in self._until.items() if until > now}
