@@ -7,7 +7,7 @@ handled at once. A handler that may take long is an `async def` that lets other 
 
 - By default the connection handles nothing more until it is done, like Kafka for every request,
   since it may still use the connection's buffer. If its result is an awaitable, that is parked.
-- `parks=True`: it is parked. The requests behind it on the connection are handled in the meantime,
+- `waits=True`: it is parked. The requests behind it on the connection are handled in the meantime,
   and responses keep their order. This is for requests that wait long and do not use the
   connection's buffer: Fetch, JoinGroup, SyncGroup, and Produce after its append (`parked`).
 
@@ -50,7 +50,7 @@ Answer: TypeAlias = (
 
 
 async def parked(work: Awaitable[Outcome[Response]]) -> Awaitable[Outcome[Response]]:
-    """Park `work`, for a single request of an API that does not park."""
+    """Park `work`, for a single request of an API whose others do not wait."""
     return work
 
 
@@ -65,7 +65,8 @@ class Api(Struct, frozen=True):
     error_response: Callable[[Any, KafkaError, int], Any]
     """(request, error, version) → the error response for the whole request. Raises TypeError if the
     API has none; the connection is then closed."""
-    parks: bool = False
+    waits: bool = False
+    """See `ApiKey.waits`."""
     forwarded: bool = False
     """Whether the controller handles it when a broker forwards it
     (core/api/controller/forward.py)."""

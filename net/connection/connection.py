@@ -510,7 +510,7 @@ class Connection:
             self._delay(request, result)
             return None
         if isawaitable(result):
-            if api.parks:
+            if api.waits:
                 self._park(request, result)
                 return None
             return self._hold(request, result)

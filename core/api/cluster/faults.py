@@ -59,13 +59,13 @@ def _meeting(api: Api, faults: Faults) -> Api:
             return _after(met, api, context, request)
         return _not_at_once(api, handle(context, request))
 
-    # Not parked at once: after a delay the request may still need the connection's buffer.
-    return replace(api, handle=meet, parks=False)
+    # Not parked at once (waits=False): after a delay the request may still need the connection's buffer.
+    return replace(api, handle=meet, waits=False)
 
 
 def _not_at_once(api: Api, answer: Any) -> Any:
-    """The result of the handler of `api`, for an API that does not park at once."""
-    if api.parks and isawaitable(answer) and not isinstance(answer, DelayedFetch):
+    """The result of the handler of `api`, for the copy of an API that does not park at once."""
+    if api.waits and isawaitable(answer) and not isinstance(answer, DelayedFetch):
         return parked(answer)
     return answer
 
@@ -77,7 +77,7 @@ async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> 
     last = next((fault for fault in met if fault.kind != "delay"), None)
     if last is None:
         answer = api.handle(context, request)
-        return await answer if isawaitable(answer) and not api.parks else answer
+        return await answer if isawaitable(answer) and not api.waits else answer
     name = API_KEYS[api.key].name
     if last.kind == "drop-answer":
         await _answer(api, context, request)
