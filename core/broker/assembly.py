@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from pk.core.broker.background import Background
-from pk.core.broker.broker import Broker, Follow, Served
+from pk.core.broker.broker import Broker, ImageListener, Served
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import Link
@@ -65,15 +65,15 @@ def assemble(
     served: Served = (),
     controller_served: Served = (),
     directory_failed: Callable[[], None] = _unheard,
-    followers: Iterable[Follow] = (),
+    image_listeners: Iterable[ImageListener] = (),
     faults: Faults | None = None,
 ) -> Broker:
     """A broker that has not started. It holds no partition before the first image is published.
 
     `link` leads to the active controller, `peers` to other brokers; `controller` is this process's
     own. `served` and `controller_served` are what ApiVersions says on either kind of listener.
-    `directory_failed` is called when a log directory has failed, `followers` with each image that
-    comes into force, before the coordinators. `faults` are given where tests may ask for some.
+    `directory_failed` is called when a log directory has failed. `image_listeners` hear of each
+    image before the coordinators do. `faults` are given where tests may ask for some.
     """
     config, purgatory, proposals = state.config, Purgatory(), Proposals()
     quotas, client_quotas = ReplicationQuotas(config, clock), ClientQuotas(config, clock)
@@ -170,15 +170,15 @@ def assemble(
         producer_ids=producer_ids,
         faults=faults,
         client_metrics=client_metrics,
-        followers=[
-            authorization.follow,
-            client_quotas.follow,
-            *followers,
-            recently_fenced.follow,
-            coordinators.apply,
-            transactions.apply,
-            share_coordinators.apply,
-            share_partitions.apply,
+        image_listeners=[
+            authorization,
+            client_quotas,
+            *image_listeners,
+            recently_fenced,
+            coordinators,
+            transactions,
+            share_coordinators,
+            share_partitions,
         ],
         disconnected=[
             *([] if controller is None else [controller.disconnected]),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 from msgspec import Struct, field
@@ -62,8 +62,14 @@ from pk.core.meta.image import Changes, MetadataImage, changes
 Served = Sequence[tuple[int, int, int]]
 """(api key, first version, last version)."""
 
-Follow = Callable[[MetadataImage, Changes], None]
-"""Called with each image that takes effect, and what it changed."""
+
+class ImageListener(Protocol):
+    """A part of the broker that reacts to images."""
+
+    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+        """`image` takes effect; `found` is the difference from the previous one."""
+        ...
+
 
 ROOM_RETRY_S: Final = 1.0
 ROOM_RETRY_S_MAX: Final = 16.0
@@ -127,7 +133,7 @@ class Broker(Struct, eq=False, kw_only=True):
     """What tests asked for; None without `pk.faults.enable`."""
     client_metrics: ClientMetrics | None
     """What clients push; None where nothing shows it (`pk.metrics.listener`)."""
-    followers: list[Follow]
+    image_listeners: list[ImageListener]
     disconnected: list[Callable[[int], None]]
     """Called with a connection's id (`Context.connection_id`) when that connection has closed."""
     _publishing: trio.Lock = field(default_factory=trio.Lock)
@@ -207,8 +213,8 @@ class Broker(Struct, eq=False, kw_only=True):
         self.state.image = image
         # Without a checkpoint: a coordinator must not outlive the leadership that it depends on,
         # nor overlap with the next.
-        for follow in self.followers:
-            follow(image, found)
+        for listener in self.image_listeners:
+            listener.image_changed(image, found)
         self.purgatory.touch(MetadataImage)
         # These may be late: a partition that is not fetched yet is fetched a moment later.
         await self.fetchers.follow(opened, found)

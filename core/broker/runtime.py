@@ -200,7 +200,7 @@ class Runtime:
             served=served,
             controller_served=controller_served,
             directory_failed=self.lifecycle.directory_failed,
-            followers=[self.lifecycle.follow],
+            image_listeners=[self.lifecycle],
             faults=faults,
         )
         broker = self.broker

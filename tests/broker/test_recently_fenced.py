@@ -25,12 +25,12 @@ ALL = Changes(brokers=[1, 2, 3])
 @simulated
 async def test_a_fenced_broker_is_named_for_a_while() -> None:
     recently_fenced = RecentlyFencedBrokers()
-    recently_fenced.follow(image(b1=False, b2=False, b3=True), ALL)
+    recently_fenced.image_changed(image(b1=False, b2=False, b3=True), ALL)
     assert not recently_fenced.nodes(), "the third was fenced before, who knows when"
-    recently_fenced.follow(image(b1=False, b2=True, b3=True), ALL)
+    recently_fenced.image_changed(image(b1=False, b2=True, b3=True), ALL)
     assert recently_fenced.nodes() == {2}
     await trio.sleep(NAMED_S / 2)
-    recently_fenced.follow(image(b1=False, b2=True, b3=True), Changes())
+    recently_fenced.image_changed(image(b1=False, b2=True, b3=True), Changes())
     assert recently_fenced.nodes() == {2}
     await trio.sleep(NAMED_S / 2)
     assert not recently_fenced.nodes()
@@ -39,8 +39,8 @@ async def test_a_fenced_broker_is_named_for_a_while() -> None:
 @simulated
 async def test_one_that_is_back_or_gone_is_not() -> None:
     recently_fenced = RecentlyFencedBrokers()
-    recently_fenced.follow(image(b1=False, b2=False), ALL)
-    recently_fenced.follow(image(b1=True, b2=True), ALL)
+    recently_fenced.image_changed(image(b1=False, b2=False), ALL)
+    recently_fenced.image_changed(image(b1=True, b2=True), ALL)
     assert recently_fenced.nodes() == {1, 2}
-    recently_fenced.follow(image(b1=False), ALL)
+    recently_fenced.image_changed(image(b1=False), ALL)
     assert not recently_fenced.nodes()

@@ -109,7 +109,7 @@ class DealCoordinators(CoordinatorRuntime[Deals]):
         self._book = book
         self._process = process
         self._random = random
-        broker.followers.append(self.apply)
+        broker.image_listeners.append(self)
 
     def settings(self, config: BrokerConfig) -> CoordinatorSettings:
         return CoordinatorSettings(commit_timeout_ms=1000, load_bytes=1 << 20)

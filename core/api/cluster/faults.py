@@ -59,7 +59,7 @@ def _meeting(api: Api, faults: Faults) -> Api:
             return _after(met, api, context, request)
         return _not_at_once(api, handle(context, request))
 
-    # Not parked at once (waits=False): after a delay the request may still need the connection's buffer.
+    # waits=False, since after a delay the request may still need the connection's buffer.
     return replace(api, handle=meet, waits=False)
 
 

@@ -28,7 +28,7 @@ class OffLoopDecision:
         return self.ask()(image)
 
 
-Follow = Callable[[MetadataImage, MetadataImage], None]
+CommitListener = Callable[[MetadataImage, MetadataImage], None]
 """(image before, image after)."""
 
 
@@ -40,7 +40,7 @@ class ActiveController(Protocol):
     """The previous controller's node id; NO_NODE if there was none, or it was this node."""
 
     observers: QuorumObservers
-    committed: list[Follow]
+    commit_listeners: list[CommitListener]
 
     @property
     def image(self) -> MetadataImage:

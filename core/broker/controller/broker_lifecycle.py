@@ -207,7 +207,7 @@ class BrokerLifecycle:
             return AGAIN_S
         return self._state.config.broker_heartbeat_interval_ms / 1000
 
-    def follow(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, found: Changes) -> None:
         """Check whether a new image unfences this broker."""
         me = image.brokers.get(self._state.node_id)
         if me is None or me.broker_epoch != self._state.broker_epoch:

@@ -28,7 +28,7 @@ import msgspec
 import trio
 from msgspec import field
 
-from pk.core.broker.controller.active_controller import Decide, Follow, OffLoopDecision
+from pk.core.broker.controller.active_controller import CommitListener, Decide, OffLoopDecision
 from pk.core.broker.controller.controller_link import FateUnknown
 from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.leader_balance import LeaderBalance
@@ -110,7 +110,7 @@ class Controller:
         """The log that other nodes follow; it restarts with each controller epoch."""
         self.observers = QuorumObservers()
         """The progress of its followers."""
-        self.committed: list[Follow] = []
+        self.commit_listeners: list[CommitListener] = []
         """Called with the image before and after, right after each append."""
         self.heartbeats = HeartbeatManager(self, state, peers)
         """Tracks which brokers are alive."""
@@ -302,8 +302,8 @@ class Controller:
         this one's broker applies it."""
         self.image = image
         self._grown.set()
-        for follow in self.committed:
-            follow(before, image)
+        for listener in self.commit_listeners:
+            listener(before, image)
 
     async def _show(self, publish: Publish, task_status: trio.TaskStatus[None]) -> None:
         """Repeatedly let this process's broker apply the newest image. Events appended in the

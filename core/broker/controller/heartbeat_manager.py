@@ -91,7 +91,7 @@ class HeartbeatManager:
         self._leaving: dict[int, _Leaving] = {}
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
-        controller.committed.append(self._follow)
+        controller.commit_listeners.append(self._follow)
 
     async def run(self) -> None:
         """Watch the brokers until cancelled."""

@@ -33,7 +33,7 @@ class LeaderBalance:
         self._controller = controller
         self._state = state
         self._changed = trio.Event()
-        controller.committed.append(self._follow)
+        controller.commit_listeners.append(self._follow)
 
     async def run(self) -> None:
         """Run until cancelled."""

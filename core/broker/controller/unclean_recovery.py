@@ -51,7 +51,7 @@ class UncleanRecovery:
         """Partitions without a leader until more is known, and the reasons."""
         self.lossy_elections = 0
         """How many leaders were elected although acknowledged records may be lost."""
-        controller.committed.append(self._follow)
+        controller.commit_listeners.append(self._follow)
 
     def reports(self) -> dict[TopicIdPartition, dict[int, Report]]:
         """The current reports of logs."""

@@ -90,8 +90,8 @@ class CoordinatorRuntime(Generic[M]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return found
 
-    def apply(self, image: MetadataImage, found: Changes) -> None:
-        """Follow what changed: load what this broker leads now, close what it leads no more; the
+    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+        """Load the coordinators that this broker leads now, and close those it leads no more; the
         machines that stay are handed the image."""
         for topic in found.topics_deleted:
             if topic.name == self.topic:

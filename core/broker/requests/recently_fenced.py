@@ -27,7 +27,7 @@ class RecentlyFencedBrokers:
         self._unfenced: frozenset[int] = frozenset()
         self._until: dict[int, float] = {}
 
-    def follow(self, image: MetadataImage, found: Changes) -> None:
+    def image_changed(self, image: MetadataImage, found: Changes) -> None:
         """Note which brokers this image fences."""
         if not found.brokers:
             return

@@ -158,8 +158,8 @@ class SharePartitions:
 
     # --- the cluster ---
 
-    def apply(self, image: MetadataImage, found: Changes) -> None:
-        """Follow what changed: share partitions go with the leadership that they rest on."""
+    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+        """Drop the share partitions whose partitions this broker leads no more."""
         self.sessions.sessions_max = self._state.config.group_share_max_share_sessions
         deleted = {topic.topic_id for topic in found.topics_deleted}
         if not deleted and not found.partitions:

@@ -160,7 +160,7 @@ async def case(**keys: str) -> AsyncIterator[Case]:
             random=Random(1),
             link=cluster,
             peers=NoPeers(),
-            followers=[lifecycle.follow],
+            image_listeners=[lifecycle],
         )
         one = Case(cluster, lifecycle, dirs)
         async with trio.open_nursery() as nursery:

@@ -11,7 +11,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from pk.core.broker.controller.active_controller import Decide, Follow
+from pk.core.broker.controller.active_controller import CommitListener, Decide
 from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.peers import PeerLost
@@ -52,7 +52,7 @@ class ActiveController:
         self.controller_id = OWN
         self.predecessor = NO_NODE
         self.observers = QuorumObservers()
-        self.committed: list[Follow] = []
+        self.commit_listeners: list[CommitListener] = []
         self.image = MetadataImage().apply(events)
         self.decisions: list[list[Event]] = []
         self.full = False
@@ -70,8 +70,8 @@ class ActiveController:
 
     def commit(self, *events: Event) -> None:
         before, self.image = self.image, self.image.apply(events)
-        for follow in self.committed:
-            follow(before, self.image)
+        for listener in self.commit_listeners:
+            listener(before, self.image)
 
     @property
     def fenced(self) -> list[int]:

@@ -44,7 +44,7 @@ class World:
         """Have a broker coordinate."""
         broker = self.cluster.broker(node)
         runtime = self.runtimes[node] = Runtime(self, broker)
-        broker.followers.append(runtime.apply)
+        broker.image_listeners.append(runtime)
 
     def leader(self) -> int:
         found = self.cluster.image.partition(TOPIC, 0)
