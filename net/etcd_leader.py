@@ -46,8 +46,8 @@ class LeaderKey(Struct, frozen=True):
 
 
 class EtcdLeader:
-    """Finds the controller (`core.broker.controller.controller_link.Locator`). Its task runs in the
-    nursery from the first `find` on, until that is cancelled."""
+    """Finds the controller, as a `Locator` of `core.broker.controller.controller_client`. Its task
+    runs in the nursery from the first `find` until it is cancelled."""
 
     def __init__(
         self, client: EtcdClient, root: str, nursery: trio.Nursery, *, connect_timeout_ms: int

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 from msgspec import Struct
 
-from pk.core.broker.controller.controller_link import Locator
+from pk.core.broker.controller.controller_client import Locator
 from pk.core.config import BrokerConfig
 from pk.core.config.roles import EMBEDDED, ETCD
 from pk.core.meta.store import MetadataStore

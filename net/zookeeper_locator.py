@@ -16,7 +16,7 @@ logger = logging.getLogger("pk.controller")
 
 
 class ZooKeeperLocator:
-    """Finds the controller (`core.broker.controller.controller_link.Locator`) through a watch on
+    """Finds the controller (`core.broker.controller.controller_client.Locator`) through a watch on
     one node. Between two changes `find` costs nothing."""
 
     def __init__(self, session: ZooKeeperSession, root: str) -> None:

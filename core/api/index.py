@@ -18,7 +18,7 @@ from typing import Any, Final
 from pk.core.api.authorization import check_needs
 from pk.core.api.registry import Api, error_response
 from pk.core.api_keys import API_KEYS, BROKER, CONTROLLER, DIVIDED, FORWARDED, ApiKey
-from pk.core.broker.controller.controller_link import ASK_AGAIN, Forwarded
+from pk.core.broker.controller.controller_client import ASK_AGAIN, Forwarded
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError

@@ -10,7 +10,7 @@ from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker, ImageListener, Served
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import Link
+from pk.core.broker.controller.controller_client import ForwardingClient
 from pk.core.broker.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
@@ -59,7 +59,7 @@ def assemble(
     dirs: LogDirs,
     clock: Clock,
     random: Random,
-    link: Link,
+    controller_client: ForwardingClient,
     peers: Peers,
     controller: Controller | None = None,
     served: Served = (),
@@ -70,10 +70,10 @@ def assemble(
 ) -> Broker:
     """A broker that has not started. It holds no partition before the first image is published.
 
-    `link` leads to the active controller, `peers` to other brokers; `controller` is this process's
-    own. `served` and `controller_served` are what ApiVersions says on either kind of listener.
-    `directory_failed` is called when a log directory has failed. `image_listeners` hear of each
-    image before the coordinators do. `faults` are given where tests may ask for some.
+    `controller_client` reaches the active controller, `peers` other brokers; `controller` is that
+    of this process. `served` and `controller_served` are what ApiVersions says on either kind of
+    listener. `directory_failed` is called when a log directory has failed. `image_listeners` hear
+    of each image before the coordinators do. `faults` are given if tests may ask for some.
     """
     config, purgatory, proposals = state.config, Purgatory(), Proposals()
     quotas, client_quotas = ReplicationQuotas(config, clock), ClientQuotas(config, clock)
@@ -95,7 +95,7 @@ def assemble(
         RecentlyFencedBrokers(),
     )
 
-    replica_logs = ReplicaLogs(state, replicas, link)
+    replica_logs = ReplicaLogs(state, replicas, controller_client)
 
     def fetcher(leader: int, index: int) -> ReplicaFetcher:
         return ReplicaFetcher(
@@ -109,8 +109,8 @@ def assemble(
             replica_logs.changed,
         )
 
-    assignments = AssignmentsManager(state, replicas, link)
-    topic_creation = AutoTopicCreation(state, link, purgatory)
+    assignments = AssignmentsManager(state, replicas, controller_client)
+    topic_creation = AutoTopicCreation(state, controller_client, purgatory)
     start_soon = background.start_soon
     share_coordinators = ShareCoordinators(state, replicas, start_soon, topic_creation)
     share_state_client = ShareStateClient(
@@ -122,7 +122,7 @@ def assemble(
     share_offsets = ShareOffsets(
         state, replicas, coordinators, share_state_client, BrokerLinks(state, peers)
     )
-    producer_ids = ProducerIds(state, link)
+    producer_ids = ProducerIds(state, controller_client)
     markers = MarkerWriter(replicas, clock, [coordinators])
     sender = MarkerSender(state, BrokerLinks(state, peers), markers, start_soon)
     transactions = TransactionCoordinators(
@@ -137,7 +137,7 @@ def assemble(
         random=random,
         served=served,
         controller_served=controller_served,
-        link=link,
+        controller_client=controller_client,
         controller=controller,
         purgatory=purgatory,
         sessions=FetchSessions(
@@ -147,7 +147,7 @@ def assemble(
         client_quotas=client_quotas,
         quotas=quotas,
         replicas=replicas,
-        alter_partition=AlterPartitionManager(state, replicas, link, proposals),
+        alter_partition=AlterPartitionManager(state, replicas, controller_client, proposals),
         fetchers=ReplicaFetcherManager(state, replicas, purgatory, background.start_soon, fetcher),
         disconnected_leaders=disconnected_leaders,
         recently_fenced=recently_fenced,

@@ -28,7 +28,7 @@ from pk.core.broker.background import Background
 from pk.core.broker.broker_metrics import BrokerMetrics
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import Link
+from pk.core.broker.controller.controller_client import ForwardingClient
 from pk.core.broker.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.producer_ids import ProducerIds
@@ -87,7 +87,7 @@ class Broker(Struct, eq=False, kw_only=True):
     """The response to ApiVersions."""
     controller_served: Served
     """The same on a controller listener."""
-    link: Link
+    controller_client: ForwardingClient
     """The client of the active controller, wherever it is."""
     controller: Controller | None
     """The controller in this process, active or not; None if the process does not have that

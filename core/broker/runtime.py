@@ -35,7 +35,7 @@ from pk.core.broker.broker import Served
 from pk.core.broker.clock import Clock, ShiftedClock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import Client, ControllerLink, Forwarded, Locator
+from pk.core.broker.controller.controller_client import Client, ControllerClient, Forwarded, Locator
 from pk.core.broker.controller.embedded_store import DIRECTORY as METADATA_DIRECTORY
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.metadata_follower import MetadataFollower
@@ -171,7 +171,7 @@ class Runtime:
         self._controller = self._make_controller(clock, peers)
         locator = locator if locator is not None else StaticLocator(config)
         to_controllers = controller_peers if controller_peers is not None else peers
-        self._link = ControllerLink(
+        self._controller_client = ControllerClient(
             locator,
             to_controllers,
             controller=self._controller,
@@ -180,7 +180,7 @@ class Runtime:
         )
         self.lifecycle = BrokerLifecycle(
             state,
-            self._link,
+            self._controller_client,
             dirs,
             endpoints,
             new_id=lambda: new_id(random.randbytes),
@@ -194,7 +194,7 @@ class Runtime:
             dirs=dirs,
             clock=clock,
             random=random,
-            link=self._link,
+            controller_client=self._controller_client,
             peers=peers,
             controller=self._controller,
             served=served,
@@ -290,7 +290,7 @@ class Runtime:
     async def close(self, *, clean: bool) -> None:
         """Make everything durable and leave the mark of a clean end; after a fault of ours only
         release the locks."""
-        self._link.close()
+        self._controller_client.close()
         if self._store is not None:
             try:
                 await self._store.close()
@@ -360,7 +360,7 @@ class Runtime:
         )
         while True:
             try:
-                await self._link.request(request, timeout_ms=config.request_timeout_ms)
+                await self._controller_client.request(request, timeout_ms=config.request_timeout_ms)
             except KafkaError as e:
                 logger.info("this controller could not be registered: %s", e)
             else:

@@ -333,7 +333,7 @@ async def test_a_fault_of_ours_is_an_answer_to_the_node_itself_too() -> None:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(brokers, "heartbeat", fail)
             request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)
-            answer = await broker.link.request(request, timeout_ms=60_000)
+            answer = await broker.controller_client.request(request, timeout_ms=60_000)
         assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 

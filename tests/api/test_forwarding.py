@@ -15,7 +15,7 @@ from many_nodes import CONTROLLER, Cluster, caller, running_cluster
 from nodes import Caller, trio_test
 
 from pk.core.api.controller.forward import IMAGE_WAIT_MS_MAX, pass_on
-from pk.core.broker.controller.controller_link import Forwarded
+from pk.core.broker.controller.controller_client import Forwarded
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.meta.events import TOPIC

@@ -24,7 +24,7 @@ from pk.core.api.index import APIS as ALL_APIS
 from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
-from pk.core.broker.controller.controller_link import Client
+from pk.core.broker.controller.controller_client import Client
 from pk.core.broker.peers import Answered, PeerLost
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
@@ -162,7 +162,7 @@ class Cluster:
             dirs=dirs,
             clock=TrioClock(),
             random=random,
-            link=_Link(self, member.node),
+            controller_client=_ControllerClient(self, member.node),
             peers=_Peers(self, member.node),
             served=[(api.key, *api.versions) for api in ALL_APIS],
         )
@@ -515,7 +515,7 @@ class _Peers:
         return channel
 
 
-class _Link:
+class _ControllerClient:
     """How one broker reaches the controller."""
 
     def __init__(self, cluster: Cluster, node: int) -> None:

@@ -21,7 +21,7 @@ from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import Client, ControllerLink, Forwarded
+from pk.core.broker.controller.controller_client import Client, ControllerClient, Forwarded
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.static_locator import StaticLocator
 from pk.core.broker.loop_time import begin_to_run
@@ -181,7 +181,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
             assert isinstance(context, Context)
             return await dispatch(context, request)
 
-        link = ControllerLink(
+        controller_client = ControllerClient(
             StaticLocator(parsed),
             NoPeers(),
             controller=controller,
@@ -194,7 +194,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
             dirs=dirs,
             clock=clock,
             random=random,
-            link=link,
+            controller_client=controller_client,
             peers=NoPeers(),
             controller=controller,
         )

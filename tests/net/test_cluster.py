@@ -316,9 +316,12 @@ async def test_a_broker_that_was_forgotten_comes_back_whatever_it_hears_first() 
     """Its new registration may be in the metadata log that it follows before it has the answer that
     tells its epoch."""
     async with running_cluster(2, broker__heartbeat__interval__ms="200") as cluster:
-        link, controller = cluster.nodes[1].broker.link, cluster.controller.broker.controller
+        client, controller = (
+            cluster.nodes[1].broker.controller_client,
+            cluster.controller.broker.controller,
+        )
         assert controller is not None
-        ask, registered = link.request, trio.Event()
+        ask, registered = client.request, trio.Event()
 
         async def late(request: Any, *, timeout_ms: float) -> Any:
             answer = await ask(request, timeout_ms=timeout_ms)
@@ -331,7 +334,7 @@ async def test_a_broker_that_was_forgotten_comes_back_whatever_it_hears_first() 
                 registered.set()
             return answer
 
-        link.request = late
+        client.request = late
         epoch = cluster.image.brokers[1].broker_epoch
         async with caller_of(cluster.nodes[2]) as caller:
             answer = await caller.call(UnregisterBrokerRequest(broker_id=1), 0)

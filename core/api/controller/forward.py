@@ -1,7 +1,7 @@
 """Forwards requests from brokers to the controller (KIP-590).
 
 A request for the controller goes to the active one, in this process or another.
-(`ControllerLink.forward` looks for it as long as the request cannot have taken effect.) If the
+(`ControllerClient.forward` looks for it as long as the request cannot have taken effect.) If the
 controller is lost between its decision and its answer, the outcome is unknown: the client gets
 REQUEST_TIMED_OUT, as from Apache Kafka, and must check. The request is not sent again: the second
 response would depend on the effects of the first try.
@@ -35,7 +35,9 @@ async def pass_on(context: Context, request: Any) -> Any:
     KafkaError: REQUEST_TIMED_OUT if no controller was found in time or none answered, and the
     errors of the envelope."""
     timeout_ms = max(getattr(request, "timeout_ms", TIMEOUT_MS), TIMEOUT_MS_MIN)
-    forwarded = await context.broker.link.forward(context, request, timeout_ms=timeout_ms)
+    forwarded = await context.broker.controller_client.forward(
+        context, request, timeout_ms=timeout_ms
+    )
     await _wait_for_image(context.broker, forwarded.image_offset)
     return forwarded.response
 

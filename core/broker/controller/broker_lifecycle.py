@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.meta.brokers import register_broker
@@ -90,7 +90,7 @@ class BrokerLifecycle:
     def __init__(
         self,
         state: BrokerState,
-        link: Asks,
+        controller_client: NodeToController,
         dirs: LogDirs,
         endpoints: Sequence[Endpoint],
         *,
@@ -103,7 +103,7 @@ class BrokerLifecycle:
         `registered_again()` is called when it has a new epoch: an image with that epoch may already
         have arrived, too early to be used."""
         self._state = state
-        self._link = link
+        self._controller_client = controller_client
         self._dirs = dirs
         self._endpoints = list(endpoints)
         self._clean_epoch = dirs.clean_broker_epoch
@@ -241,7 +241,7 @@ class BrokerLifecycle:
         # one, or to retry.
         timeout_ms = self._state.config.broker_session_timeout_ms / 2
         try:
-            return await self._link.request(request, timeout_ms=timeout_ms)
+            return await self._controller_client.request(request, timeout_ms=timeout_ms)
         except KafkaError as e:
             logger.info("no heartbeat: %s", e)
             return None
@@ -303,7 +303,7 @@ class BrokerLifecycle:
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 try:
-                    answer = await self._link.request(request, timeout_ms=timeout_ms)
+                    answer = await self._controller_client.request(request, timeout_ms=timeout_ms)
                 except KafkaError as e:
                     answer = BrokerRegistrationResponse(error_code=e.code)
                     why, self.complaint = str(e), ""

@@ -29,7 +29,7 @@ import trio
 from msgspec import field
 
 from pk.core.broker.controller.active_controller import CommitListener, Decide, OffLoopDecision
-from pk.core.broker.controller.controller_link import FateUnknown
+from pk.core.broker.controller.controller_client import FateUnknown
 from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.leader_balance import LeaderBalance
 from pk.core.broker.controller.metadata_feed import EventBatch, MetadataFeed

@@ -45,7 +45,7 @@ from pk.core.wire.messages.fetch_snapshot import (
 )
 
 if TYPE_CHECKING:
-    from pk.core.broker.controller.controller_link import Locator
+    from pk.core.broker.controller.controller_client import Locator
 
 logger = logging.getLogger("pk.metadata")
 

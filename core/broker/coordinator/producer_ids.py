@@ -3,7 +3,7 @@ cluster."""
 
 import trio
 
-from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.state import BrokerState
 from pk.core.errors import KafkaError
 from pk.core.meta.brokers import ProducerIdBlock
@@ -14,15 +14,15 @@ class ProducerIds:
     """The ids this broker may give away. What is left of a block when the broker stops is never
     given to anybody."""
 
-    def __init__(self, state: BrokerState, link: Asks) -> None:
+    def __init__(self, state: BrokerState, controller_client: NodeToController) -> None:
         self._state = state
-        self._link = link
+        self._controller_client = controller_client
         self._next: int = 0
         self._end: int = 0
         self._allocating = trio.Lock()
 
     async def next(self) -> int:
-        """An unused producer id. Raises the controller link's errors if the controller is
+        """An unused producer id. Raises the controller client's errors if the controller is
         unreachable."""
         if self._next == self._end:
             async with self._allocating:
@@ -39,7 +39,9 @@ class ProducerIds:
         request = AllocateProducerIdsRequest(
             broker_id=state.node_id, broker_epoch=state.broker_epoch
         )
-        answer = await self._link.request(request, timeout_ms=state.config.request_timeout_ms)
+        answer = await self._controller_client.request(
+            request, timeout_ms=state.config.request_timeout_ms
+        )
         if answer.error_code:
             raise KafkaError(answer.error_code, "the controller gave no producer ids")
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)

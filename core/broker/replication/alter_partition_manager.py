@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.partition_environment import Proposal
@@ -85,11 +85,15 @@ class AlterPartitionManager:
     """Keeps the in-sync replicas of the partitions that this broker leads what they should be."""
 
     def __init__(
-        self, state: BrokerState, replicas: Replicas, link: Asks, proposals: Proposals
+        self,
+        state: BrokerState,
+        replicas: Replicas,
+        controller_client: NodeToController,
+        proposals: Proposals,
     ) -> None:
         self._state = state
         self._replicas = replicas
-        self._link = link
+        self._controller_client = controller_client
         self._proposals = proposals
 
     async def run(self) -> None:
@@ -137,7 +141,7 @@ class AlterPartitionManager:
         """Ask for what is due. Returns what must be asked for again."""
         request = request_of(self._state.node_id, self._state.broker_epoch, due)
         try:
-            answer: AlterPartitionResponse = await self._link.request(
+            answer: AlterPartitionResponse = await self._controller_client.request(
                 request, timeout_ms=TIMEOUT_MS
             )
         except KafkaError as e:

@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
@@ -53,10 +53,12 @@ FINAL: Final = frozenset(
 class AssignmentsManager:
     """What the controller does not know yet."""
 
-    def __init__(self, state: BrokerState, replicas: Replicas, link: Asks) -> None:
+    def __init__(
+        self, state: BrokerState, replicas: Replicas, controller_client: NodeToController
+    ) -> None:
         self._state = state
         self._replicas = replicas
-        self._link = link
+        self._controller_client = controller_client
         self._due: dict[Partition, None] = {}
         self._more = trio.Event()
 
@@ -112,7 +114,7 @@ class AssignmentsManager:
         """Whether the controller knows now."""
         request = self._request(due)
         try:
-            answer: AssignReplicasToDirsResponse = await self._link.request(
+            answer: AssignReplicasToDirsResponse = await self._controller_client.request(
                 request, timeout_ms=TIMEOUT_MS
             )
         except KafkaError as e:

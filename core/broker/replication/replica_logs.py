@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
@@ -55,10 +55,12 @@ FINAL: Final = frozenset(
 class ReplicaLogs:
     """See the top of this file. One for each broker."""
 
-    def __init__(self, state: BrokerState, replicas: Replicas, link: Asks) -> None:
+    def __init__(
+        self, state: BrokerState, replicas: Replicas, controller_client: NodeToController
+    ) -> None:
         self._state = state
         self._replicas = replicas
-        self._link = link
+        self._controller_client = controller_client
         self._due: dict[TopicIdPartition, None] = {}
         self._told: tuple[int, int] = (-1, -1)
         """The controller's and this broker's epoch under which everything was reported."""
@@ -144,7 +146,9 @@ class ReplicaLogs:
         if not request.topics:
             return True
         try:
-            answer: PkReplicaLogsResponse = await self._link.request(request, timeout_ms=TIMEOUT_MS)
+            answer: PkReplicaLogsResponse = await self._controller_client.request(
+                request, timeout_ms=TIMEOUT_MS
+            )
         except KafkaError as e:
             logger.info("%d logs could not be reported to the controller: %s", len(due), e)
             return False

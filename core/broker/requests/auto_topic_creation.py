@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
@@ -41,9 +41,11 @@ Refused = dict[str, tuple[int, str]]
 class AutoTopicCreation:
     """See the top of this file. One for each broker."""
 
-    def __init__(self, state: BrokerState, link: Asks, purgatory: Purgatory) -> None:
+    def __init__(
+        self, state: BrokerState, controller_client: NodeToController, purgatory: Purgatory
+    ) -> None:
         self._state = state
-        self._link = link
+        self._controller_client = controller_client
         self._purgatory = purgatory
 
     async def create(self, names: Iterable[str]) -> Refused:
@@ -63,7 +65,9 @@ class AutoTopicCreation:
         if not new:
             return {}
         request = CreateTopicsRequest(topics=new, timeout_ms=TIMEOUT_MS)
-        answer: CreateTopicsResponse = await self._link.request(request, timeout_ms=TIMEOUT_MS)
+        answer: CreateTopicsResponse = await self._controller_client.request(
+            request, timeout_ms=TIMEOUT_MS
+        )
         refused = {
             topic.name: (topic.error_code, topic.error_message or error_name(topic.error_code))
             for topic in answer.topics

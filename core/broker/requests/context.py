@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pk.core.auth.principal import ANONYMOUS, KafkaPrincipal
 from pk.core.broker.broker import Broker
-from pk.core.broker.controller.controller_link import Forwarded
+from pk.core.broker.controller.controller_client import Forwarded
 from pk.core.broker.replication.fetch_sessions import RepeatedFetch
 from pk.core.values import NO_OFFSET
 

@@ -20,7 +20,7 @@ from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
-from pk.core.broker.controller.controller_link import Client
+from pk.core.broker.controller.controller_client import Client
 from pk.core.broker.offload import inline
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
@@ -54,8 +54,8 @@ def mocked(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None
 
 
 class Cluster:
-    """A controller as a broker sees it through its link: decides on an image, and hands new images
-    over when told."""
+    """A controller as a broker sees it through its client. It decides on an image, and publishes
+    new images when told."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -158,7 +158,7 @@ async def case(**keys: str) -> AsyncIterator[Case]:
             dirs=dirs,
             clock=TrioClock(),
             random=Random(1),
-            link=cluster,
+            controller_client=cluster,
             peers=NoPeers(),
             image_listeners=[lifecycle],
         )

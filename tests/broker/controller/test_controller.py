@@ -14,7 +14,7 @@ from group.brokers import NoPeers
 from meta.memory_store import MemoryLog, MemoryStore
 
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import FateUnknown
+from pk.core.broker.controller.controller_client import FateUnknown
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError

@@ -11,10 +11,10 @@ import trio.testing
 
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.broker.controller.client_identity import host_of, principal_of
-from pk.core.broker.controller.controller_link import (
+from pk.core.broker.controller.controller_client import (
     AnswerHere,
     Client,
-    ControllerLink,
+    ControllerClient,
     FateUnknown,
     Forwarded,
     says,
@@ -98,17 +98,17 @@ class Own:
 
 
 class Here:
-    """A link of a node with or without a controller of its own."""
+    """A client of a node with or without a controller of its own."""
 
     def __init__(self) -> None:
         self.controllers = Controllers()
         self.here: list[tuple[Client | None, Any]] = []
         self.own = Own()
-        self.link = self.linked(self._answer)
+        self.client = self.client_with(self._answer)
 
-    def linked(self, answer: AnswerHere) -> ControllerLink:
-        """A link whose controller in this process, if it is active, gives this answer."""
-        return ControllerLink(
+    def client_with(self, answer: AnswerHere) -> ControllerClient:
+        """A client whose controller in this process, if it is active, gives this answer."""
+        return ControllerClient(
             self.controllers,
             self.controllers,
             controller=self.own,
@@ -121,7 +121,7 @@ class Here:
         return Forwarded(AllocateProducerIdsResponse(producer_id_start=7))
 
     async def ask(self, timeout_ms: float = 5_000) -> Any:
-        return await self.link.request(AllocateProducerIdsRequest(), timeout_ms=timeout_ms)
+        return await self.client.request(AllocateProducerIdsRequest(), timeout_ms=timeout_ms)
 
     async def forward(self, topics: int = 1, timeout_ms: float = 5_000) -> Forwarded:
         nobody: Any = None
@@ -135,7 +135,7 @@ class Here:
         )
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         request = CreateTopicsRequest(topics=topics * [topic])
-        return await self.link.forward(context, request, timeout_ms=timeout_ms)
+        return await self.client.forward(context, request, timeout_ms=timeout_ms)
 
 
 async def gives_ids(request: Any) -> Any:
@@ -202,7 +202,7 @@ def test_a_heartbeat_does_not_wait_behind_other_requests() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(here.ask)
             await trio.sleep(1)
-            await here.link.request(BrokerHeartbeatRequest(), timeout_ms=500)
+            await here.client.request(BrokerHeartbeatRequest(), timeout_ms=500)
         assert here.controllers.connected == ["a", "a"]
 
     run(main)
@@ -310,7 +310,7 @@ def test_a_nodes_own_request_survives_its_own_controllers_fall() -> None:
             raise FateUnknown("the store is gone")
 
         here.own.active = True
-        here.link = here.linked(falls)
+        here.client = here.client_with(falls)
         here.controllers.hosts["a"] = gives_ids
         assert (await here.ask()).producer_id_start == 1000
 
@@ -410,7 +410,7 @@ def test_a_link_that_is_closed_ends_what_is_under_way() -> None:
 
             nursery.start_soon(ask)
             await trio.sleep(0.1)
-            here.link.close()
+            here.client.close()
         assert trio.current_time() < 0.5
 
     run(main)

@@ -123,19 +123,19 @@ class LocalController(Protocol):
         ...
 
 
-class Asks(Protocol):
+class NodeToController(Protocol):
     """Sends a node's own requests to the active controller."""
 
     async def request(self, request: Any, *, timeout_ms: float) -> Any:
-        """See `ControllerLink.request`."""
+        """See `ControllerClient.request`."""
         ...
 
 
-class Link(Asks, Protocol):
+class ForwardingClient(NodeToController, Protocol):
     """Sends requests to the active controller, including those of clients."""
 
     async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Forwarded:
-        """See `ControllerLink.forward`."""
+        """See `ControllerClient.forward`."""
         ...
 
 
@@ -143,12 +143,12 @@ class _NoController(Exception):
     """No controller was asked."""
 
 
-class _Line:
+class _Connection:
     """One channel to the controller, opened when it is first needed and whenever the leadership has
     moved."""
 
-    def __init__(self, link: ControllerLink) -> None:
-        self._link = link
+    def __init__(self, client: ControllerClient) -> None:
+        self._client = client
         self._channel: Channel | None = None
         self.to: tuple[int, Endpoint] | None = None
         self._connecting = trio.Lock()
@@ -156,13 +156,13 @@ class _Line:
     async def channel(self) -> Channel:
         """The channel to the controller found by the locator. Raises _NoController."""
         async with self._connecting:
-            wanted = await self._link.find_remote()
+            wanted = await self._client.find_remote()
             if self._channel is not None and self._channel.usable and wanted == self.to:
                 return self._channel
             self.close()
             _, endpoint = wanted
             try:
-                self._channel = await self._link.peers.connect(
+                self._channel = await self._client.peers.connect(
                     endpoint.host, endpoint.port, timeout_ms=CONNECT_MS
                 )
             except PeerLost as e:
@@ -176,7 +176,7 @@ class _Line:
         self._channel = self.to = None
 
 
-class ControllerLink:
+class ControllerClient:
     """See the top of this file. One per process; `close` it at the end."""
 
     def __init__(
@@ -196,9 +196,9 @@ class ControllerLink:
         self._controller = controller
         self._answer_here = answer_here
         self._request_bytes_max = request_bytes_max
-        self._heartbeats = _Line(self)
-        self._own = _Line(self)
-        self._clients = _Line(self)
+        self._heartbeats = _Connection(self)
+        self._own = _Connection(self)
+        self._clients = _Connection(self)
 
     async def request(self, request: Any, *, timeout_ms: float) -> Any:
         """The active controller's answer to an idempotent request of this node.
@@ -214,8 +214,8 @@ class ControllerLink:
                 except FateUnknown as e:  # from another process an ordinary answer
                     raise KafkaError(e.code, e.message) from e
             beats = request.API_KEY == BrokerHeartbeatRequest.API_KEY
-            line = self._heartbeats if beats else self._own
-            return Forwarded(await self._ask(line, request, min(timeout_ms, OWN_TRY_MS)))
+            connection = self._heartbeats if beats else self._own
+            return Forwarded(await self._ask(connection, request, min(timeout_ms, OWN_TRY_MS)))
 
         return (await self._persist(request, ask, timeout_ms)).response
 
@@ -289,11 +289,11 @@ class ControllerLink:
             ErrorCode.REQUEST_TIMED_OUT, f"no answer to {name} in {timeout_ms:.0f} ms: {why}"
         )
 
-    async def _ask(self, line: _Line, request: Any, timeout_ms: float) -> Any:
+    async def _ask(self, connection: _Connection, request: Any, timeout_ms: float) -> Any:
         """The answer of a controller in another process. Raises _NoController, PeerLost,
         KafkaError."""
-        channel = await line.channel()
-        asked = line.to
+        channel = await connection.channel()
+        asked = connection.to
         response: Any = None
         async with trio.open_nursery() as nursery:
 
@@ -314,7 +314,7 @@ class ControllerLink:
         if isinstance(response, Exception):
             raise response
         if says(response, ErrorCode.NOT_CONTROLLER):
-            line.close()
+            connection.close()
         return response
 
 
