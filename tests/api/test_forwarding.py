@@ -64,7 +64,7 @@ def die_after(cluster: Cluster, done: Callable[[MetadataImage], bool]) -> None:
         if done(image) and not done(before):
             cluster.scopes[CONTROLLER].cancel()
 
-    controller.committed.append(follow)
+    controller.commit_listeners.append(follow)
 
 
 async def through_a_death(
@@ -263,7 +263,7 @@ async def test_an_answer_waits_for_the_image_but_not_for_ever() -> None:
             async def forward(self, client: Any, request: Any, *, timeout_ms: float) -> Forwarded:
                 return Forwarded(CreateTopicsResponse(), behind)
 
-        broker.link = Link()
+        broker.controller_client = Link()
         answered = trio.Event()
 
         async def ask() -> None:

@@ -90,7 +90,7 @@ async def test_a_broker_that_stops_hands_over_first() -> None:
         seen: list[int] = []
         controller = cluster.controller.broker.controller
         assert controller is not None
-        controller.committed.append(
+        controller.commit_listeners.append(
             lambda _, image: seen.append(image.topics["t"].partitions[0].leader)
         )
         await cluster.stop(leader)
