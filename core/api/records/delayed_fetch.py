@@ -1,9 +1,9 @@
 """A fetch that found too little, and waits for more: Kafka's DelayedFetch.
 
 It has no task while it waits (core/broker/purgatory.py), since at the end of a log there is one for
-each record. The server starts it, and is called with the answer. Where the records lie cold on the
-disk, or the session has grown, the answer takes a while: then it is awaited instead, as also if
-there is no server.
+each record. The server starts it, and is called with the answer. If the records are not in the page
+cache, or the session has grown, making the answer takes a while, and it is awaited instead. It is
+also awaited if there is no server.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pk.core.broker.purgatory import DelayedOperation
 from pk.core.wire.messages.fetch import FetchResponse
 
 Done: TypeAlias = Callable[["DelayedFetch", Outcome[FetchResponse] | Exception | None], None]
-"""What is called with the answer, or how it failed; with None where it must be awaited."""
+"""Called with the answer or the error, or with None if the answer must be awaited."""
 
 
 class DelayedFetch(DelayedOperation):
-    """See the top of this file. It names few partitions."""
+    """See the module. It names few partitions."""
 
     __slots__ = ("_done", "_fetch")
 
@@ -31,12 +31,12 @@ class DelayedFetch(DelayedOperation):
         self._fetch = fetch
 
     def start(self, done: Done) -> None:
-        """Wait, and call `done` once, which must not raise."""
+        """Wait, and then call `done` once. It must not raise."""
         self._done = done
         self.purgatory.delay(self)
 
     def cancel(self) -> None:
-        """The answer is not wanted any more."""
+        """Give up: the answer is no longer wanted."""
         self.purgatory.end(self)
         del self._fetch, self._done
 
@@ -80,8 +80,7 @@ _TOO_LITTLE = object()
 
 
 async def wait(fetch: Fetch, deadline: float) -> Outcome[FetchResponse]:
-    """Look again whenever a partition moves, until there is enough or the time is up: `deadline` is
-    by trio's clock."""
+    """Look again whenever a partition moves, until there is enough or `deadline` (trio's clock)."""
     await fetch.look_until(fetch.keys(), deadline)
     response = fetch.answer()
     fetch.close()

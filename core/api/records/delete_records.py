@@ -1,7 +1,7 @@
-"""DeleteRecords (21), versions 0–2: drop what lies before an offset (KIP-107).
+"""DeleteRecords (21), versions 0–2: delete the records before an offset (KIP-107).
 
-The leader drops at once; followers follow with their next fetches. The answer waits until every
-replica that is alive has done so, up to `timeout_ms`.
+The leader deletes them immediately, followers with their next fetches. The answer waits up to
+`timeout_ms` for every live replica.
 """
 
 from collections.abc import Awaitable
@@ -23,14 +23,14 @@ from pk.core.wire.messages.delete_records import (
 )
 
 HIGH_WATERMARK = -1
-"""As an offset: everything that readers can see."""
+"""The offset that stands for everything that readers can see."""
 
 
 async def handle(
     context: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    """Move each partition's start; the answer's low watermark is where the last replica starts
-    now."""
+    """Move the start of each partition. The low watermark in the answer is the smallest start of
+    its replicas."""
     response = DeleteRecordsResponse()
     waiting: list[_Waiting] = []
     for topic in request.topics:
@@ -53,7 +53,7 @@ async def handle(
 
 
 class _Waiting(NamedTuple):
-    """A partition whose followers have not dropped what its leader has."""
+    """A partition whose followers have not yet deleted what its leader has."""
 
     partition: Partition
     offset: int
@@ -92,9 +92,9 @@ async def _wait(
 
 
 def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple[Partition, int]:
-    """The partition, and where it is to start. Raises INVALID_TOPIC_EXCEPTION for an internal
-    topic, whose coordinators need all of it, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and what the
-    partition does."""
+    """The partition, and its new start offset. Raises KafkaError: INVALID_TOPIC_EXCEPTION for an
+    internal topic, whose coordinators need all of it, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and
+    what the partition raises."""
     check(context, Operation.DELETE, ResourceType.TOPIC, topic)
     partition = context.broker.replicas.partition(topic, wish.partition_index)
     if topic in INTERNAL_TOPICS:

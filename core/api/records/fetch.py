@@ -1,16 +1,15 @@
 """Fetch (1), versions 0–18: read whole batches from each partition named.
 
-KIP-73 (throttled replicas), KIP-74 (limits; the first batch goes out whole), KIP-98
+KIP-73 (throttled replicas), KIP-74 (limits; the first batch is always complete), KIP-98
 (read_committed), KIP-227 (sessions: core/broker/replication/fetch_sessions.py), KIP-320 (epochs),
 KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-903 (v15: the
 follower's broker epoch), KIP-951 (the new leader in the answer).
 
 A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and looks again whenever one of
-its partitions moves: for a consumer the high watermark, for a follower the end of the log. How a
-partition is read is written in core/broker/reader.py.
-
-Records never pass through here: an answer carries slices of files, and the connection has the
-kernel send them. But for versions 0–3, which read messages, they are converted (fetch_messages.py).
+its partitions moves: for a consumer the high watermark, for a follower the end of the log.
+core/broker/reader.py reads a partition. Records do not pass through here: an answer has slices of
+files, which the connection sends with the kernel's help. Only for versions 0–3, which read
+messages, they are converted (fetch_messages.py).
 """
 
 from pk.core.api.records.delayed_fetch import DelayedFetch, wait
@@ -22,7 +21,7 @@ from pk.core.wire.messages.fetch import FetchRequest, FetchResponse
 
 
 def handle(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
-    """Answer at once if there is enough, or nothing to wait for; else wait."""
+    """Answer immediately if there is enough, or nothing to wait for. Otherwise wait."""
     fetch = Fetch(context, request)
     fetch.begin()
     if context.api_version < VERSION_BATCH:

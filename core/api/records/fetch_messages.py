@@ -1,8 +1,7 @@
-"""Fetch, versions 0–3: for consumers of 0.10 and before, which read messages of the formats v0 (0,
-1) and v1 (2, 3).
+"""Fetch, versions 0–3, for consumers of 0.10 and before.
 
-The log holds record batches; they are converted for the answer
-(core/broker/requests/down_conversion.py).
+They read messages of the formats v0 (versions 0, 1) and v1 (2, 3), so the record batches of the log
+are converted for the answer (core/broker/requests/down_conversion.py).
 """
 
 from pk.core.api.records.fetch_request import CONSUMER, Fetch
@@ -17,8 +16,8 @@ VERSION_MESSAGE_V1 = 2
 
 
 async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
-    """Look, convert, and answer. Where all that was found are control batches, of which nothing is
-    left, wait for more: an empty answer would be asked for again at once."""
+    """Look, convert, and answer. If only control batches were found, of which nothing remains, wait
+    for more: the client would repeat its request immediately after an empty answer."""
     purgatory, deadline = fetch.context.broker.purgatory, fetch.deadline
     partitions = fetch.partitions()
     while True:
@@ -36,8 +35,8 @@ async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
 
 
 async def _lower(fetch: Fetch) -> bool:
-    """Make messages of the batches that were found, in the format that the version reads; whether
-    there are any, or an error to tell."""
+    """Convert the batches found to messages of the version's format. Returns whether there are any,
+    or an error to report."""
     magic = 1 if fetch.context.api_version >= VERSION_MESSAGE_V1 else 0
     left, any_found = fetch.max_bytes, fetch.urgent
     for fetched, data in fetch.found:

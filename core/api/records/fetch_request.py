@@ -1,14 +1,13 @@
-"""One Fetch request: its session, the partitions it wants, and what the latest look at them found.
+"""One Fetch request: its session, the partitions it wants, and what was found in them last.
 
 A follower has every record before its fetch offset. The handler reports that offset to the
 partition before it reads, so that the answer carries the high watermark that results.
 
-A consumer that names many partitions again and again without a session has one all the same, which
-its connection keeps (RepeatedFetch): partitions that have not moved are not looked at, and are
-answered as before.
+For a consumer that repeatedly names many partitions without a session, the connection remembers
+what one would know (RepeatedFetch): partitions that have not moved are answered as before.
 
-A follower's next request in its session ends the waiting of the one before, which is answered
-empty: partitions that are new to the follower need not wait for the end of a long poll.
+A follower's next request in its session ends the wait of the previous one, which gets an empty
+answer. So partitions that are new to the follower do not wait for the end of a long poll.
 """
 
 from __future__ import annotations
@@ -63,21 +62,21 @@ DEBUGGING_CONSUMER = -2
 
 PARTITION_BYTES = 50
 RESPONSE_BYTES = 50
-"""About what an answer is longer than its records, for each partition and for the whole: quotas
-count it all."""
+"""About how much longer an answer is than its records, for each partition and in total. Quotas
+count all of it."""
 
 INLINE_PARTITIONS = 64
-"""More partitions are looked at in a task, which lets others run."""
+"""A fetch of more partitions is read in a task that lets others run."""
 
 REPEATED_MIN = INLINE_PARTITIONS
 REPEATED_MAX = 10_000
-"""How many partitions a fetch names, more than the first, for its connection to remember them."""
+"""A connection remembers a fetch of more partitions than the first, up to the second."""
 
 LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class Fetch:
-    """One request: which partitions it wants, and what the latest look at them found."""
+    """One request: the partitions it wants, and what was found in them last."""
 
     __slots__ = (
         "before",
@@ -110,11 +109,11 @@ class Fetch:
             state = request.replica_state
             self.replica_id, self.replica_epoch = state.replica_id, state.replica_epoch
         self.counted = self.replica_id < 0
-        """Whether the partitions know what this follower has."""
+        """Whether the partitions have been told how far this follower is."""
         self.before = float("-inf")
-        """When a follower's session was used before, by trio's clock."""
+        """The time of the previous use of a follower's session (trio's clock)."""
         self.expected_epoch = FINAL_EPOCH
-        """Of the session, until its next request comes."""
+        """The session's epoch of this request: another one means that its next request has come."""
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         quotas = context.broker.client_quotas
         if quotas.is_on and self.replica_id < 0:
@@ -126,8 +125,8 @@ class Fetch:
         self.urgent = False
 
     def _reader(self) -> Reader:
-        """Who reads: a consumer up to the high watermark or the last stable offset, others up to
-        the log's end."""
+        """How far the client may read: a consumer up to the high watermark or the last stable
+        offset, others up to the log's end."""
         committed = self.request.isolation_level == READ_COMMITTED
         up_to = UpTo.LAST_STABLE_OFFSET if committed else UpTo.HIGH_WATERMARK
         version = self.context.api_version
@@ -142,7 +141,7 @@ class Fetch:
         )
 
     def begin(self) -> None:
-        """Find the session, or open one, and what is wanted in it: to be done first."""
+        """Find or open the session, and the partitions wanted in it. Call this first."""
         request, broker = self.request, self.context.broker
         sessions, now_ms = broker.sessions, broker.clock.now_ms()
         by_id = self.context.api_version >= VERSION_TOPIC_ID
@@ -191,7 +190,7 @@ class Fetch:
                 session.authorizer, session.dirty = authorizer, dict(session.partitions)
 
     def _remembered(self) -> RepeatedFetch | None:
-        """What the connection remembers, if this fetch may go by it."""
+        """What the connection remembers, if this fetch may use it."""
         repeated, request = self.context.repeated, self.request
         if (
             repeated is None
@@ -209,8 +208,8 @@ class Fetch:
         return repeated if count > REPEATED_MIN and not repeated.in_use else None
 
     def _name_again(self, repeated: RepeatedFetch) -> Partitions:
-        """The partitions that the request names, in its order, as `repeated` knows them. What is
-        new to it, or wanted otherwise than before, is dirty."""
+        """The partitions that the request names, in its order, as `repeated` knows them. Those that
+        are new, or wanted with other parameters than before, are dirty."""
         context = self.context
         terms = (
             context.api_version,
@@ -258,13 +257,13 @@ class Fetch:
 
     @property
     def _watched(self) -> FetchSession | None:
-        """The session that hears of the partitions that move. (What moves for a debugging consumer
-        is the log's end.)"""
+        """The session that is told when partitions move. (For a debugging consumer that is the
+        log's end.)"""
         return (self.session or self.repeated) if self.replica_id != DEBUGGING_CONSUMER else None
 
     def _name(self, partitions: Partitions, session: FetchSession | None = None) -> Partitions:
-        """Enter what the request names into `partitions`, which are those of `session`, if there is
-        one already."""
+        """Add what the request names to `partitions`, which are those of `session` if it exists
+        already."""
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         image = self.context.broker.image
         for topic in self.request.topics:
@@ -304,7 +303,7 @@ class Fetch:
         return self._has_enough()
 
     async def _look_at_many(self) -> bool:
-        """As `look`, and lets others run."""
+        """The same as `look`, but lets others run."""
         self._begin_to_look()
         for fetched in self._to_look_at():
             await let_others_run()
@@ -339,8 +338,8 @@ class Fetch:
         return list((self.wanted if watched is None else watched.dirty).values())
 
     async def look_until(self, keys: list[Hashable], deadline: float) -> None:
-        """Look, and again whenever one of `keys` is touched, until there is enough, with nothing
-        left out because it lies cold on the disk, or until `deadline` (trio's clock)."""
+        """Look, and look again whenever one of `keys` is touched, until there is enough and nothing
+        is left out because it must be read from disk, or until `deadline` (trio's clock)."""
         purgatory = self.context.broker.purgatory
         await self.reader.warm_up()
         while True:
@@ -354,11 +353,11 @@ class Fetch:
 
     @property
     def deadline(self) -> float:
-        """Until when the request may wait, by trio's clock, if it came just now."""
+        """The time (trio's clock) until which the request may wait, if it came just now."""
         return self.context.broker.clock.time() + max(self.request.max_wait_ms, 0) / 1000
 
     def _look_at(self, fetched: FetchedPartition) -> PartitionData | None:
-        """The answer for one partition; None where a session's client knows it all already."""
+        """The answer for one partition. None if the session's client knows all of it already."""
         partition = None
         try:
             partition = self._partition(fetched)
@@ -378,7 +377,7 @@ class Fetch:
             return answer
 
     def _found_in(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
-        """The same, where there is no error to tell. Raises KafkaError."""
+        """The same, but raises KafkaError instead of reporting it."""
         nearer, log = -1, partition.log
         if (watched := self._watched) is not None:
             partition.watch(fetched, watched)
@@ -440,8 +439,8 @@ class Fetch:
         return answer
 
     def _nearer(self, partition: Partition, offset: int) -> int:
-        """The replica that a consumer of this rack had better read from, -1 where that is the
-        leader (KIP-392)."""
+        """The replica that a consumer of this rack should read from, -1 for the leader
+        (KIP-392)."""
         broker = self.context.broker
         if broker.config.replica_selector_class != RACK_AWARE_SELECTOR or not partition.leads:
             return -1
@@ -450,8 +449,8 @@ class Fetch:
         )
 
     def code_of(self, error: KafkaError) -> int:
-        """The error's code; clients too old to know that of a failed disk are sent to find another
-        leader."""
+        """The error's code. Clients too old for the code of a failed disk get one that makes them
+        look for another leader."""
         if (
             error.code == ErrorCode.KAFKA_STORAGE_ERROR
             and self.context.api_version < VERSION_STORAGE_ERROR
@@ -460,7 +459,8 @@ class Fetch:
         return error.code
 
     def _partition(self, fetched: FetchedPartition) -> Partition:
-        """The partition, led here, in the epoch the client knows. Raises KafkaError."""
+        """The partition, if this broker leads it in the epoch that the client knows. Raises
+        KafkaError."""
         broker = self.context.broker
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         if by_id and (not fetched.topic or self.repeated is not None):
@@ -485,7 +485,8 @@ class Fetch:
         return partition
 
     def _check_allowed(self, topic: str) -> None:
-        """Raises TOPIC_AUTHORIZATION_FAILED, also to a follower that is none of the cluster's."""
+        """Raise TOPIC_AUTHORIZATION_FAILED unless the client may read, or is a follower of this
+        cluster."""
         context = self.context
         if self.replica_id >= 0:
             may_read = allows_cluster(context, Operation.CLUSTER_ACTION)
@@ -501,8 +502,8 @@ class Fetch:
     def _read(
         self, partition: Partition, fetched: FetchedPartition
     ) -> tuple[Found, EpochEnd | None]:
-        """What the partition has for this reader, and where the client's log diverges from ours.
-        Raises KafkaError."""
+        """The partition's records for this reader, and the point at which the client's log diverges
+        from ours. Raises KafkaError."""
         diverging = divergence(partition.log, fetched.fetch_offset, fetched.last_fetched_epoch)
         if diverging is not None:
             return Found(), diverging
@@ -544,7 +545,7 @@ class Fetch:
         return is_throttled(replicas, partition.tp.partition, self.context.broker.node_id)
 
     def _count_throttled(self) -> None:
-        """Count what goes to throttled replicas."""
+        """Count the bytes that go to throttled replicas."""
         quota = self.context.broker.quotas.leader
         if self.replica_id < 0 or quota.unlimited or not self.reader.bytes:
             return
@@ -556,7 +557,7 @@ class Fetch:
         quota.passed(total)
 
     def _name_leader(self, answer: PartitionData, fetched: FetchedPartition) -> None:
-        """KIP-951: who leads now."""
+        """Name the current leader (KIP-951)."""
         if self.context.api_version >= VERSION_NODE_ENDPOINTS:
             leader = self.context.broker.state.leader_of(fetched.topic, fetched.partition)
             if leader is not None:
@@ -565,13 +566,13 @@ class Fetch:
                 )
 
     def close(self) -> None:
-        """The answer is made."""
+        """Note that the answer is complete."""
         if self.repeated is not None:
             self.repeated.in_use = False
             self.wanted = {}
 
     def partitions(self) -> list[Partition]:
-        """Those of the wanted ones that are here."""
+        """The wanted partitions that this broker has."""
         replicas = self.context.broker.replicas
         partitions: list[Partition] = []
         for fetched in list(self.wanted.values()):
@@ -581,7 +582,7 @@ class Fetch:
         return partitions
 
     def keys(self) -> list[Hashable]:
-        """Whom to wait for."""
+        """The keys of the purgatory to wait for."""
         if (watched := self._watched) is not None:
             return [watched]
         keys: list[Hashable] = []
@@ -593,7 +594,7 @@ class Fetch:
         return keys
 
     def answer(self) -> FetchResponse:
-        """The response: by topic, and in a session only what is news."""
+        """The response, by topic. In a session it has only what changed."""
         self._count_throttled()
         if self.repeated is not None:
             self.found = self._found_again()
@@ -630,7 +631,7 @@ class Fetch:
         return response
 
     def _found_again(self) -> list[tuple[FetchedPartition, PartitionData]]:
-        """What was found now, and what was found when the others moved last."""
+        """What was found now, and for the other partitions what was found when they moved last."""
         news = dict(self.found)
         return [
             (fetched, data)
@@ -646,8 +647,7 @@ class Fetch:
             counted.replication_bytes_out += size
 
     def _wait_ms(self) -> int:
-        """How long the client must wait before it gets what was found; 0 where nothing holds it
-        back."""
+        """How long the client must wait for what was found, in ms; 0 if it need not."""
         quotas = self.context.broker.client_quotas
         if not quotas.is_on or self.replica_id >= 0:
             return 0
@@ -657,8 +657,8 @@ class Fetch:
         )
 
     def _held_back(self, wait_ms: int) -> FetchResponse:
-        """The empty answer to a client that must wait (KIP-219). It asks for the same again, also
-        for a session that would have been its first."""
+        """The empty answer to a client that must wait (KIP-219). The client repeats its request,
+        even one that would have opened a session."""
         if self.session is None or not self.incremental:
             if self.session is not None:
                 self.context.broker.sessions.close(self.session.id)
@@ -666,7 +666,7 @@ class Fetch:
         return FetchResponse(throttle_time_ms=wait_ms, session_id=self.session.id)
 
     def _add_endpoints(self, response: FetchResponse, leaders: set[int]) -> None:
-        """Where the leaders that the answer names listen."""
+        """The endpoints of the leaders that the answer names."""
         for leader in sorted(leaders):
             endpoint = self.context.broker.state.endpoint(leader, self.context.listener)
             if endpoint is not None:

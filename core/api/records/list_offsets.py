@@ -1,10 +1,10 @@
-"""ListOffsets (2), versions 0–11: the offset at a time, or at one of the places that have a name.
+"""ListOffsets (2), versions 0–11: the offset at a time, or at a named position.
 
 KIP-79 (by time), KIP-98 (v2: isolation), KIP-207 (a new leader that does not know its high
 watermark), KIP-320 (v4: epochs), KIP-734 (v7: -3), KIP-405 (v8: -4, v9: -5), KIP-1005, KIP-1023
 (v11: -6).
 
-Version 0, older than times in records, asks for up to `max_num_offsets` places at which to begin:
+Version 0, older than times in records, asks for up to `max_num_offsets` offsets to begin at: the
 starts of segments that were last written at or before the time, newest first, and the log's end.
 """
 
@@ -50,12 +50,12 @@ CONSUMER: Final = -1
 DEBUGGING_CONSUMER: Final = -2
 
 Found = tuple[int, int, int]
-"""(offset, timestamp, leader epoch); -1 for what is not known."""
+"""(offset, timestamp, leader epoch); -1 if unknown."""
 NOTHING: Final[Found] = (-1, -1, -1)
 
 
 async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look every partition up; one that cannot be says so in its own answer."""
+    """Look up every partition. The error of one is in its own answer."""
     response = ListOffsetsResponse()
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
@@ -83,7 +83,7 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
 def _each(
     request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> Iterator[tuple[str, ListOffsetsPartition, ListOffsetsPartitionResponse]]:
-    """Each topic and wish, with its answer, which has a place in `response`."""
+    """Each topic and wanted offset, with its answer, which is already in `response`."""
     for topic in request.topics:
         answers: list[ListOffsetsPartitionResponse] = []
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -95,7 +95,7 @@ def _each(
 async def _find(
     context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
 ) -> Found:
-    """What `wish` asks for. Raises KafkaError."""
+    """The offset that `wish` asks for. Raises KafkaError."""
     when = wish.timestamp
     if when < EARLIEST_PENDING_UPLOAD or context.api_version < FIRST_VERSION.get(when, 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -133,14 +133,14 @@ async def _find(
 
 
 def _not_available(context: Context) -> KafkaError:
-    """The answer while the high watermark has not reached our leader epoch."""
+    """The answer as long as the high watermark has not reached our leader epoch."""
     if context.api_version >= VERSION_OFFSET_NOT_AVAILABLE:
         return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 async def _search(partition: Partition, end: int, search: Callable[[], Any]) -> Found:
-    """Search the log's files, off the loop; a record at or after `end` does not count as found."""
+    """Search the log's files in a thread. A record at or after `end` does not count as found."""
     found = await offload(search, directory=partition.log.log_dir.path)
     if found is None or found[0] >= end:
         return NOTHING
@@ -150,7 +150,7 @@ async def _search(partition: Partition, end: int, search: Callable[[], Any]) -> 
 async def _starts(
     context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
 ) -> list[int]:
-    """Version 0: offsets in falling order; a consumer gets none above the high watermark. Raises
+    """Version 0: offsets in descending order. A consumer gets none above the high watermark. Raises
     KafkaError."""
     partition = context.broker.replicas.partition(topic, wish.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
@@ -172,8 +172,8 @@ async def _starts(
 
 
 def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: int) -> list[int]:
-    """Where segments start and the log ends, newest first, from the last that was not written to
-    after `when` on."""
+    """The starts of segments and the end of the log, newest first, from the last segment that was
+    not written to after `when`."""
     segments = log.segments
     places = [
         (max(s.base_offset, log.log_start_offset), modified_ms.get(s.base_offset, now_ms))
@@ -186,8 +186,8 @@ def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: in
 
 
 def _modified_ms(log: Log) -> dict[int, int]:
-    """When each segment was last written to, by base offset; its latest record's time where the
-    disk does not tell (one in memory). Raises StorageError."""
+    """The time at which each segment was last written to, by base offset. If the disk does not know
+    it (one in memory), the time of the latest record. Raises StorageError."""
     try:
         modified_ms = recovery.find(log.disk, log.directory).modified_ms
         return {

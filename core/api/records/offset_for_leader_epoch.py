@@ -1,8 +1,8 @@
-"""OffsetForLeaderEpoch (23), versions 2–4: where an epoch ends in the leader's log (KIP-101,
+"""OffsetForLeaderEpoch (23), versions 2–4: the end of an epoch in the leader's log (KIP-101,
 KIP-279, KIP-320).
 
-A consumer asks to find out whether the log was truncated below its position, a follower to find out
-where to truncate.
+A consumer checks with it whether the log was truncated below its position, a follower where to
+truncate.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ async def handle(
 def _each(
     request: OffsetForLeaderEpochRequest, response: OffsetForLeaderEpochResponse
 ) -> Iterator[tuple[str, OffsetForLeaderPartition, EpochEndOffset]]:
-    """Each topic and wish, with its answer, which has a place in `response`."""
+    """Each topic and wanted epoch, with its answer, which is already in `response`."""
     for topic in request.topics:
         answers: list[EpochEndOffset] = []
         response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))

@@ -5,17 +5,17 @@ new leader in the answer). Apache Kafka says 0–13 too (KAFKA-18659: librdkafka
 for the absence of compression), but serves from 3 on. Versions 0–2 bring message sets of the
 formats v0 and v1, which become one batch a partition (core/record/convert.py).
 
-From version 3 on there is exactly one batch a partition. The records are checked before the append:
-small batches at once, large ones in a thread. Meanwhile the connection waits, because its buffer
-holds the batch. With acks=-1 the answer waits for the high watermark; with acks=0 there is none,
-and an error closes the connection when everything else of the request is appended.
+From version 3 on each partition has exactly one batch. It is validated before the append
+(core/record/validation.py): small batches on the loop, large ones in a thread. Meanwhile the
+connection waits, because its buffer holds the batch. With acks=-1 the answer waits for the high
+watermark. With acks=0 there is no answer, and an error closes the connection after the rest of the
+request is appended.
 
-The first batch of a transaction in a partition needs the word of the transaction's coordinator
-(KIP-890), and the connection waits for it: from version 12 on the coordinator is asked to add the
+The first batch of a transaction in a partition needs the consent of the transaction's coordinator
+(KIP-890), and the connection waits for it. From version 12 on the coordinator is asked to add the
 partition, before that whether the client has added it.
 
-Internal topics are their coordinators' to write: a record of anybody else's would be read as the
-coordinator's state.
+Only coordinators write to internal topics, since they read every record there as their state.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ from pk.core.wire.messages.produce import (
 )
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id that Apache Kafka lets write to internal topics: its tools that copy them use
-it."""
+"""The client id that may write to internal topics, as in Apache Kafka: its tools that copy topics
+use it."""
 
 RETRIED = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -92,18 +92,18 @@ RETRIED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""After these the coordinator may say yes when it is asked again."""
+"""Errors after which the coordinator may consent when it is asked again."""
 
 Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
 """A partition of the request: its topic's name ("" if the id is unknown), its data, its answer."""
 
 
 INLINE_PARTITIONS: Final = 64
-"""A request with more batches lets others run between them."""
+"""A request with more batches than this lets others run between the batches."""
 
 
 class _Produce:
-    """One request on its way."""
+    """One request while it is handled."""
 
     __slots__ = (
         "acks_all",
@@ -125,17 +125,17 @@ class _Produce:
         self.answer = ProduceAnswer(context, request.acks)
         self.waiting: list[Waiting] | None = None
         self.verified: dict[TopicPartition, Verification | KafkaError] = {}
-        """What came of asking the coordinator of the transaction."""
+        """The answers of the transaction's coordinator."""
         id_ = request.transactional_id
         self.denied = id_ is not None and not allows(
             context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_
         )
-        """Whether the producer may not use its transactional id."""
+        """Whether the producer must not use its transactional id."""
         self.refused = False
-        """Whether it does, so that the whole request is refused. Known once `items` has ended."""
+        """Whether it uses that id, so that the whole request is refused. `items` finds out."""
 
     def items(self) -> list[Item]:
-        """Every partition of the request; their answers are in the response already."""
+        """Every partition of the request. Their answers are already in the response."""
         items: list[Item] = []
         topics = self.answer.response.responses
         by_id = self.context.api_version >= VERSION_TOPIC_ID
@@ -160,8 +160,8 @@ class _Produce:
         return items
 
     def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader | None]:
-        """The partition that takes the batch, and the batch's header (None for messages of an old
-        format); raises KafkaError where it may not."""
+        """The partition to append to, and the batch's header (None for messages of an old format).
+        Raises KafkaError if the batch is refused."""
         context = self.context
         if self.refused:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -180,7 +180,7 @@ class _Produce:
         return partition, header
 
     def _check_unusual(self, header: BatchHeader) -> None:
-        """Check what the batch asks of the request that brings it. Raises KafkaError."""
+        """Check what the batch requires of its request. Raises KafkaError."""
         if header.is_transactional and self.request.transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         check_codec(header, self.context.api_version)
@@ -195,8 +195,7 @@ class _Produce:
         )
 
     async def verify(self, items: list[Item]) -> None:
-        """Ask the coordinator about every partition in which a batch would begin its
-        transaction."""
+        """Ask the coordinator about every partition in which a batch begins its transaction."""
         producer: tuple[int, int] | None = None
         asked: dict[TopicPartition, tuple[Producers, int]] = {}
         for name, data, _ in items:
@@ -207,8 +206,8 @@ class _Produce:
                     continue
                 partition.check_leader()
             except KafkaError as e:
-                # When its turn comes it is refused for this, whatever has changed: nothing of it
-                # was verified, and a client that hears of that gives up.
+                # It is refused with this error later, even if that no longer applies: it was not
+                # verified, and a client that is told so gives up.
                 self.verified[TopicPartition(name, data.index)] = without_frames(e)
                 continue
             producer = producer or (header.producer_id, header.producer_epoch)
@@ -244,7 +243,7 @@ class _Produce:
                     asked[tp][0].drop_verification(producer_id)
 
     def check_transaction(self, partition: Partition, header: BatchHeader) -> None:
-        """Raise what keeps a transactional batch from being appended."""
+        """Raise KafkaError if a transactional batch must not be appended."""
         if not self.context.broker.config.transaction_partition_verification_enable:
             return
         verified = self.verified.get(partition.tp)
@@ -285,7 +284,7 @@ class _Produce:
             self.waiting.append(Waiting(partition, answer, next_offset, partition.leader_epoch))
 
     def finish(self) -> Any:
-        """The response, or what awaits it. Raises ProtocolError where something is wrong and no
+        """The response, or an awaitable of it. Raises ProtocolError if a batch was refused and no
         response is wanted."""
         if self.answer.unanswered is not None:
             raise ProtocolError(self.answer.unanswered)
@@ -301,8 +300,8 @@ class _Produce:
 
 
 def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]:
-    """Append every batch; one that cannot be says so in its own answer, the others are not touched
-    by it."""
+    """Append every batch. A batch that is refused has the error in its own answer, and does not
+    affect the others."""
     produce = _Produce(context, request)
     items = produce.items()
     if not -1 <= request.acks <= 1:
@@ -361,8 +360,8 @@ def _is_transactional(records: memoryview | None) -> bool:
 
 
 def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
-    """What a producer hears when the coordinator did not say yes. What may be otherwise in a moment
-    is an error that every client tries again after, without looking for another leader."""
+    """The producer's error after the coordinator did not consent. If that may change soon, it is
+    one that makes every client retry without looking for another leader."""
     if code == ErrorCode.INVALID_TXN_STATE:
         return KafkaError(code, "Partition was not added to the transaction")
     if code in RETRIED and not (code == ErrorCode.CONCURRENT_TRANSACTIONS and ask is Ask.ADD):
@@ -386,8 +385,8 @@ def _validate(
     partition: Partition,
     now_ms: int,
 ) -> ValidatedBatch | None:
-    """What to append: the batch, validated, or the one that replaces messages of an old format.
-    None if `how` would take too long here. Raises KafkaError, RefusedRecords."""
+    """The batch to append, validated; for messages of an old format the batch that replaces them.
+    None if `how` would take too long on the loop. Raises KafkaError, RefusedRecords."""
     config, tp = partition.config, partition.tp
     bounds = time_bounds(config, now_ms)
     if header is None:
@@ -405,7 +404,7 @@ def _validate(
 
 
 def error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:
-    """Every partition of the request with the same error."""
+    """The response with the same error for every partition."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

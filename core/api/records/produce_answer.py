@@ -1,7 +1,7 @@
-"""When a Produce request may be answered, and how its answer words what went wrong.
+"""The answer to a Produce request: when it may be sent, and its errors.
 
-The general path (produce.py) and the fast path (produce_fast_path) share this, so that they say the
-same.
+The general path (produce.py) and the fast path (produce_fast_path) share it, so that their answers
+are the same.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Waiting(NamedTuple):
     answer: PartitionProduceResponse
     next_offset: int
     leader_epoch: int
-    """In which it was appended."""
+    """The epoch in which it was appended."""
 
 
 class ProduceAnswer:
-    """The answer to one request, as it grows."""
+    """The answer to one request, while it is made."""
 
     __slots__ = ("_acks", "_context", "response", "unanswered")
 
@@ -55,11 +55,12 @@ class ProduceAnswer:
         self._acks = acks
         self.response = ProduceResponse()
         self.unanswered: str | None = None
-        """What the first partition was refused for, of a request that has no answer (acks=0)."""
+        """The error of the first partition that was refused, for a request without an answer
+        (acks=0)."""
 
     def refuse(self, answer: PartitionProduceResponse, error: KafkaError, name: str) -> None:
-        """Say in a partition's answer what was wrong; `name` is its topic's. With no answer to
-        come, it is `unanswered`."""
+        """Set the error in a partition's answer; `name` is its topic's. If the request has no
+        answer, set `unanswered`."""
         if self._acks == ACKS_NONE:
             self.unanswered = (
                 self.unanswered or f"produce to {name}-{answer.index} with acks=0: {error}"
@@ -78,8 +79,9 @@ class ProduceAnswer:
             self._name_leader(answer, name)
 
     def fail(self, answer: PartitionProduceResponse, error: KafkaError) -> None:
-        """The same for a batch that was appended, and is not as safe as its producer asked for.
-        Clients too old to know the error of a failed disk are sent to find another leader."""
+        """Set the error of a batch, also of one that was appended but is not as safe as its
+        producer asked. Clients too old for the error of a failed disk get one that makes them look
+        for another leader."""
         answer.base_offset = -1
         answer.error_code = error.code
         answer.error_message = error.message
@@ -90,7 +92,7 @@ class ProduceAnswer:
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _name_leader(self, answer: PartitionProduceResponse, name: str) -> None:
-        """KIP-951: who leads now, and where it listens."""
+        """Name the current leader and its endpoint (KIP-951)."""
         state, endpoints = self._context.broker.state, self.response.node_endpoints
         leader = state.leader_of(name, answer.index)
         if leader is None:
@@ -103,8 +105,7 @@ class ProduceAnswer:
             endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack))
 
     async def wait(self, waiting: list[Waiting], timeout_ms: int) -> None:
-        """Wait until the batches are as safe as `acks` asks for; what fails says so. Empties
-        `waiting`."""
+        """Wait until the batches are as safe as `acks` asks. Sets the errors of those that fail."""
         deadline = deadline_of(self._context, timeout_ms)
         for partition, answer, next_offset, epoch in waiting:
             await let_others_run()
@@ -114,16 +115,16 @@ class ProduceAnswer:
 
 
 def deadline_of(context: Context, timeout_ms: int) -> float:
-    """When a request that waits from now on has timed out, by trio's clock."""
+    """The time (trio's clock) at which a request that waits from now on times out."""
     return context.broker.clock.time() + max(timeout_ms, 0) / 1000
 
 
 async def acknowledged(
     acks: int, partition: Partition, next_offset: int, deadline: float, leader_epoch: int
 ) -> KafkaError | None:
-    """Wait until what lies below `next_offset`, appended in `leader_epoch`, is below the high
-    watermark (acks=-1), or in the sync that is under way (acks=1). Returns the error to answer with
-    where that does not come by `deadline`."""
+    """Wait until the records before `next_offset`, appended in `leader_epoch`, are below the high
+    watermark (acks=-1), or synced by the sync under way (acks=1). Returns the error for the answer
+    if that has not happened by `deadline`."""
     try:
         if acks == ACKS_ALL:
             if partition.is_committed(next_offset, leader_epoch):

@@ -1,1 +1,1 @@
-"""What request handlers share: client identity, record checks, conversion for old clients."""
+"""Shared by request handlers: the client, authorization, quotas, conversion for old clients."""

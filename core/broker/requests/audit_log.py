@@ -1,9 +1,9 @@
 """The audit log: a line for each refusal and each change of the ACLs, in the logger `pk.audit`.
 
-A client that is refused asks again, often many times a second. So a refusal that is like one of the
-last `REPEAT_S` seconds is only counted, and the next line about it says how often it happened
-meanwhile; and of different refusals at most `LINES_PER_S_MAX` a second are written, with one line
-that counts the others. Changes are always written.
+A client that is refused asks again, often many times a second. So if a refusal repeats within
+`REPEAT_S` seconds, it is only counted, and the next line about it has the count. Different refusals
+are limited to `LINES_PER_S_MAX` lines a second, and one more line counts the others. Changes are
+always written.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ logger = logging.getLogger("pk.audit")
 REPEAT_S: Final = 10.0
 LINES_PER_S_MAX: Final = 50
 REMEMBERED_MAX: Final = 10_000
-"""How many different refusals are remembered; then all of them are forgotten."""
+"""The number of different refusals that are remembered. Beyond it all of them are forgotten."""
 
 NAME_CHARS_MAX: Final = 300
-"""How much of a name that a client made up a line shows."""
+"""The number of characters of a client's name that a line shows."""
 
 
 class Who(Protocol):
-    """Who asked, as a `Context` knows it."""
+    """The client that asked: the part of a `Context` that is used here."""
 
     api_key: int
     client_id: str | None
@@ -40,14 +40,14 @@ class Who(Protocol):
 
 
 class AuditLog:
-    """Of one node."""
+    """The audit log of one node."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        """`now_s` is a clock that never goes back, and that threads may read: large requests are
-        handled in them."""
+        """`now_s` is a monotonic clock that threads may read, since large requests are handled in
+        threads."""
         self._now_s = now_s
         self._last: dict[tuple[str, str, int, int, int, str], tuple[float, int]] = {}
-        """A refusal → when it was last written, and how often it happened since."""
+        """A refusal → the time when it was last written, and its count since then."""
         self._second = float("-inf")
         self._lines = 0
         self._left_out = 0
@@ -60,7 +60,7 @@ class AuditLog:
         name: str,
         verdict: Verdict,
     ) -> None:
-        """Somebody was refused something."""
+        """Log a refusal."""
         principal, now_s = str(who.principal), self._now_s()
         key = (principal, who.client_host, who.api_key, operation, resource_type, name)
         written_s, count = self._last.get(key, (float("-inf"), 0))
@@ -85,7 +85,7 @@ class AuditLog:
         )
 
     def changed(self, who: Who, verb: str, rule: AclBinding) -> None:
-        """Somebody changed a rule; `verb` is `added` or `deleted`."""
+        """Log the change of a rule. `verb` is `added` or `deleted`."""
         principal = _shown(str(who.principal))
         logger.info("%s from %s %s the rule %s", principal, _from(who), verb, _shown(str(rule)))
 
@@ -102,7 +102,7 @@ class AuditLog:
 
 
 def because(verdict: Verdict) -> str:
-    """What decided, in words."""
+    """The reason for a decision, in words."""
     if verdict.rule is not None:
         return f"by the rule {_shown(str(verdict.rule))}"
     return verdict.reason.value
@@ -119,6 +119,6 @@ def _from(who: Who) -> str:
 
 
 def _shown(text: str) -> str:
-    """What a client made up, on one line: no control characters, not too long."""
+    """A client's string on one line: without control characters, and not too long."""
     cut = text if len(text) <= NAME_CHARS_MAX else f"{text[:NAME_CHARS_MAX]}…"
     return cut if cut.isprintable() else repr(cut)

@@ -1,7 +1,7 @@
-"""The authorizer that is in force on this node, and what it answers to requests.
+"""This node's authorizer.
 
-`authorizer.class.name` turns it on; without it, everybody may do everything. The rules are those of
-the image in force: `follow` makes another authorizer of them whenever they change.
+`authorizer.class.name` turns it on; without it every client may do everything. The rules are those
+of the current image: `image_changed` makes a new authorizer whenever they change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pk.core.meta.image import Changes, MetadataImage
 
 
 class Asker(Protocol):
-    """Who asks for something, as a `Context` knows it."""
+    """The client that asks: the part of a `Context` that is used here."""
 
     api_key: int
     client_id: str | None
@@ -30,7 +30,7 @@ class Asker(Protocol):
 
 
 class Authorization:
-    """Of one node."""
+    """The authorization of one node."""
 
     def __init__(self, config: BrokerConfig, audit: AuditLog) -> None:
         self.authorizer: Authorizer | None = None
@@ -43,7 +43,7 @@ class Authorization:
             )
 
     def image_changed(self, image: MetadataImage, found: Changes) -> None:
-        """An image takes effect."""
+        """Use the rules of a new image."""
         old = self.authorizer
         if old is not None and old.acls is not image.acls:
             self.authorizer = replace(old, acls=image.acls, remembered={})
@@ -57,9 +57,9 @@ class Authorization:
         *,
         log: bool = True,
     ) -> bool:
-        """Whether `asker` may do `operation` to a resource. A refusal goes to the audit log, unless
-        `log` is False: for a question whose answer is only left out of a list, or that another
-        question follows."""
+        """Whether `asker` may do `operation` to a resource. A refusal is written to the audit log
+        unless `log` is False, which is for resources that are only left out of a list, and for a
+        check that another follows."""
         authorizer = self.authorizer
         if authorizer is None or asker.own:
             return True
@@ -82,7 +82,7 @@ class Authorization:
     def operations(
         self, asker: Asker, resource_type: ResourceType, name: str, supported: int
     ) -> int:
-        """Which of the operations in a bitmap `asker` may do to a resource (KIP-430)."""
+        """The operations that `asker` may do to a resource, as a bitmap (KIP-430)."""
         authorizer = self.authorizer
         if authorizer is None or asker.own:
             return supported

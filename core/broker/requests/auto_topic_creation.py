@@ -1,9 +1,8 @@
-"""Topics that are made because somebody asked for them: by name in Metadata, or a coordinator's
-own.
+"""Automatic creation of topics: those that Metadata requests name, and those of coordinators.
 
-The controller makes them, wherever it is; `AutoTopicCreation.create` waits until this broker knows
-them too. A coordinator waits for its topic. Metadata does not: it answers that the topic is
-unknown, and the client asks again (`OnDemand`).
+The controller creates them, and `AutoTopicCreation.create` waits until this broker knows them too.
+A coordinator waits for its topic. Metadata does not wait: it answers that the topic is unknown, and
+the client asks again (`OnDemand`).
 """
 
 from __future__ import annotations
@@ -29,17 +28,18 @@ from pk.core.wire.messages.create_topics import (
 logger = logging.getLogger("pk.broker")
 
 TIMEOUT_MS: Final = 10_000
-"""How long the creation may take; the client asks again after that."""
+"""The time limit for a creation, after which the client asks again."""
 
 MAX_IN_FLIGHT: Final = 1_000
-"""How many topics Metadata may have in the making at once. Who asks for more asks again anyway."""
+"""How many topics Metadata may be creating at a time. Clients that ask for more ask again
+anyway."""
 
 Refused = dict[str, tuple[int, str]]
 """Name → error code and message."""
 
 
 class AutoTopicCreation:
-    """See the top of this file. One for each broker."""
+    """The automatic creation of one broker's topics."""
 
     def __init__(
         self, state: BrokerState, controller_client: NodeToController, purgatory: Purgatory
@@ -49,9 +49,9 @@ class AutoTopicCreation:
         self._purgatory = purgatory
 
     async def create(self, names: Iterable[str]) -> Refused:
-        """Have topics made, those that are internal as Kafka makes them, the others with the
-        brokers' defaults; those that could not be. Returns when this broker has the others, too.
-        Raises KafkaError where there is no controller."""
+        """Have topics created: internal ones as in Kafka, the others with the brokers' defaults.
+        Returns the errors of those that failed, when this broker has the others. Raises KafkaError
+        if there is no controller."""
         return await self.create_as(
             internal_topic(name, self._state.config)
             or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
@@ -59,7 +59,7 @@ class AutoTopicCreation:
         )
 
     async def create_as(self, topics: Iterable[CreatableTopic]) -> Refused:
-        """Have these topics made, each as it says; otherwise as `create`."""
+        """Have these topics created as they say. Otherwise the same as `create`."""
         deadline = trio.current_time() + TIMEOUT_MS / 1000
         new = [topic for topic in topics if topic.name not in self._state.image.topics]
         if not new:
@@ -83,19 +83,19 @@ class AutoTopicCreation:
 
 
 class OnDemand:
-    """Makes the topics that clients ask for by Metadata, after they were answered, as Apache Kafka
-    does."""
+    """Creates the topics that clients ask for by Metadata, after they were answered, as in Apache
+    Kafka."""
 
     def __init__(self, creation: AutoTopicCreation, start_soon: Callable[..., None]) -> None:
         """`start_soon` runs a background task of the broker's."""
         self._creation = creation
         self._start_soon = start_soon
         self.in_flight: set[str] = set()
-        """Being made now."""
+        """The topics that are being created."""
         self._last_refusal = ""
 
     def create(self, names: Iterable[str]) -> None:
-        """Begin to make these topics, unless somebody does already. Returns at once."""
+        """Begin to create these topics, unless that is under way. Does not wait."""
         new: list[str] = []
         for name in names:
             if len(self.in_flight) >= MAX_IN_FLIGHT:

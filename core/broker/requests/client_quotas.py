@@ -1,17 +1,16 @@
-"""The client quotas of one node: what its clients have taken, and how long they must wait (KIP-13,
+"""The client quotas of one node: what its clients have used, and how long they must wait (KIP-13,
 KIP-124, KIP-219, KIP-599).
 
-The quotas are those of the image in force; core/quota says which one counts for a client. A request
-is charged when it is answered: the bytes of a Produce request, the records of a Fetch response, the
-time that any request took. Where a rate is above its limit, the answer says how long the client
-must wait (`throttle_time_ms`), and its connection is not read for as long. A client that heeds the
-answer sends nothing meanwhile; one that does not is held back all the same.
+The quotas are those of the current image; core/quota decides which one applies to a client. A
+request is charged when it is answered: the bytes of a Produce request, the records of a Fetch
+response, the time that any request took. If a rate is above its limit, the answer says how long the
+client must wait (`throttle_time_ms`), and its connection is not read for that time, so that a
+client that ignores the answer is throttled too.
 
-A rate is of one node, as in Apache Kafka: a client that produces to three brokers may take three
-times as much.
-
-`request_percentage` is of the broker's one loop: 100 is all of it. What threads do for a request
-(decompression, reads from the disk) is not counted. Requests of other brokers are exempt.
+A rate applies to one node, as in Apache Kafka: a client that produces to three brokers may use
+three times as much. `request_percentage` is a share of the broker's one loop: 100 is all of it. The
+work of threads for a request (decompression, reads from the disk) is not counted. Requests of other
+brokers are exempt.
 
 While there are no quotas, `is_on` is False, and nothing is looked up or counted.
 """
@@ -40,13 +39,14 @@ from pk.core.quota.mutations import Mutations
 from pk.core.quota.rates import SampledRate, TokenBucket
 
 RATES_MAX: Final = 10_000
-"""Rates that are kept; beyond them those of idle clients are forgotten, then the oldest."""
+"""The number of rates that are kept. Beyond it those of idle clients are forgotten, then the
+oldest."""
 
 PERCENT: Final = 100.0
 
 
 class Client(Protocol):
-    """Who is charged, as a `Context` knows it."""
+    """The client that is charged: the part of a `Context` that is used here."""
 
     client_id: str | None
     principal: KafkaPrincipal
@@ -58,19 +58,18 @@ AMONG_NODES: Final = frozenset(row.key for row in API_KEYS.values() if row.is_am
 ADD_PARTITIONS_TO_TXN: Final = 24
 FETCH: Final = 1
 VERSION_OF_BROKERS: Final = 4
-"""From here on AddPartitionsToTxn is a broker's."""
+"""The first version of AddPartitionsToTxn that only brokers use."""
 
 
 class Request(Protocol):
-    """What a request came as, as a `Context` knows it."""
+    """The API and client of a request: the part of a `Context` that is used here."""
 
     api_key: int
     api_version: int
 
 
 def is_exempt(head: Request, request: Any) -> bool:
-    """Whether a request is no client's: another broker sent it, which must not be held back by what
-    its clients do."""
+    """Whether another broker sent a request. It must not be throttled for what its clients do."""
     key = head.api_key
     if key in AMONG_NODES:
         return True
@@ -83,7 +82,7 @@ def is_exempt(head: Request, request: Any) -> bool:
 
 
 class ClientQuotas:
-    """Of one node."""
+    """The client quotas of one node."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._clock = clock
@@ -93,7 +92,7 @@ class ClientQuotas:
         self._mutation_sample_s = float(config.controller_quota_window_size_seconds)
         self._quotas: Quotas = NO_QUOTAS
         self._tables: dict[str, QuotaTable] = {}
-        """By key; only those with a quota."""
+        """The quotas by key, only for keys that have one."""
         self._rates: dict[tuple[str, tuple[str, str]], SampledRate] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self.is_on = False
@@ -102,7 +101,7 @@ class ClientQuotas:
         """Whether a quota limits the time of requests."""
 
     def image_changed(self, image: MetadataImage, found: Changes) -> None:
-        """An image takes effect."""
+        """Use the quotas of a new image."""
         if image.quotas is self._quotas:
             return
         self._quotas = image.quotas
@@ -114,35 +113,37 @@ class ClientQuotas:
             self._rates, self._buckets = {}, {}
 
     def produced(self, client: Client, count: int) -> int:
-        """So many bytes came in a Produce request: how long its client must wait, in ms."""
+        """Charge the bytes of a Produce request. Returns how long its client must wait, in ms."""
         return self._charge(PRODUCER_BYTE_RATE, client, count)
 
     def worked(self, client: Client, seconds: float) -> int:
-        """A request took so long: how long its client must wait, in ms; a sample at most."""
+        """Charge the time of a request. Returns how long its client must wait, in ms; at most one
+        sample."""
         wait_ms = self._charge(REQUEST_PERCENTAGE, client, seconds * PERCENT)
         return min(wait_ms, round(self._sample_s * 1000)) if wait_ms else 0
 
     def fetched(self, client: Client, count: int) -> int:
-        """So many bytes would go out in a Fetch response: how long its client must wait, in ms. If
-        it must, nothing must be sent, and nothing is charged."""
+        """Charge the bytes of a Fetch response, unless its client must wait. Returns how long that
+        is, in ms; if it is not 0, nothing is charged and nothing must be sent."""
         wait_ms = self._charge(CONSUMER_BYTE_RATE, client, count)
         if wait_ms:
             self._charge(CONSUMER_BYTE_RATE, client, -count)
         return wait_ms
 
     def sent(self, client: Client, count: int) -> int:
-        """So many bytes go out to a consumer in any case: how long it must wait, in ms."""
+        """Charge bytes that are sent to a consumer in any case. Returns how long it must wait, in
+        ms."""
         return self._charge(CONSUMER_BYTE_RATE, client, count)
 
     def fetch_bytes_max(self, client: Client) -> int | None:
-        """The most that one fetch can get within the client's quota; None without one."""
+        """The most bytes that one fetch can get within the client's quota. None without a quota."""
         limit = self._limit(CONSUMER_BYTE_RATE, client)
         if limit is None:
             return None
         return int(min(limit.value * (self._samples - 1) * self._sample_s, (1 << 31) - 1))
 
     def mutations(self, client: Client, *, strict: bool) -> Mutations | None:
-        """What a request may change in the cluster's topics; None where nothing limits it."""
+        """How much a request may change in the cluster's topics. None if there is no limit."""
         limit = self._limit(CONTROLLER_MUTATION_RATE, client)
         if limit is None:
             return None

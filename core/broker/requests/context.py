@@ -1,4 +1,5 @@
-"""Who asks, and through what: handed to every handler beside the request."""
+"""The context of a request: the client and its connection. Every handler gets it with the
+request."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from pk.core.values import NO_OFFSET
 
 
 class Context(Struct):
-    """One request's surroundings. A connection keeps one as the pattern of its requests' (see
-    `of_request`)."""
+    """The context of one request. A connection has one from which those of its requests are made
+    (see `of_request`)."""
 
     broker: Broker
     api_key: int = 0
@@ -24,14 +25,14 @@ class Context(Struct):
     correlation_id: int = 0
     client_id: str | None = None
     client_host: str = ""
-    """The peer's address, without a port, as Kafka shows it in DescribeGroups: `/127.0.0.1`."""
+    """The peer's address without its port, as in Kafka's DescribeGroups: `/127.0.0.1`."""
     listener: str = "PLAINTEXT"
     """The name of the listener that the connection came through, in capitals."""
     principal: KafkaPrincipal = ANONYMOUS
-    """Who the connection authenticated as."""
+    """The principal that the connection authenticated as."""
     connection_id: int = 0
     repeated: RepeatedFetch | None = None
-    """What the connection remembers of its fetches without a session."""
+    """The fetches without a session that the connection remembers."""
     own: bool = False
     """Whether this node itself asks: it may do everything."""
     image_offset: int = NO_OFFSET

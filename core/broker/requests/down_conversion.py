@@ -1,8 +1,7 @@
-"""What consumers of 0.10 and before are sent: the log holds record batches, which become messages
-of their format here.
+"""Conversion for consumers of 0.10 and before, which read messages instead of record batches.
 
-The kernel cannot send these from the file; every record is read and rewritten
-(core/record/convert.py). Little is done on the loop, the rest in a thread.
+The kernel cannot send these from the file: every record is read and rewritten
+(core/record/convert.py). A small amount is converted on the loop, and more in a thread.
 """
 
 from typing import Final
@@ -15,11 +14,11 @@ from pk.core.record.batch import CODEC_BITS
 from pk.core.record.convert import Lowered, lower
 
 INLINE_BYTES: Final = 16 * 1024
-"""So much is converted on the loop: about a millisecond of the smallest records."""
+"""This many bytes are converted on the loop: about a millisecond for the smallest records."""
 INLINE_COMPRESSED_BYTES: Final = 512
-"""So much of what is compressed, which may hold a thousand times as much."""
+"""The same for compressed bytes, which may expand to a thousand times as much."""
 SEARCH_BYTES: Final = 64 * 1024
-"""How much is read at a time in search of a record, where a limit says less."""
+"""The bytes read at a time in search of a record, if the request's limit is smaller."""
 
 _ATTRIBUTES_AT: Final = 22
 
@@ -27,11 +26,10 @@ _ATTRIBUTES_AT: Final = 22
 async def lower_slice(
     log: Log, found: Slice, magic: int, offset: int, bytes_max: int, offset_end: int
 ) -> bytes:
-    """The records of `log` from `offset` on as messages, `found` being what was read there; see
-    `convert.lower`.
-
-    Where there are only control batches it reads on, since a client that got nothing would ask for
-    the same again; it is empty only if no record lies below `offset_end`. Raises KafkaError.
+    """The records of `log` from `offset` on as messages (see `convert.lower`). `found` are the
+    batches there. If they are only control batches, it reads on, since a client that got nothing
+    would repeat its request. The result is empty only if there is no record before `offset_end`.
+    Raises KafkaError.
     """
     while True:
         lowered = await _lower(log, found, magic, offset, bytes_max)

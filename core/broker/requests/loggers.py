@@ -1,5 +1,5 @@
-"""This process's loggers as Kafka knows them (KIP-412): levels by name, changed while running,
-forgotten at its end."""
+"""This process's loggers as Kafka knows them (KIP-412): levels by name, which can be changed while
+it runs and are not stored."""
 
 import logging
 from typing import Final
@@ -19,12 +19,12 @@ LEVELS: Final = {
 
 
 def level_name(level: int) -> str:
-    """Kafka's name for a Python level: that of the lowest one that is not below."""
+    """Kafka's name for a Python level: the lowest of Kafka's levels that is not below it."""
     return next((name for name, value in LEVELS.items() if level <= value), "FATAL")
 
 
 def levels() -> dict[str, str]:
-    """The level in force of every logger, and of the root."""
+    """The effective level of every logger, and of the root."""
     found = {ROOT: level_name(logging.getLogger().getEffectiveLevel())}
     for name, logger in sorted(logging.Logger.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger):
@@ -33,8 +33,8 @@ def levels() -> dict[str, str]:
 
 
 def check(name: str, level: str | None) -> None:
-    """Raises KafkaError(INVALID_CONFIG) for a logger or a level that there is not, INVALID_REQUEST
-    for the root's removal."""
+    """Raise KafkaError: INVALID_CONFIG if the logger or the level does not exist, INVALID_REQUEST
+    if the root's level is removed."""
     if name not in levels():
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger {name}")
     if level is None:
@@ -46,7 +46,7 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set a logger's level; None has it follow its parent again. The arguments have passed
-    `check`."""
+    """Set a logger's level. None makes it inherit its parent's. `check` has accepted the
+    arguments."""
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
