@@ -6,7 +6,7 @@ import socket
 import trio
 from msgspec import Struct
 
-from pk.core.broker.runtime import StartError
+from pk.core.broker.node_lifecycle import StartError
 from pk.core.config import BrokerConfig, Listener
 from pk.core.meta.events import Endpoint
 

@@ -22,12 +22,12 @@ class Leadership(Struct, frozen=True):
     """Those parts; all None with the embedded store."""
 
     store: MetadataStore | None = None
-    """Set for a controller. The runtime closes it."""
+    """Set for a controller. The node's lifecycle closes it."""
 
     locator: Locator | None = None
 
     close: Closing | None = None
-    """Closes connections that the runtime does not close."""
+    """Closes connections that it does not close."""
 
 
 def leadership_of(

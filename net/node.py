@@ -1,13 +1,13 @@
 """A node: assembles, starts and stops a broker, a controller or both.
 
 To start, in this order: hold the log directories; bind the listeners (this turns port 0 into a real
-number that others can use); serve the controller's listener; start the runtime, which loads or
-follows the metadata, registers the broker and opens its logs; serve clients. To stop: hand
+number that others can use); serve the controller's listener; start the node's lifecycle, which
+loads or follows the metadata, registers the broker and opens its logs; serve clients. To stop: hand
 leadership over, stop accepting, answer what is in flight, stop the coordinators, make everything
 durable, write the marker of a clean shutdown.
 
-`core/broker/runtime.py` runs on any disk and connections it is given; this file adds sockets,
-signals and the machine.
+`core/broker/node_lifecycle.py` runs on any disk and connections it is given; this file adds
+sockets, signals and the machine.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from pk.core.auth.sasl_config import check_sasl
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.metric_samples import metrics_of
+from pk.core.broker.node_lifecycle import NodeLifecycle, hold_directories
 from pk.core.broker.offload import is_inline, offload
-from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.security_promises import check_security
 from pk.core.log.dirs import LogDirs
@@ -67,10 +67,10 @@ class Parts(Struct, frozen=True):
     """In the order of `listeners`; includes the controller's."""
     controllers: list[BoundListener]
     """The controller's listeners among them."""
-    runtime: Runtime
+    lifecycle: NodeLifecycle
     server: Server
     let_go: Closing | None
-    """Closes what the runtime does not manage."""
+    """Closes what the lifecycle does not manage."""
 
 
 class Node:
@@ -113,7 +113,7 @@ class Node:
     @property
     def broker(self) -> Broker:
         """The broker; it exists once the listeners are bound."""
-        return self.parts.runtime.broker
+        return self.parts.lifecycle.broker
 
     @property
     def server(self) -> Server:
@@ -193,7 +193,7 @@ class Node:
                 if not starting.cancelled_caught:
                     nursery.start_soon(_import_the_rest)
                     await self._stopping.wait()
-                    await parts.runtime.stop(parts.server.drain)
+                    await parts.lifecycle.stop(parts.server.drain)
                 nursery.cancel_scope.cancel()
             clean = True
         finally:
@@ -206,7 +206,7 @@ class Node:
                 else:
                     if parts.let_go is not None:
                         await parts.let_go()
-                    await parts.runtime.close(clean=clean)
+                    await parts.lifecycle.close(clean=clean)
 
     async def _serve_metrics(self, nursery: trio.Nursery) -> None:
         """Serve metrics from here on if the config asks for it. Raises StartError."""
@@ -267,7 +267,7 @@ class Node:
 
         apis = apis_of(config)
         real = isinstance(self._disk, RealDisk) and not is_inline()
-        runtime = Runtime(
+        lifecycle = NodeLifecycle(
             config,
             dirs=dirs,
             disk=self._disk,
@@ -284,22 +284,23 @@ class Node:
             controller_endpoints=[one.advertised for one in controllers],
             compactor=InProcess() if real else None,
         )
-        faults = runtime.broker.faults
+        faults = lifecycle.broker.faults
         apis = apis if faults is None else with_faults(apis, faults)
-        server = Server(runtime.broker, apis, config)
-        return Parts(listeners, controllers, runtime, server, leadership.close)
+        server = Server(lifecycle.broker, apis, config)
+        return Parts(listeners, controllers, lifecycle, server, leadership.close)
 
 
 async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
-    """Start the runtime and serve the listeners. Listeners that other nodes need for their own
-    start come first and clients last, as in Apache Kafka: until the broker is unfenced, the image
-    has no live broker. Clients that connect sooner wait, since the listeners are already bound."""
-    runtime, server = parts.runtime, parts.server
-    runtime.broker.start(nursery)
+    """Start the node's lifecycle and serve the listeners. Listeners that other nodes need for
+    their own start come first and clients last, as in Apache Kafka: until the broker is unfenced,
+    the image has no live broker. Clients that connect sooner wait, since the listeners are already
+    bound."""
+    lifecycle, server = parts.lifecycle, parts.server
+    lifecycle.broker.start(nursery)
     for one in parts.controllers:
         await nursery.start(server.serve, one.name, one.listeners, CONTROLLER_APIS)
-    await nursery.start(_run_runtime, runtime)
-    await runtime.serve()
+    await nursery.start(_run_lifecycle, lifecycle)
+    await lifecycle.serve()
     for one in parts.listeners:
         if one not in parts.controllers:
             await nursery.start(server.serve, one.name, one.listeners)
@@ -312,8 +313,8 @@ async def _import_the_rest() -> None:
     await offload(import_all)
 
 
-async def _run_runtime(runtime: Runtime, *, task_status: trio.TaskStatus[None]) -> None:
-    await runtime.run(task_status=task_status)
+async def _run_lifecycle(lifecycle: NodeLifecycle, *, task_status: trio.TaskStatus[None]) -> None:
+    await lifecycle.run(task_status=task_status)
 
 
 async def run_node(

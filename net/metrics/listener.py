@@ -15,8 +15,8 @@ from typing import Final
 
 import trio
 
+from pk.core.broker.node_lifecycle import StartError
 from pk.core.broker.offload import offload
-from pk.core.broker.runtime import StartError
 from pk.core.metrics import Metric
 from pk.net.http.messages import HttpError, Request, Response
 from pk.net.http.server import HttpLimits, HttpServer

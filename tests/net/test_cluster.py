@@ -17,7 +17,7 @@ from replicated_topic import (
     state,
 )
 
-from pk.core.broker.runtime import StartError
+from pk.core.broker.node_lifecycle import StartError
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode
 from pk.core.log.failures import LogDirOfAnother

@@ -17,7 +17,7 @@ from nodes import caller_of, running_cluster, running_node, trio_test
 
 from pk.core.auth.gssapi import GssapiClient
 from pk.core.auth.kerberos_login import KerberosLogin
-from pk.core.broker.runtime import StartError
+from pk.core.broker.node_lifecycle import StartError
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.metadata import MetadataRequest
 from pk.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from pk.core.broker.metric_samples import metrics_of
-from pk.core.broker.runtime import StartError
+from pk.core.broker.node_lifecycle import StartError
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.net.client.admin import open_admin

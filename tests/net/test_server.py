@@ -809,7 +809,7 @@ async def test_a_topic_under_way_is_made_and_answered_before_the_end() -> None:
 async def test_a_client_that_never_reads_does_not_hold_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pk.core.broker.runtime.DRAIN_S", 0.5)
+    monkeypatch.setattr("pk.core.broker.node_lifecycle.DRAIN_S", 0.5)
     disk = MemoryDisk()
     node = Node(config_of(), disk=disk)
     async with trio.open_nursery() as nursery:

@@ -546,7 +546,7 @@ def test_brokers_meet_by_tls(protocol: str, files: Files) -> None:
 
 
 def test_a_key_that_cannot_be_read_keeps_the_broker_from_starting(files: Files) -> None:
-    from pk.core.broker.runtime import StartError
+    from pk.core.broker.node_lifecycle import StartError
 
     @trio_test
     async def run() -> None:

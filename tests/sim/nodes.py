@@ -1,5 +1,5 @@
-"""A simulated node: a disk that stays, and on it one process after another, each a `Runtime` like
-any other node's."""
+"""A simulated node: a disk that stays, and on it one process after another, each a `NodeLifecycle`
+like any other node's."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from trio_clock import TrioClock
 from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
 from pk.core.api.registry import Api
 from pk.core.broker.broker import Broker
+from pk.core.broker.node_lifecycle import NodeLifecycle, hold_directories
 from pk.core.broker.requests.context import Context
-from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
 from pk.core.meta.events import Endpoint
@@ -128,7 +128,7 @@ class SimNode:
         self.config = BrokerConfig.parse(dict(keys))
         self.disk = SimDisk()
         self.process: Process | None = None
-        self.runtime: Runtime | None = None
+        self.lifecycle: NodeLifecycle | None = None
         self.deals: DealCoordinators | None = None
         self.ready = False
         """Whether the process serves, and the controller knows."""
@@ -149,7 +149,7 @@ class SimNode:
     @property
     def broker(self) -> Broker | None:
         """The running broker, once there is one."""
-        return self.runtime.broker if self.runtime is not None and self.up else None
+        return self.lifecycle.broker if self.lifecycle is not None and self.up else None
 
     @property
     def is_active_controller(self) -> bool:
@@ -260,7 +260,7 @@ class SimNode:
         disk: Disk = ProcessDisk(self.disk, process)
         dirs = await hold_directories(config, disk, random, holder=str(process))
         metadata, watch = self._metadata(process)
-        runtime = Runtime(
+        lifecycle = NodeLifecycle(
             config,
             dirs=dirs,
             disk=disk,
@@ -275,28 +275,28 @@ class SimNode:
             if config.is_broker
             else [],
         )
-        self.runtime = runtime
+        self.lifecycle = lifecycle
         deals = self.deals = DealCoordinators(
-            world.book, runtime.broker, process, child(random, "deals"), world.broken
+            world.book, lifecycle.broker, process, child(random, "deals"), world.broken
         )
-        server = SimServer(world.network, process, runtime.broker)
+        server = SimServer(world.network, process, lifecycle.broker)
         clean = False
         try:
             async with trio.open_nursery() as nursery:
-                runtime.broker.start(nursery)
+                lifecycle.broker.start(nursery)
                 if watch is not None:
                     nursery.start_soon(watch)
                 if config.is_controller:
                     server.listen(nursery, CONTROLLER_PORT, "CONTROLLER", CONTROLLER_APIS)
-                await nursery.start(runtime.run)
+                await nursery.start(lifecycle.run)
                 if config.is_broker:
                     server.listen(nursery, BROKER_PORT, "PLAINTEXT", APIS)
-                await runtime.serve()
+                await lifecycle.serve()
                 self.ready = True
                 if config.is_broker:
                     nursery.start_soon(deals.make_deals)
                 await self._stopping.wait()
-                await runtime.stop(server.drain)
+                await lifecycle.stop(server.drain)
                 await deals.stop()
                 nursery.cancel_scope.cancel()
             clean = True
@@ -304,14 +304,14 @@ class SimNode:
             if process.alive:
                 world.observe()
             with trio.CancelScope(shield=True):
-                await runtime.close(clean=clean)
+                await lifecycle.close(clean=clean)
         # One whose disk was too full to say that it ended well counts as crashed at its next start.
         return clean and not any(directory.failed for directory in dirs.directories)
 
     def _metadata(
         self, process: Process
     ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
-        """Where the metadata is, as `Runtime` is told, and what must run for it."""
+        """Where the metadata is, as `NodeLifecycle` is told, and what must run for it."""
         world = self._world
         if world.ensemble is None:
             return {}, None

@@ -47,7 +47,7 @@ from sim.virtual_time import VirtualClock
 from sim.wrecks import Wrecks
 
 from pk.core.api.share.share_fetch import _ShareFetch
-from pk.core.broker import runtime as runtime_module
+from pk.core.broker import node_lifecycle
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.offload import inline
 from pk.core.broker.replication.partition import Partition
@@ -632,7 +632,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
     handler = LogNotes(simulation.chronicle)
     logger = logging.getLogger("pk")
     level, propagate = logger.level, logger.propagate
-    runtime_module.EmbeddedStore = observed  # type: ignore[assignment, misc]
+    node_lifecycle.EmbeddedStore = observed  # type: ignore[assignment, misc]
     Partition.append = witnessed  # type: ignore[method-assign]
     Partition.append_run = witnessed_run  # type: ignore[method-assign]
     Replicas._mend = witnessed_mend  # type: ignore[method-assign]
@@ -654,7 +654,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
         Partition.append_run = append_run  # type: ignore[method-assign]
         Replicas._mend = mend  # type: ignore[method-assign]
         _ShareFetch._acquire = acquire  # type: ignore[method-assign]
-        runtime_module.EmbeddedStore = EmbeddedStore  # type: ignore[misc]
+        node_lifecycle.EmbeddedStore = EmbeddedStore  # type: ignore[misc]
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""A node without its sockets, signals and real disk: the broker, the controller, or both, put
-together.
+"""The lifecycle of a node, without sockets, signals and a real disk: the broker, the controller, or
+both, from start to stop.
 
 A node is a broker, a controller, or both (`process.roles`). It gets its metadata in one of three
 ways:
@@ -115,7 +115,7 @@ async def hold_directories(
         raise LogDirBroken(paths[0], f"The log directories cannot be used: {e}.") from e
 
 
-class Runtime:
+class NodeLifecycle:
     """A node's life cycle, in this order: `broker.start(nursery)`, a controller's listeners, `run`
     (started when the node is ready to serve), the other listeners, `serve`, `stop`; cancel the
     nursery; `close`. A crash is only the cancelled nursery."""
@@ -178,7 +178,7 @@ class Runtime:
             answer_here=self._answer_here,
             request_bytes_max=config.socket_request_max_bytes,
         )
-        self.lifecycle = BrokerLifecycle(
+        self.broker_lifecycle = BrokerLifecycle(
             state,
             self._controller_client,
             dirs,
@@ -199,8 +199,8 @@ class Runtime:
             controller=self._controller,
             served=served,
             controller_served=controller_served,
-            directory_failed=self.lifecycle.directory_failed,
-            image_listeners=[self.lifecycle],
+            directory_failed=self.broker_lifecycle.directory_failed,
+            image_listeners=[self.broker_lifecycle],
             faults=faults,
         )
         broker = self.broker
@@ -274,14 +274,14 @@ class Runtime:
         """The listeners are bound: have the controller unfence this broker; return when it has."""
         if self._config.is_broker:
             await self.broker.replica_logs.report_damage()
-            await self.lifecycle.serve()
+            await self.broker_lifecycle.serve()
 
     async def stop(self, drain: Callable[[float], Awaitable[None]]) -> None:
         """End cleanly, as far as `run` must still be running: leadership is handed over while
         requests are still served; then `drain(grace_s)` is called twice: it stops the listeners and
         lets responses leave. Then cancel `run`, and call `close(clean=True)`."""
         if self._config.is_broker:
-            await self.lifecycle.hand_over(HAND_OVER_S)
+            await self.broker_lifecycle.hand_over(HAND_OVER_S)
         await drain(DRAIN_S * PATIENCE)
         await self.broker.stop_coordinators()
         await drain(DRAIN_S * (1 - PATIENCE))
@@ -449,7 +449,7 @@ class Runtime:
             await self._register()
             waiting.cancel_scope.cancel()
         if not self._alone:
-            nursery.start_soon(self.lifecycle.run)
+            nursery.start_soon(self.broker_lifecycle.run)
         await self._publish(self._newest)
         await broker.purgatory.until(
             lambda: self._knows_us(broker.image), (MetadataImage,), float("inf")
@@ -480,9 +480,9 @@ class Runtime:
         try:
             if self._alone:
                 assert self._controller is not None
-                await self.lifecycle.register_first(self._controller)
+                await self.broker_lifecycle.register_first(self._controller)
             else:
-                await self.lifecycle.register()
+                await self.broker_lifecycle.register()
         except RegistrationFailed as e:
             raise StartError(str(e)) from e
 
@@ -506,8 +506,8 @@ class Runtime:
 
     async def _say_that_it_waits(self) -> None:
         await trio.sleep(WAITING_S)
-        if self.lifecycle.complaint:
-            logger.warning("the controller does not take this broker: %s", self.lifecycle.complaint)
+        if complaint := self.broker_lifecycle.complaint:
+            logger.warning("the controller does not take this broker: %s", complaint)
         else:
             logger.warning("still waiting for a controller: %s", self._why_alone)
 
