@@ -1,23 +1,24 @@
-"""How a command is declared: a typed function under a noun, with typer's `Annotated` parameters.
+"""How a command is declared: its names, its options, and the function that does the work.
 
     TOPICS = Noun("topics")
 
-    @TOPICS.command(
-        "delete", "rm", takes=(Change, Listing, Connection), examples=("pk topics delete old",)
+    TOPICS.command(
+        "create",
+        help="Create topics.",
+        worker="create:create",
+        options=CreateTopics,
+        takes=(Change, Listing, Connection),
+        examples=("pk topics create orders -p 12",),
+        shows=CreatedRow,
     )
-    def delete(context: Context, topic: TopicsNamed) -> Running:
-        \"\"\"Delete topics with all their records.\"\"\"
-        from pk.cli.nouns.topics.delete import delete
 
-        return delete(context, topic)
-
-The docstring is the help. `takes` names sets of options (dataclasses of `option_sets`) that the
-context carries to the worker. A parameter that is a dataclass is expanded into options too, for
-commands that take many. What typer cannot express is in our `Option` and `Argument`
-(`pk.cli.command_line.parameters`).
+`worker` is the function `create` in `create.py` of the noun's package, imported when the command
+runs. It gets the context and `options`, a dataclass whose fields are options and arguments
+(`pk.cli.command_line.parameters`); `arguments` is such a dataclass too, whose fields the worker
+takes by name. `takes` names sets of options (`option_sets`) that the worker finds in the context.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -27,10 +28,6 @@ from pk.cli.command_line.callbacks import callback
 from pk.cli.command_line.declared import Declared, RowsByOption, Screen
 from pk.cli.command_line.kit import Command, Group
 from pk.cli.command_line.nouns import NOUNS
-
-Running = Awaitable[int | None]
-"""What a command's function returns: the work, to be awaited; its result is an exit code, or None
-to use the context's."""
 
 
 class Noun:
@@ -51,6 +48,10 @@ class Noun:
     def command(
         self,
         *names: str,
+        help: str,
+        worker: str,
+        options: type | None = None,
+        arguments: type | None = None,
         takes: tuple[type, ...] = (),
         examples: Sequence[str],
         notes: str = "",
@@ -63,38 +64,35 @@ class Noun:
         in_shell: bool = True,
         from_use: bool = False,
         repeatable: bool | Callable[[Mapping[str, Any]], bool] = False,
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    ) -> None:
         """Declares a command by its names; without any, the noun itself is the command.
 
         `Declared` says what the attributes mean. `shows` and `rows` are the row types of its JSON
         (see `pk.cli.output.schema`): every command with -f has them.
         """
         self._one_word = self._one_word or not names
-
-        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            declared = Declared(
-                function=function,
-                names=names or self.entry.names,
-                takes=takes,
-                examples=tuple(examples),
-                notes=notes,
-                shows=shows,
-                rows=rows,
-                blocking=blocking,
-                guards_itself=guards_itself,
-                screen=screen,
-                shows_waits=shows_waits,
-                in_shell=in_shell,
-                from_use=from_use,
-                repeatable=repeatable,
-            )
-
-            called = callback(declared.parameters, declared)
-            called.__doc__ = function.__doc__
-            self.app.command(declared.names[0], cls=Command, add_help_option=False)(called)
-            return function
-
-        return declare
+        package = self.entry.declared.rpartition(".")[0]
+        declared = Declared(
+            names=names or self.entry.names,
+            help=help,
+            worker=worker if worker.startswith("pk.") else f"{package}.{worker}",
+            options=options,
+            arguments=arguments,
+            takes=takes,
+            examples=tuple(examples),
+            notes=notes,
+            shows=shows,
+            rows=rows,
+            blocking=blocking,
+            guards_itself=guards_itself,
+            screen=screen,
+            shows_waits=shows_waits,
+            in_shell=in_shell,
+            from_use=from_use,
+            repeatable=repeatable,
+        )
+        called = callback(declared.parameters, declared)
+        self.app.command(declared.names[0], cls=Command, help=help, add_help_option=False)(called)
 
     def for_typer(self) -> Command | Group:
         """The typer command for this noun."""

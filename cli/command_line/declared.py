@@ -1,15 +1,16 @@
 """A declared command (`pk.cli.command_line.declare`): its function, its parameters, and what typer
 cannot hold."""
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from pk.cli.command_line.option_sets import Watch
 from pk.cli.command_line.parameters import (
     Parameter,
-    declared_parameters,
+    fields_of,
     gathered,
     parameters_of,
 )
@@ -33,8 +34,19 @@ Screen = Literal["held", "streams", "paints"]
 class Declared:
     """A declared command: its function, and what typer cannot hold."""
 
-    function: Callable[..., Any]
     names: tuple[str, ...]
+    help: str
+    """What it does, in a sentence or two."""
+
+    worker: str
+    """The function that does the work, as "module:function"; imported when the command runs."""
+
+    options: type | None = None
+    """The dataclass of its options, which the worker takes as `options`."""
+
+    arguments: type | None = None
+    """A dataclass of options whose fields the worker takes by name."""
+
     takes: tuple[type, ...] = ()
     examples: tuple[str, ...] = ()
     notes: str = ""
@@ -62,30 +74,11 @@ class Declared:
     """Whether `\\w` in the shell may repeat it, with these values: it shows something and ends.
     Every command that takes -w (`Watch`) may be."""
 
-    own: tuple[str, ...] = field(init=False)
-    spread: dict[str, type] = field(init=False, default_factory=dict[str, type])
-    parameters: list[Parameter] = field(init=False, default_factory=list[Parameter])
-
-    def __post_init__(self) -> None:
-        signature = inspect.signature(self.function)
-        own = [p for name, p in signature.parameters.items() if name != "context"]
-        object.__setattr__(self, "own", tuple(p.name for p in own))
-        for each in own:
-            if isinstance(each.annotation, type) and is_dataclass(each.annotation):
-                self.spread[each.name] = each.annotation
-        for each in own:
-            if each.name in self.spread:
-                self.parameters.extend(parameters_of(each.annotation))
-            else:
-                found = declared_parameters(each.name, each.annotation, each.default)
-                self.parameters.extend(found)
-        for kind in self.takes:
-            self.parameters.extend(parameters_of(kind))
-
-    @property
-    def help(self) -> str:
-        """What it does, in a sentence or two."""
-        return self.function.__doc__ or ""
+    @cached_property
+    def parameters(self) -> list[Parameter]:
+        """Its options and arguments."""
+        own = (kind for kind in (self.options, self.arguments) if kind is not None)
+        return parameters_of(*own, *self.takes)
 
     def may_repeat(self, values: Mapping[str, Any]) -> bool:
         """Whether `\\w` may repeat the command with these values."""
@@ -93,9 +86,16 @@ class Declared:
             return self.repeatable(values)
         return self.repeatable or Watch in self.takes
 
+    def function(self) -> Callable[..., Any]:
+        """The worker, imported now."""
+        module, _, name = self.worker.partition(":")
+        return getattr(import_module(module), name)
+
     def call(self, values: Mapping[str, Any]) -> "Callable[[Context], Any]":
-        """The work for these values: the function with all arguments except the context."""
-        own = {name: values[name] for name in self.own if name not in self.spread}
-        for name, kind in self.spread.items():
-            own[name] = gathered(kind, values)
-        return lambda context: self.function(context, **own)
+        """The work for these values."""
+        own: dict[str, Any] = {}
+        if self.options is not None:
+            own["options"] = gathered(self.options, values)
+        if self.arguments is not None:
+            own |= {name: values[name] for name in fields_of(self.arguments)}
+        return lambda context: self.function()(context, **own)

@@ -144,9 +144,14 @@ def signature(parameters: Iterable[Parameter]) -> inspect.Signature:
     return inspect.Signature([context, *(each.for_typer() for each in parameters)])
 
 
+def fields_of(kind: type) -> tuple[str, ...]:
+    """The names of the options of a set."""
+    return tuple(field.name for field in fields(cast(Any, kind)))
+
+
 def gathered(kind: type[Set], values: Mapping[str, Any]) -> Set:
     """A set of options with its values."""
-    return kind(**{f.name: values[f.name] for f in fields(cast(Any, kind)) if f.name in values})
+    return kind(**{name: values[name] for name in fields_of(kind) if name in values})
 
 
 def parameters_of(*kinds: Any) -> list[Parameter]:

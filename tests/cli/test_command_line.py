@@ -2,12 +2,14 @@
 tree keeps."""
 
 import ast
-import importlib
+import inspect
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, cast
 
 import pytest
@@ -21,7 +23,7 @@ from pk.cli.command_line.kit import Command as TyperCommand
 from pk.cli.command_line.kit import load_noun
 from pk.cli.command_line.nouns import NOUNS, Entry
 from pk.cli.command_line.other_tools import OPTIONS, TOOLS, WORDS
-from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.command_line.parameters import Argument, Option, fields_of
 from pk.cli.command_line.parse import parse, root
 from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.command_line.values import Pair, count, pause
@@ -54,22 +56,19 @@ class One:
     wait: Annotated[Duration | None, Option("--wait", value="S", parser=pause, help="")] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Two:
+    name: Annotated[str, Argument("NAME", help="")]
+    rest: Annotated[tuple[str, ...], Argument("REST", help="")] = ()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _noun() -> Iterator[None]:
     """A noun `t` with two commands, beside those of `pk`."""
-    NOUNS["t"] = Entry(("t",), "", "")
+    NOUNS["t"] = Entry(("t",), "", "work_of_t.commands:T")
     noun = Noun("t")
-
-    @noun.command("one", "uno", examples=())
-    def one(context: Any, options: One) -> None: ...
-
-    @noun.command("two", examples=())
-    def two(
-        context: Any,
-        name: Annotated[str, Argument("NAME", help="")],
-        rest: Annotated[tuple[str, ...], Argument("REST", help="")] = (),
-    ) -> None: ...
-
+    noun.command("one", "uno", help="", worker="work:one", options=One, examples=())
+    noun.command("two", help="", worker="work:two", arguments=Two, examples=())
     root().commands["t"] = noun.for_typer()
     yield
     del NOUNS["t"], root().commands["t"]
@@ -292,26 +291,15 @@ def test_help_is_asked_for(words: str) -> None:
 ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(tree())]
 
 
-def imported_by(file: Path) -> Iterator[tuple[str, str, str]]:
-    """For each command of a file of commands: its function, and the module and name of the work
-    that it hands over to."""
-    for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(function, ast.FunctionDef):
-            for node in function.body:
-                if isinstance(node, ast.ImportFrom):
-                    assert node.module is not None
-                    yield function.name, node.module, node.names[0].name
-
-
-DECLARED = sorted(CLI.glob("nouns/*/commands.py"))
-
-
-@pytest.mark.parametrize("file", [pytest.param(file, id=file.parent.name) for file in DECLARED])
-def test_every_command_has_its_function(file: Path) -> None:
-    found = list(imported_by(file))
-    assert found
-    for function, module, name in found:
-        assert callable(getattr(importlib.import_module(module), name)), function
+@pytest.mark.parametrize("noun", NOUNS)
+def test_a_worker_takes_what_its_command_declares(noun: str) -> None:
+    for command in typer_commands(noun):
+        declared = command.declared
+        wanted = {"context"} | ({"options"} if declared.options else set())
+        wanted |= set(fields_of(declared.arguments)) if declared.arguments else set()
+        taken = inspect.signature(declared.function()).parameters.values()
+        needed = {p.name for p in taken if p.default is p.empty}
+        assert needed <= wanted <= {p.name for p in taken}, declared.worker
 
 
 @pytest.mark.parametrize(("path", "command"), ALL)
@@ -481,7 +469,7 @@ def test_no_option_is_accepted_and_ignored() -> None:
     """Every value a command takes is looked at somewhere outside its declaration."""
     words: set[str] = set()
     for file in CLI.rglob("*.py"):
-        if file in DECLARED or file.name == "options.py" or file.parent.name == "command_line":
+        if file.name in ("commands.py", "options.py") or file.parent.name == "command_line":
             continue
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute):
@@ -490,11 +478,6 @@ def test_no_option_is_accepted_and_ignored() -> None:
                 words.add(node.value)
             elif isinstance(node, ast.arg):
                 words.add(node.arg)
-    for file in DECLARED:  # a command's body may pass a parameter on by position
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef):
-                passed = (name for part in node.body for name in ast.walk(part))
-                words |= {name.id for name in passed if isinstance(name, ast.Name)}
     for path, command in commands(tree()):
         dests = {o.dest for o in command.options} | {a.dest for a in command.arguments}
         assert dests <= words, (path, dests - words)
@@ -502,7 +485,7 @@ def test_no_option_is_accepted_and_ignored() -> None:
 
 def typer_commands(noun: str) -> list[TyperCommand]:
     """The commands of a noun as typer knows them."""
-    node = load_noun(noun) if NOUNS[noun].declared else root().commands[noun]
+    node = root().commands["t"] if noun == "t" else load_noun(noun)
     return [node] if isinstance(node, TyperCommand) else list(node.commands.values())  # pyright: ignore
 
 
@@ -543,23 +526,17 @@ def test_the_context_carries_the_sets_of_options() -> None:
     assert not context.change.dry_run
 
 
-def test_the_work_gets_its_options_typed() -> None:
+def test_the_work_gets_its_options_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[object] = []
-    noun = Noun("t")
-
-    @noun.command("one", examples=())
-    def one(context: Any, options: One, name: Annotated[str, Argument("NAME", help="")]) -> None:
-        got.extend((context, options, name))
-
-    before, root().commands["t"] = root().commands["t"], noun.for_typer()
-    try:
-        parsed = parse(["t", "one", "-n", "3", "-c", "a=b", "x", "-z", "gzip", "y"])
-    finally:
-        root().commands["t"] = before
-    assert parsed.work is not None
-    parsed.work(cast(Any, "the context"))
+    one = lambda context, options: got.extend((context, options))
+    two = lambda context, name, rest: got.extend((context, name, rest))
+    monkeypatch.setitem(sys.modules, "work_of_t.work", cast(Any, SimpleNamespace(one=one, two=two)))
+    for words in ("t one -n 3 -c a=b -z gzip x", "t two n a b"):
+        work = parse(words.split()).work
+        assert work is not None
+        work(cast(Any, "the context"))
     options = One(topic=("x",), num=3, config=(Pair("a", "b"),), codec="gzip")
-    assert got == ["the context", options, "y"]
+    assert got == ["the context", options, "the context", "n", ("a", "b")]
 
 
 def test_the_example_of_adding_an_option_is_a_line_of_a_command() -> None:

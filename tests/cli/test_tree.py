@@ -277,7 +277,7 @@ def test_a_schema_names_each_row_type_of_which_the_run_chooses_one() -> None:
         ["result"],
         ["key", "result"],
     ]
-    assert {"target", "key"} <= set(columns_of(BY_PATH["undo",], {"id": "3"}))
+    assert {"target", "key"} <= set(columns_of(BY_PATH["undo",], {"change_id": "3"}))
 
 
 def test_columns_are_known_without_running_anything() -> None:

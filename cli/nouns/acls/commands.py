@@ -1,9 +1,9 @@
 """The commands of `pk acls`, with their options."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from pk.cli.cluster.acl_rows import AclRow, ChangedAclRow
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import (
     AskedOperation,
     AskedResource,
@@ -17,15 +17,15 @@ from pk.cli.command_line.option_sets import (
 from pk.cli.nouns.acls.options import AddAcls, DeleteAcls, FilterAcls
 from pk.cli.nouns.acls.rows import CheckedRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 ACLS = Noun("acls")
 
 
-@ACLS.command(
+ACLS.command(
     "list",
     "ls",
+    help="List ACLs: all, or those that the options select.",
+    worker="acls:list_acls",
+    options=FilterAcls,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk acls list",
@@ -35,16 +35,14 @@ ACLS = Noun("acls")
     notes="An ACL is shown if it matches one value of each option that is given.",
     shows=AclRow,
 )
-def list_acls(context: "Context", options: FilterAcls) -> Running:
-    """List ACLs: all, or those that the options select."""
-    from pk.cli.nouns.acls.acls import list_acls
-
-    return list_acls(context, options)
 
 
-@ACLS.command(
+ACLS.command(
     "add",
     "create",
+    help="Add ACLs: allow or deny principals to do something to resources.",
+    worker="acls:add",
+    options=AddAcls,
     takes=(Change, Listing, Connection),
     examples=(
         "pk acls add --allow alice --operation write --topic orders",
@@ -57,17 +55,15 @@ def list_acls(context: "Context", options: FilterAcls) -> Running:
     ),
     shows=ChangedAclRow,
 )
-def add(context: "Context", options: AddAcls) -> Running:
-    """Add ACLs: allow or deny principals to do something to resources."""
-    from pk.cli.nouns.acls.acls import add
-
-    return add(context, options)
 
 
-@ACLS.command(
+ACLS.command(
     "delete",
     "rm",
     "remove",
+    help="Delete the ACLs that the options select.",
+    worker="acls:delete",
+    options=DeleteAcls,
     takes=(Change, Listing, Connection),
     examples=(
         "pk acls delete --allow alice --operation write --topic orders",
@@ -80,15 +76,23 @@ def add(context: "Context", options: AddAcls) -> Running:
     ),
     shows=ChangedAclRow,
 )
-def delete(context: "Context", options: DeleteAcls) -> Running:
-    """Delete the ACLs that the options select."""
-    from pk.cli.nouns.acls.acls import delete
-
-    return delete(context, options)
 
 
-@ACLS.command(
+@dataclass(frozen=True, kw_only=True)
+class CheckAcl:
+    """Arguments of `pk acls check`."""
+
+    principal: AskingPrincipal
+    operation: AskedOperation
+    resource: AskedResource
+    host: AskingHost = None
+
+
+ACLS.command(
     "check",
+    help="Check whether the cluster's ACLs allow something.",
+    worker="acls:check",
+    arguments=CheckAcl,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk acls check User:alice write topic:orders",
@@ -101,14 +105,3 @@ def delete(context: "Context", options: DeleteAcls) -> Running:
     ),
     shows=CheckedRow,
 )
-def check(
-    context: "Context",
-    principal: AskingPrincipal,
-    operation: AskedOperation,
-    resource: AskedResource,
-    host: AskingHost = None,
-) -> Running:
-    """Check whether the cluster's ACLs allow something."""
-    from pk.cli.nouns.acls.acls import check
-
-    return check(context, principal, operation, resource, host)

@@ -18,6 +18,7 @@ from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.up import cluster_files
 from pk.cli.up.cluster_files import ETCD, is_held
+from pk.core.durations import Duration
 
 _PID, _LOG, _LOCK = "pk.pid", "pk.log", ".lock"
 
@@ -243,24 +244,24 @@ def status(
 # --- of a cluster of `pk up --brokers N` ---
 
 
-def kill(context: Context, node: int, data: str | None, timeout_s: float) -> int:
+def kill(context: Context, node: int, data: str | None, timeout: Duration) -> int:
     """`pk broker kill`."""
-    return _of_cluster(context, "kill", node, data, timeout_s)
+    return _of_cluster(context, "kill", node, data, timeout.s)
 
 
-def restart(context: Context, node: int, data: str | None, timeout_s: float) -> int:
+def restart(context: Context, node: int, data: str | None, timeout: Duration) -> int:
     """`pk broker restart`."""
-    return _of_cluster(context, "restart", node, data, timeout_s)
+    return _of_cluster(context, "restart", node, data, timeout.s)
 
 
-def pause(context: Context, node: int, data: str | None, timeout_s: float) -> int:
+def pause(context: Context, node: int, data: str | None, timeout: Duration) -> int:
     """`pk broker pause`."""
-    return _of_cluster(context, "pause", node, data, timeout_s)
+    return _of_cluster(context, "pause", node, data, timeout.s)
 
 
-def resume(context: Context, node: int, data: str | None, timeout_s: float) -> int:
+def resume(context: Context, node: int, data: str | None, timeout: Duration) -> int:
     """`pk broker resume`."""
-    return _of_cluster(context, "resume", node, data, timeout_s)
+    return _of_cluster(context, "resume", node, data, timeout.s)
 
 
 _DONE = {

@@ -1,6 +1,7 @@
 """The commands of `pk broker`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Debug, Format, Yes
@@ -14,9 +15,6 @@ from pk.cli.nouns.broker.options import (
 )
 from pk.cli.nouns.broker.rows import DetachedBrokerRow, NodeRow
 from pk.cli.up.options import BrokerProperties, PropertiesFile
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 BROKER = Noun("broker")
 
@@ -37,8 +35,11 @@ ClusterDirectory = Annotated[
 ]
 
 
-@BROKER.command(
+BROKER.command(
     "start",
+    help="Start a broker, in the foreground unless --detach is given.",
+    worker="broker:start",
+    options=StartBroker,
     takes=(Debug,),
     examples=(
         "pk broker start --config-file server.properties",
@@ -47,93 +48,116 @@ ClusterDirectory = Annotated[
     ),
     blocking=True,
 )
-def start(context: "Context", options: StartBroker) -> int | None:
-    """Start a broker, in the foreground unless --detach is given."""
-    from pk.cli.nouns.broker.broker import start
-
-    return start(context, options)
 
 
-@BROKER.command(
+BROKER.command(
     "stop",
+    help="Drain and stop a detached broker, or a node of a local cluster.",
+    worker="broker:stop",
+    options=StopBroker,
     takes=(Yes, Debug),
     examples=("pk broker stop --data /var/lib/pk", "pk broker stop 2"),
     blocking=True,
 )
-def stop(context: "Context", options: StopBroker) -> int | None:
-    """Drain and stop a detached broker, or a node of a local cluster."""
-    from pk.cli.nouns.broker.broker import stop
-
-    return stop(context, options)
 
 
-@BROKER.command(
+@dataclass(frozen=True, kw_only=True)
+class BrokerStatus:
+    """Arguments of `pk broker status`."""
+
+    config_file: PropertiesFile = None
+    properties: BrokerProperties = ()
+    data: DataDirectory = None
+
+
+BROKER.command(
     "status",
+    help="Show whether a detached broker runs; without options, the nodes of the running cluster.",
+    worker="broker:status",
+    arguments=BrokerStatus,
     takes=(Format, Debug),
     examples=("pk broker status --data /var/lib/pk", "pk broker status"),
     shows=(DetachedBrokerRow, NodeRow),
     blocking=True,
     repeatable=True,
 )
-def status(
-    context: "Context",
-    config_file: PropertiesFile = None,
-    properties: BrokerProperties = (),
-    data: DataDirectory = None,
-) -> int | None:
-    """Show whether a detached broker runs; without options, the nodes of the running cluster."""
-    from pk.cli.nouns.broker.broker import status
-
-    return status(context, config_file, properties, data)
 
 
-@BROKER.command("kill", takes=(Yes, Debug), examples=("pk broker kill 2",), blocking=True)
-def kill(
-    context: "Context",
-    node: NodeNumber,
-    data: ClusterDirectory = None,
-    timeout: StopTimeout = TIMEOUT,
-) -> int | None:
-    """Kill a node of a local cluster (SIGKILL)."""
-    from pk.cli.nouns.broker.broker import kill
+@dataclass(frozen=True, kw_only=True)
+class KillNode:
+    """Arguments of `pk broker kill`."""
 
-    return kill(context, node, data, timeout.s)
+    node: NodeNumber
+    data: ClusterDirectory = None
+    timeout: StopTimeout = TIMEOUT
 
 
-@BROKER.command("restart", takes=(Yes, Debug), examples=("pk broker restart 2",), blocking=True)
-def restart(
-    context: "Context",
-    node: NodeNumber,
-    data: ClusterDirectory = None,
-    timeout: StopTimeout = TIMEOUT,
-) -> int | None:
-    """Restart a node of a local cluster, or start it if it does not run."""
-    from pk.cli.nouns.broker.broker import restart
-
-    return restart(context, node, data, timeout.s)
+BROKER.command(
+    "kill",
+    help="Kill a node of a local cluster (SIGKILL).",
+    worker="broker:kill",
+    arguments=KillNode,
+    takes=(Yes, Debug),
+    examples=("pk broker kill 2",),
+    blocking=True,
+)
 
 
-@BROKER.command("pause", takes=(Yes, Debug), examples=("pk broker pause 2",), blocking=True)
-def pause(
-    context: "Context",
-    node: NodeNumber,
-    data: ClusterDirectory = None,
-    timeout: StopTimeout = TIMEOUT,
-) -> int | None:
-    """Pause a node of a local cluster (SIGSTOP): it stays connected but does not respond."""
-    from pk.cli.nouns.broker.broker import pause
+@dataclass(frozen=True, kw_only=True)
+class RestartNode:
+    """Arguments of `pk broker restart`."""
 
-    return pause(context, node, data, timeout.s)
+    node: NodeNumber
+    data: ClusterDirectory = None
+    timeout: StopTimeout = TIMEOUT
 
 
-@BROKER.command("resume", takes=(Yes, Debug), examples=("pk broker resume 2",), blocking=True)
-def resume(
-    context: "Context",
-    node: NodeNumber,
-    data: ClusterDirectory = None,
-    timeout: StopTimeout = TIMEOUT,
-) -> int | None:
-    """Resume a paused node."""
-    from pk.cli.nouns.broker.broker import resume
+BROKER.command(
+    "restart",
+    help="Restart a node of a local cluster, or start it if it does not run.",
+    worker="broker:restart",
+    arguments=RestartNode,
+    takes=(Yes, Debug),
+    examples=("pk broker restart 2",),
+    blocking=True,
+)
 
-    return resume(context, node, data, timeout.s)
+
+@dataclass(frozen=True, kw_only=True)
+class PauseNode:
+    """Arguments of `pk broker pause`."""
+
+    node: NodeNumber
+    data: ClusterDirectory = None
+    timeout: StopTimeout = TIMEOUT
+
+
+BROKER.command(
+    "pause",
+    help="Pause a node of a local cluster (SIGSTOP): it stays connected but does not respond.",
+    worker="broker:pause",
+    arguments=PauseNode,
+    takes=(Yes, Debug),
+    examples=("pk broker pause 2",),
+    blocking=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeNode:
+    """Arguments of `pk broker resume`."""
+
+    node: NodeNumber
+    data: ClusterDirectory = None
+    timeout: StopTimeout = TIMEOUT
+
+
+BROKER.command(
+    "resume",
+    help="Resume a paused node.",
+    worker="broker:resume",
+    arguments=ResumeNode,
+    takes=(Yes, Debug),
+    examples=("pk broker resume 2",),
+    blocking=True,
+)

@@ -1,17 +1,25 @@
 """The commands of `pk completion`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.parameters import Argument
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 COMPLETION = Noun("completion")
 
 
-@COMPLETION.command(
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """Arguments of `pk completion`."""
+
+    shell: Annotated[str, Argument("SHELL", help="bash, zsh or fish.", complete="shell")]
+
+
+COMPLETION.command(
+    help="Print the completion script for a shell.",
+    worker="completion:completion",
+    arguments=Completion,
     examples=("source <(pk completion bash)",),
     notes=(
         "Completion never waits for a cluster. Names of topics, groups, brokers and configs come "
@@ -23,11 +31,3 @@ COMPLETION = Noun("completion")
     blocking=True,
     in_shell=False,
 )
-def completion(
-    context: "Context",
-    shell: Annotated[str, Argument("SHELL", help="bash, zsh or fish.", complete="shell")],
-) -> int | None:
-    """Print the completion script for a shell."""
-    from pk.cli.nouns.completion.completion import completion
-
-    return completion(context, shell)

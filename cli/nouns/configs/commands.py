@@ -1,41 +1,44 @@
 """The commands of `pk configs`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 from pk.cli.cluster.altered_config import AlteredConfig
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
 from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConfigs
 from pk.cli.nouns.configs.rows import ConfigResourceRow, ConfigRow, DocumentedConfigRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 CONFIGS = Noun("configs")
 
 
-@CONFIGS.command(
+@dataclass(frozen=True, kw_only=True)
+class ListResources:
+    """Arguments of `pk configs list`."""
+
+    type: Annotated[
+        str | None, Argument("TYPE", help="Only this type.", complete="entity-type")
+    ] = None
+
+
+CONFIGS.command(
     "list",
     "ls",
+    help="List what has configs set.",
+    worker="listing:list_resources",
+    arguments=ListResources,
     takes=(Listing, Watch, Connection),
     examples=("pk configs list", "pk configs list topic"),
     shows=ConfigResourceRow,
 )
-def list_resources(
-    context: "Context",
-    type: Annotated[
-        str | None, Argument("TYPE", help="Only this type.", complete="entity-type")
-    ] = None,
-) -> Running:
-    """List what has configs set."""
-    from pk.cli.nouns.configs.listing import list_resources
-
-    return list_resources(context, type=type)
 
 
-@CONFIGS.command(
+CONFIGS.command(
     "describe",
+    help="Show config values and where each comes from.",
+    worker="describe:describe",
+    options=DescribeConfigs,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk configs describe topic orders",
@@ -44,16 +47,14 @@ def list_resources(
     ),
     shows={"": ConfigRow, "docs": DocumentedConfigRow},
 )
-def describe(context: "Context", options: DescribeConfigs) -> Running:
-    """Show config values and where each comes from."""
-    from pk.cli.nouns.configs.describe import describe
-
-    return describe(context, options)
 
 
-@CONFIGS.command(
+CONFIGS.command(
     "alter",
     "set",
+    help="Set, append to, subtract from or delete configs.",
+    worker="alter:alter",
+    options=AlterConfigs,
     takes=(Change, Listing, Connection),
     examples=(
         "pk configs alter topic orders -c retention.ms=86400000 --delete cleanup.policy",
@@ -61,15 +62,13 @@ def describe(context: "Context", options: DescribeConfigs) -> Running:
     ),
     shows=AlteredConfig,
 )
-def alter(context: "Context", options: AlterConfigs) -> Running:
-    """Set, append to, subtract from or delete configs."""
-    from pk.cli.nouns.configs.alter import alter
-
-    return alter(context, options)
 
 
-@CONFIGS.command(
+CONFIGS.command(
     "edit",
+    help="Edit configs in $EDITOR; changes are shown and confirmed first.",
+    worker="edit:edit",
+    options=EditConfigs,
     takes=(Change, Listing, Connection),
     examples=("pk configs edit topic orders", "pk configs edit broker default"),
     notes=(
@@ -79,8 +78,3 @@ def alter(context: "Context", options: AlterConfigs) -> Running:
     ),
     shows=AlteredConfig,
 )
-def edit(context: "Context", options: EditConfigs) -> Running:
-    """Edit configs in $EDITOR; changes are shown and confirmed first."""
-    from pk.cli.nouns.configs.edit import edit
-
-    return edit(context, options)

@@ -1,22 +1,20 @@
 """The commands of `pk consume`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import (
     Connection,
 )
 from pk.cli.nouns.consume.options import Consume, ends
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 CONSUME = Noun("consume")
 
 
-@CONSUME.command(
+CONSUME.command(
+    help="Read records.",
+    worker="consume:consume",
+    options=Consume,
     takes=(Connection,),
-    guards_itself=True,  # a permalink chooses the profile
+    guards_itself=True,
     examples=(
         "pk consume orders -o -10..end",
         "pk consume orders -o '@yesterday 14:00..@-1h' --where 'value.amount > 100' -f jsonl",
@@ -36,8 +34,3 @@ CONSUME = Noun("consume")
     from_use=True,
     repeatable=ends,
 )
-def consume(context: "Context", options: Consume) -> Running:
-    """Read records."""
-    from pk.cli.nouns.consume.consume import consume
-
-    return consume(context, options)

@@ -1,8 +1,6 @@
 """The commands of `pk cp`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import (
     Change,
     Connection,
@@ -11,13 +9,13 @@ from pk.cli.command_line.option_sets import (
 from pk.cli.nouns.cp.options import Copy
 from pk.cli.nouns.cp.rows import CopiedRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 CP = Noun("cp")
 
 
-@CP.command(
+CP.command(
+    help="Copy records to another topic, on this cluster or another.",
+    worker="cp:copy",
+    options=Copy,
     takes=(Change, Format, Connection),
     examples=(
         "pk cp orders-dlq orders --once --where 'headers.error ~ timeout' --drop-header error -y",
@@ -42,8 +40,3 @@ CP = Noun("cp")
     screen="streams",
     shows_waits=True,
 )
-def copy(context: "Context", options: Copy) -> Running:
-    """Copy records to another topic, on this cluster or another."""
-    from pk.cli.nouns.cp.cp import copy
-
-    return copy(context, options)

@@ -1,14 +1,12 @@
 """The commands of `pk doctor`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Connection, Listing, Watch
 from pk.cli.command_line.parameters import Option
 from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 DOCTOR = Noun("doctor")
 
@@ -59,7 +57,34 @@ CheckName = Literal[
 compares."""
 
 
-@DOCTOR.command(
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """Arguments of `pk doctor`."""
+
+    check: Annotated[
+        tuple[CheckName, ...],
+        Option("--check", value="NAME", help="Only this check (--list lists them); repeatable."),
+    ] = ()
+    list_checks: Annotated[
+        bool, Option("--list", help="List the checks, and what each looks for.")
+    ] = False
+    fail_on: Annotated[
+        Literal["error", "warning", "note", "never"],
+        Option(
+            "--fail-on",
+            value="SEVERITY",
+            help=(
+                "The lowest severity that makes the exit code 1: error (default), warning, "
+                "note, or never."
+            ),
+        ),
+    ] = "error"
+
+
+DOCTOR.command(
+    help="Show current and likely problems of the cluster, each with a fix.",
+    worker="doctor:doctor",
+    arguments=Doctor,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk doctor --fail-on never",
@@ -72,30 +97,5 @@ compares."""
         "need. A record that a group has not read is kept at least until its timestamp plus "
         "retention.ms: retention-risk shows the time left until then."
     ),
-    shows={"": FindingRow, "list": CheckRow},
+    shows={"": FindingRow, "list_checks": CheckRow},
 )
-def doctor(
-    context: "Context",
-    check: Annotated[
-        tuple[CheckName, ...],
-        Option("--check", value="NAME", help="Only this check (--list lists them); repeatable."),
-    ] = (),
-    list: Annotated[
-        bool, Option("--list", help="List the checks, and what each looks for.")
-    ] = False,
-    fail_on: Annotated[
-        Literal["error", "warning", "note", "never"],
-        Option(
-            "--fail-on",
-            value="SEVERITY",
-            help=(
-                "The lowest severity that makes the exit code 1: error (default), warning, "
-                "note, or never."
-            ),
-        ),
-    ] = "error",
-) -> Running:
-    """Show current and likely problems of the cluster, each with a fix."""
-    from pk.cli.nouns.doctor.doctor import doctor
-
-    return doctor(context, check=check, list_checks=list, fail_on=fail_on)

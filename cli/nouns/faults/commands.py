@@ -1,15 +1,13 @@
 """The commands of `pk faults`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
 from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.faults.options import AddFault
 from pk.cli.nouns.faults.rows import ChangedFaultRow, FaultRow
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 FAULTS = Noun("faults")
 
@@ -19,23 +17,23 @@ _ONLY_PK = (
 )
 
 
-@FAULTS.command(
+FAULTS.command(
     "list",
     "ls",
+    help="List the faults that requests meet, and how often they have.",
+    worker="faults:list_faults",
     takes=(Listing, Watch, Connection),
     examples=("pk faults list", "pk faults list --where 'met = 0'"),
     notes=_ONLY_PK,
     shows=FaultRow,
 )
-def list_faults(context: "Context") -> Running:
-    """List the faults that requests meet, and how often they have."""
-    from pk.cli.nouns.faults.faults import list_faults
-
-    return list_faults(context)
 
 
-@FAULTS.command(
+FAULTS.command(
     "add",
+    help="Add a fault to every broker, or have one happen at once.",
+    worker="faults:add",
+    options=AddFault,
     takes=(Change, Listing, Connection),
     examples=(
         "pk faults add fail Produce --error NOT_LEADER_OR_FOLLOWER --times 2",
@@ -53,27 +51,24 @@ def list_faults(context: "Context") -> Running:
     ),
     shows=ChangedFaultRow,
 )
-def add(context: "Context", options: AddFault) -> Running:
-    """Add a fault to every broker, or have one happen at once."""
-    from pk.cli.nouns.faults.faults import add
-
-    return add(context, options)
 
 
-@FAULTS.command(
+@dataclass(frozen=True, kw_only=True)
+class ClearFaults:
+    """Arguments of `pk faults clear`."""
+
+    fault: Annotated[
+        int | None, Argument("FAULT", help="The fault's number in the list (default: all).")
+    ] = None
+
+
+FAULTS.command(
     "clear",
+    help="End faults.",
+    worker="faults:clear",
+    arguments=ClearFaults,
     takes=(Change, Listing, Connection),
     examples=("pk faults clear", "pk faults clear 3"),
     notes=f"The clock stays as it was set. {_ONLY_PK}",
     shows=ChangedFaultRow,
 )
-def clear(
-    context: "Context",
-    fault: Annotated[
-        int | None, Argument("FAULT", help="The fault's number in the list (default: all).")
-    ] = None,
-) -> Running:
-    """End faults."""
-    from pk.cli.nouns.faults.faults import clear
-
-    return clear(context, fault)

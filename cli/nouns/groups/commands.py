@@ -1,9 +1,10 @@
 """The commands of `pk groups`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 from pk.cli.cluster.offset_row import OffsetRow
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import (
     Anyway,
     Change,
@@ -42,15 +43,15 @@ from pk.cli.nouns.groups.rows import (
 )
 from pk.cli.undo.rows import ChangeRow, OffsetChangeRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 GROUPS = Noun("groups")
 
 
-@GROUPS.command(
+GROUPS.command(
     "list",
     "ls",
+    help="List groups.",
+    worker="listing:list_groups",
+    options=ListGroups,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk groups list",
@@ -59,15 +60,13 @@ GROUPS = Noun("groups")
     ),
     shows=GroupRow,
 )
-def list_groups(context: "Context", options: ListGroups) -> Running:
-    """List groups."""
-    from pk.cli.nouns.groups.listing import list_groups
-
-    return list_groups(context, options)
 
 
-@GROUPS.command(
+GROUPS.command(
     "describe",
+    help="Show state, members, committed offsets and lag of groups.",
+    worker="describe:describe",
+    options=DescribeGroups,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk groups describe billing",
@@ -78,15 +77,13 @@ def list_groups(context: "Context", options: ListGroups) -> Running:
     rows={"members": MemberRow, "state": GroupStateRow, "": OffsetRow},
     from_use=True,
 )
-def describe(context: "Context", options: DescribeGroups) -> Running:
-    """Show state, members, committed offsets and lag of groups."""
-    from pk.cli.nouns.groups.describe import describe
-
-    return describe(context, options)
 
 
-@GROUPS.command(
+GROUPS.command(
     "lag",
+    help="Show how far groups are behind, in records and time, and when they catch up.",
+    worker="lag:lag",
+    options=GroupsLag,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk groups lag billing",
@@ -110,36 +107,39 @@ def describe(context: "Context", options: DescribeGroups) -> Running:
     },
     from_use=True,
 )
-def lag(context: "Context", options: GroupsLag) -> Running:
-    """Show how far groups are behind, in records and time, and when they catch up."""
-    from pk.cli.nouns.groups.lag import lag
-
-    return lag(context, options)
 
 
-@GROUPS.command(
+@dataclass(frozen=True, kw_only=True)
+class ListMembers:
+    """Arguments of `pk groups members`."""
+
+    group: Annotated[
+        tuple[str, ...], Argument("GROUP", help="The groups (default: all).", complete="group")
+    ] = ()
+    groups: GroupByOption = ()
+    all_groups: AllGroups = False
+
+
+GROUPS.command(
     "members",
+    help="List the members of groups: client, host and assignment.",
+    worker="members:members",
+    arguments=ListMembers,
     takes=(Listing, Watch, Connection),
     examples=("pk groups members billing", "pk groups members --where 'partitions = 0'"),
     shows=MemberRow,
     from_use=True,
 )
-def members(
-    context: "Context",
-    group: Annotated[
-        tuple[str, ...], Argument("GROUP", help="The groups (default: all).", complete="group")
-    ] = (),
-    groups: GroupByOption = (),
-    all_groups: AllGroups = False,
-) -> Running:
-    """List the members of groups: client, host and assignment."""
-    from pk.cli.nouns.groups.members import members
-
-    return members(context, names=(*group, *groups), every=all_groups)
 
 
-@GROUPS.command(
+GROUPS.command(
     "watch",
+    help=(
+        "Show the rebalances of a group as they happen: who joins and leaves, what moves, how "
+        "long it pauses."
+    ),
+    worker="watch:watch",
+    options=WatchGroup,
     takes=(Listing, Connection),
     examples=("pk groups watch billing",),
     notes=(
@@ -152,18 +152,14 @@ def members(
     shows_waits=True,
     from_use=True,
 )
-def watch(context: "Context", options: WatchGroup) -> Running:
-    """Show the rebalances of a group as they happen: who joins and leaves, what moves, how long it
-    pauses.
-    """
-    from pk.cli.nouns.groups.watch import watch
-
-    return watch(context, options)
 
 
-@GROUPS.command(
+GROUPS.command(
     "reset-offsets",
     "seek",
+    help="Reset a group's committed offsets, after showing the plan.",
+    worker="reset_offsets:reset_offsets",
+    options=ResetOffsets,
     takes=(Execute, Listing, Connection),
     examples=(
         "pk groups reset-offsets billing --to '@yesterday 08:00' -t orders --dry-run",
@@ -179,32 +175,36 @@ def watch(context: "Context", options: WatchGroup) -> Running:
     shows=OffsetChangeRow,
     from_use=True,
 )
-def reset_offsets(context: "Context", options: ResetOffsets) -> Running:
-    """Reset a group's committed offsets, after showing the plan."""
-    from pk.cli.nouns.groups.reset_offsets import reset_offsets
-
-    return reset_offsets(context, options)
 
 
-@GROUPS.command(
+@dataclass(frozen=True, kw_only=True)
+class UndoOffsets:
+    """Arguments of `pk groups undo`."""
+
+    change_id: ChangeId = None
+    anyway: Anyway = False
+
+
+GROUPS.command(
     "undo",
+    help="Restore committed offsets from before a reset or a deletion.",
+    worker="pk.cli.undo.undo:undo_groups",
+    arguments=UndoOffsets,
     takes=(Change, Listing, Connection),
     examples=("pk groups undo",),
     notes=(
         "Shows the plan and asks first. Refused while the group has members, or if it has "
         "committed other offsets since."
     ),
-    shows={"id": OffsetChangeRow, "": ChangeRow},
+    shows={"change_id": OffsetChangeRow, "": ChangeRow},
 )
-def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Running:
-    """Restore committed offsets from before a reset or a deletion."""
-    from pk.cli.undo.undo import undo_groups
-
-    return undo_groups(context, change_id=id, anyway=anyway)
 
 
-@GROUPS.command(
+GROUPS.command(
     "remove-members",
+    help="Remove members from a group: static ones that are gone for good, or one that hangs.",
+    worker="remove_members:remove",
+    options=RemoveMembers,
     takes=(Change, Listing, Connection),
     examples=(
         "pk groups remove-members billing --all --dry-run",
@@ -216,37 +216,28 @@ def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Run
     ),
     shows=RemovedMemberRow,
 )
-def remove_members(context: "Context", options: RemoveMembers) -> Running:
-    """Remove members from a group: static ones that are gone for good, or one that hangs."""
-    from pk.cli.nouns.groups.remove_members import remove
-
-    return remove(context, options)
 
 
-@GROUPS.command(
+GROUPS.command(
     "delete",
     "rm",
+    help="Delete groups without members, with all their offsets.",
+    worker="delete:delete",
+    options=DeleteGroups,
     takes=(Change, Listing, Connection),
     examples=("pk groups delete billing --dry-run",),
     notes="The offsets are kept for `pk groups undo`.",
     shows=DeletedGroupRow,
 )
-def delete(context: "Context", options: DeleteGroups) -> Running:
-    """Delete groups without members, with all their offsets."""
-    from pk.cli.nouns.groups.delete import delete
-
-    return delete(context, options)
 
 
-@GROUPS.command(
+GROUPS.command(
     "delete-offsets",
+    help="Delete a group's committed offsets for topics that it does not read.",
+    worker="delete_offsets:delete_offsets",
+    options=DeleteOffsets,
     takes=(Change, Listing, Connection),
     examples=("pk groups delete-offsets billing -t orders:0,1 --dry-run",),
     notes="The offsets are kept for `pk groups undo`.",
     shows=DeletedOffsetRow,
 )
-def delete_offsets(context: "Context", options: DeleteOffsets) -> Running:
-    """Delete a group's committed offsets for topics that it does not read."""
-    from pk.cli.nouns.groups.delete_offsets import delete_offsets
-
-    return delete_offsets(context, options)

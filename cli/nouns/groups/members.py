@@ -13,18 +13,21 @@ _ROOMY = 120
 """Columns of a terminal that has room for member ids."""
 
 
-async def members(context: Context, *, names: Sequence[str], every: bool) -> None:
-    """`pk groups members`: of the groups named, else (or with `every`) of all."""
+async def members(
+    context: Context, *, group: Sequence[str], groups: Sequence[str], all_groups: bool
+) -> None:
+    """`pk groups members`: of the groups named, else (or with `all_groups`) of all."""
+    names = (*group, *groups)
     admin = await context.admin()
     wanted = (
-        await wanted_groups(context, admin, names, every=every)
+        await wanted_groups(context, admin, names, every=all_groups)
         if names
         else await group_names(context, admin)
     )
-    groups = await describe_existing(context, admin, wanted) if wanted else []
-    show_members(context, groups)
+    found = await describe_existing(context, admin, wanted) if wanted else []
+    show_members(context, found)
     if names and context.output.format in ("table", "wide"):
-        for g in groups:
+        for g in found:
             if not g.members:
                 context.say(f"Group {g.group_id} is {g.state}: it has no members.")
 

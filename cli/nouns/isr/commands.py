@@ -1,20 +1,20 @@
 """The commands of `pk isr`, with their options."""
 
-from typing import TYPE_CHECKING
-
 from pk.cli.cluster.isr_event import IsrEvent
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Connection, Listing
 from pk.cli.nouns.isr.options import InSyncReplicas
 from pk.cli.nouns.isr.rows import InSyncRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 ISR = Noun("isr")
 
 
-@ISR.command(
+ISR.command(
+    help=(
+        "Show each partition's replicas, in-sync replicas, leader, and how far replicas are behind."
+    ),
+    worker="isr:isr",
+    options=InSyncReplicas,
     takes=(Listing, Connection),
     examples=(
         "pk isr",
@@ -32,8 +32,3 @@ ISR = Noun("isr")
     from_use=True,
     repeatable=True,
 )
-def isr(context: "Context", options: InSyncReplicas) -> Running:
-    """Show each partition's replicas, in-sync replicas, leader, and how far replicas are behind."""
-    from pk.cli.nouns.isr.isr import isr
-
-    return isr(context, options)

@@ -1,8 +1,9 @@
 """The commands of `pk log`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import (
     Change,
     Debug,
@@ -13,14 +14,17 @@ from pk.cli.command_line.values import Pair, config_pair
 from pk.cli.nouns.log.options import CatRecords, DumpLog, IndexesOnly
 from pk.cli.nouns.log.rows import DUMPED, AdoptedTopicRow, FindingRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 LOG = Noun("log")
 
 
-@LOG.command(
+LOG.command(
     "dump",
+    help=(
+        "Show the contents of files: batches, records, indexes, producers, epochs, checkpoints, "
+        "metadata."
+    ),
+    worker="dump:dump",
+    options=DumpLog,
     takes=(Listing, Debug),
     examples=(
         "pk log dump data/orders-0",
@@ -35,16 +39,27 @@ LOG = Noun("log")
     screen="streams",
     repeatable=True,
 )
-def dump(context: "Context", options: DumpLog) -> int | None:
-    """Show the contents of files: batches, records, indexes, producers, epochs, checkpoints,
-    metadata."""
-    from pk.cli.nouns.log.dump import dump
-
-    return dump(context, options)
 
 
-@LOG.command(
+@dataclass(frozen=True, kw_only=True)
+class VerifyLogs:
+    """Arguments of `pk log verify`."""
+
+    paths: Annotated[
+        tuple[str, ...],
+        Argument("DIR", help="A partition's directory, or a data directory.", complete="directory"),
+    ]
+    index_only: IndexesOnly = False
+
+
+LOG.command(
     "verify",
+    help=(
+        "Check files: each batch's CRC, offsets, records, epochs, and each index entry; exit 1 "
+        "if anything is wrong."
+    ),
+    worker="verify:verify_command",
+    arguments=VerifyLogs,
     takes=(Listing, Debug),
     examples=("pk log verify data", "pk log verify data/orders-0 -f json"),
     notes="Only reads; safe while a broker runs.",
@@ -53,24 +68,13 @@ def dump(context: "Context", options: DumpLog) -> int | None:
     screen="streams",
     repeatable=True,
 )
-def verify(
-    context: "Context",
-    dir: Annotated[
-        tuple[str, ...],
-        Argument("DIR", help="A partition's directory, or a data directory.", complete="directory"),
-    ],
-    verify_index_only: IndexesOnly = False,
-) -> int | None:
-    """Check files: each batch's CRC, offsets, records, epochs, and each index entry; exit 1 if
-    anything is wrong.
-    """
-    from pk.cli.nouns.log.verify import verify_command
-
-    return verify_command(context, dir, index_only=verify_index_only)
 
 
-@LOG.command(
+LOG.command(
     "cat",
+    help="Show records straight from log files, with the positions and formats of pk consume.",
+    worker="cat:cat",
+    options=CatRecords,
     takes=(Debug,),
     examples=(
         "pk log cat data/orders-0 -o -10..end -f jsonl",
@@ -82,15 +86,41 @@ def verify(
     screen="streams",
     repeatable=True,
 )
-def cat(context: "Context", options: CatRecords) -> int | None:
-    """Show records straight from log files, with the positions and formats of pk consume."""
-    from pk.cli.nouns.log.cat import cat
-
-    return cat(context, options)
 
 
-@LOG.command(
+@dataclass(frozen=True, kw_only=True)
+class AdoptLogs:
+    """Arguments of `pk log adopt`."""
+
+    directories: Annotated[
+        tuple[str, ...],
+        Argument(
+            "DIR",
+            help="The data directory, or all directories of log.dirs.",
+            complete="directory",
+        ),
+    ]
+    topic_configs: Annotated[
+        tuple[Pair, ...],
+        Option(
+            "-c",
+            "--config",
+            value="TOPIC:KEY=VALUE",
+            parser=config_pair,
+            help="A topic config, overriding Apache's metadata; repeatable.",
+        ),
+    ] = ()
+    topic_file: Annotated[
+        str | None,
+        Option("--config-file", value="FILE", help="Lines of TOPIC:KEY=VALUE.", complete="file"),
+    ] = None
+
+
+LOG.command(
     "adopt",
+    help="Take over the topics of a data directory that Apache Kafka wrote.",
+    worker="adopt:adopt",
+    arguments=AdoptLogs,
     takes=(Change, Listing, Debug),
     examples=(
         "pk log adopt /var/lib/kafka --dry-run",
@@ -102,32 +132,3 @@ def cat(context: "Context", options: CatRecords) -> int | None:
     shows=AdoptedTopicRow,
     screen="streams",
 )
-def adopt(
-    context: "Context",
-    dir: Annotated[
-        tuple[str, ...],
-        Argument(
-            "DIR",
-            help="The data directory, or all directories of log.dirs.",
-            complete="directory",
-        ),
-    ],
-    topic_configs: Annotated[
-        tuple[Pair, ...],
-        Option(
-            "-c",
-            "--config",
-            value="TOPIC:KEY=VALUE",
-            parser=config_pair,
-            help="A topic config, overriding Apache's metadata; repeatable.",
-        ),
-    ] = (),
-    topic_file: Annotated[
-        str | None,
-        Option("--config-file", value="FILE", help="Lines of TOPIC:KEY=VALUE.", complete="file"),
-    ] = None,
-) -> Running:
-    """Take over the topics of a data directory that Apache Kafka wrote."""
-    from pk.cli.nouns.log.adopt import adopt
-
-    return adopt(context, dir, topic_configs, topic_file)

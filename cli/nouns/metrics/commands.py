@@ -1,19 +1,17 @@
 """The command `pk metrics`, with its options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Connection, Listing, Watch
 from pk.cli.nouns.metrics.options import ShowMetrics
 from pk.cli.nouns.metrics.rows import MetricRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 METRICS = Noun("metrics")
 
 
-@METRICS.command(
+METRICS.command(
+    help="Show brokers' metrics: names, values, rates and trends.",
+    worker="metrics:show_metrics",
+    options=ShowMetrics,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk metrics",
@@ -26,8 +24,3 @@ METRICS = Noun("metrics")
     ),
     shows=MetricRow,
 )
-def metrics(context: "Context", options: ShowMetrics) -> Running:
-    """Show brokers' metrics: names, values, rates and trends."""
-    from pk.cli.nouns.metrics.metrics import show_metrics
-
-    return show_metrics(context, options)

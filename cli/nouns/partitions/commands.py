@@ -1,8 +1,6 @@
 """The commands of `pk partitions`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import (
     Change,
     Connection,
@@ -12,15 +10,15 @@ from pk.cli.command_line.option_sets import (
 from pk.cli.nouns.partitions.options import ElectLeaders, ListPartitions
 from pk.cli.nouns.partitions.rows import ElectionRow, PartitionStateRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 PARTITIONS = Noun("partitions")
 
 
-@PARTITIONS.command(
+PARTITIONS.command(
     "list",
     "ls",
+    help="List partitions with leader, replicas, in-sync replicas and problems.",
+    worker="partitions:list_partitions",
+    options=ListPartitions,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk partitions list --under-replicated",
@@ -30,16 +28,14 @@ PARTITIONS = Noun("partitions")
     shows=PartitionStateRow,
     from_use=True,
 )
-def list_partitions(context: "Context", options: ListPartitions) -> Running:
-    """List partitions with leader, replicas, in-sync replicas and problems."""
-    from pk.cli.nouns.partitions.partitions import list_partitions
-
-    return list_partitions(context, options)
 
 
-@PARTITIONS.command(
+PARTITIONS.command(
     "elect-leaders",
     "elect",
+    help="Elect preferred replicas, or any live replica if no in-sync one is left.",
+    worker="elect_leaders:elect_leaders",
+    options=ElectLeaders,
     takes=(Change, Listing, Connection),
     examples=(
         "pk partitions elect-leaders",
@@ -49,8 +45,3 @@ def list_partitions(context: "Context", options: ListPartitions) -> Running:
     ),
     shows=ElectionRow,
 )
-def elect_leaders(context: "Context", options: ElectLeaders) -> Running:
-    """Elect preferred replicas, or any live replica if no in-sync one is left."""
-    from pk.cli.nouns.partitions.elect_leaders import elect_leaders
-
-    return elect_leaders(context, options)

@@ -1,21 +1,19 @@
 """The commands of `pk perf`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection, Listing
 from pk.cli.nouns.perf.options import EndToEnd, PerfConsume, PerfProduce
 from pk.cli.nouns.perf.rows import ReadResult, ResultRow, SentResult
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 PERF = Noun("perf")
 
 
-@PERF.command(
+PERF.command(
     "produce",
     "producer",
+    help="Measure how fast records are acknowledged, and the latency of each.",
+    worker="perf:produce",
+    options=PerfProduce,
     takes=(Change, Listing, Connection),
     examples=(
         "pk perf produce -n 20000",
@@ -36,16 +34,14 @@ PERF = Noun("perf")
     screen="streams",
     shows_waits=True,
 )
-def produce(context: "Context", options: PerfProduce) -> Running:
-    """Measure how fast records are acknowledged, and the latency of each."""
-    from pk.cli.nouns.perf.perf import produce
-
-    return produce(context, options)
 
 
-@PERF.command(
+PERF.command(
     "consume",
     "consumer",
+    help="Measure how fast records are read.",
+    worker="perf:consume",
+    options=PerfConsume,
     takes=(Change, Listing, Connection),
     examples=("pk perf consume -n 20000 -p 6", "pk perf consume -t orders --messages 100"),
     notes=(
@@ -60,16 +56,14 @@ def produce(context: "Context", options: PerfProduce) -> Running:
     screen="streams",
     shows_waits=True,
 )
-def consume(context: "Context", options: PerfConsume) -> Running:
-    """Measure how fast records are read."""
-    from pk.cli.nouns.perf.perf import consume
-
-    return consume(context, options)
 
 
-@PERF.command(
+PERF.command(
     "e2e",
     "end-to-end",
+    help="Measure how long records take from their due time until they are read.",
+    worker="perf:end_to_end",
+    options=EndToEnd,
     takes=(Change, Listing, Connection),
     examples=(
         "pk perf e2e --rate 500 --duration 2s",
@@ -85,8 +79,3 @@ def consume(context: "Context", options: PerfConsume) -> Running:
     screen="streams",
     shows_waits=True,
 )
-def end_to_end(context: "Context", options: EndToEnd) -> Running:
-    """Measure how long records take from their due time until they are read."""
-    from pk.cli.nouns.perf.perf import end_to_end
-
-    return end_to_end(context, options)

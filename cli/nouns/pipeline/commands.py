@@ -1,8 +1,6 @@
 """The commands of `pk pipeline`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Debug, Listing, Untraced, Watch
 from pk.cli.nouns.pipeline.options import (
     ExportPipeline,
@@ -14,14 +12,14 @@ from pk.cli.nouns.pipeline.options import (
 )
 from pk.cli.nouns.pipeline.rows import CheckedRow, QueryRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 PIPELINE = Noun("pipeline")
 
 
-@PIPELINE.command(
+PIPELINE.command(
     "init",
+    help="Write a commented pipeline file, with the fields of a topic's records.",
+    worker="init:init",
+    options=InitPipeline,
     takes=(Untraced,),
     examples=("pk pipeline init orders.toml --topic orders",),
     notes=(
@@ -31,15 +29,13 @@ PIPELINE = Noun("pipeline")
     ),
     blocking=True,
 )
-def init(context: "Context", options: InitPipeline) -> int | None:
-    """Write a commented pipeline file, with the fields of a topic's records."""
-    from pk.cli.nouns.pipeline.init import init
-
-    return init(context, options)
 
 
-@PIPELINE.command(
+PIPELINE.command(
     "check",
+    help="Check a pipeline without running it, and show the columns of each step.",
+    worker="check:check",
+    options=OneFile,
     takes=(Listing, Untraced),
     examples=("pk pipeline check orders.toml",),
     notes=(
@@ -49,15 +45,13 @@ def init(context: "Context", options: InitPipeline) -> int | None:
     shows=CheckedRow,
     blocking=True,
 )
-def check(context: "Context", options: OneFile) -> int | None:
-    """Check a pipeline without running it, and show the columns of each step."""
-    from pk.cli.nouns.pipeline.check import check
-
-    return check(context, options)
 
 
-@PIPELINE.command(
+PIPELINE.command(
     "run",
+    help="Run a pipeline until it is stopped, or --once through the records of now.",
+    worker="run:run",
+    options=RunPipeline,
     takes=(Listing, Untraced),
     examples=("pk pipeline run orders.toml --once", "pk pipeline run orders.toml"),
     notes=(
@@ -68,40 +62,34 @@ def check(context: "Context", options: OneFile) -> int | None:
     blocking=True,
     screen="streams",
 )
-def run(context: "Context", options: RunPipeline) -> int | None:
-    """Run a pipeline until it is stopped, or --once through the records of now."""
-    from pk.cli.nouns.pipeline.run import run
-
-    return run(context, options)
 
 
-@PIPELINE.command(
+PIPELINE.command(
     "status",
+    help="Show state, rate, lag, batch time and dead letters of pipelines on this machine.",
+    worker="status:status",
+    options=Files,
     takes=(Listing, Watch, Debug),
     examples=("pk pipeline status orders.toml", "pk pipeline status *.toml -f json"),
     shows=QueryRow,
 )
-def status(context: "Context", options: Files) -> Running:
-    """Show state, rate, lag, batch time and dead letters of pipelines on this machine."""
-    from pk.cli.nouns.pipeline.status import status
-
-    return status(context, options)
 
 
-@PIPELINE.command(
+PIPELINE.command(
     "stop",
+    help="Stop a running pipeline after its batch, and wait for its end.",
+    worker="stop:stop",
+    options=StopPipeline,
     takes=(Debug,),
     examples=("pk pipeline stop orders.toml",),
 )
-def stop(context: "Context", options: StopPipeline) -> Running:
-    """Stop a running pipeline after its batch, and wait for its end."""
-    from pk.cli.nouns.pipeline.stop import stop
-
-    return stop(context, options)
 
 
-@PIPELINE.command(
+PIPELINE.command(
     "export",
+    help="Write a pipeline as a project for Spark's declarative pipelines.",
+    worker="export:export",
+    options=ExportPipeline,
     takes=(Untraced,),
     examples=("pk pipeline export orders.toml --declarative --to project",),
     notes=(
@@ -111,8 +99,3 @@ def stop(context: "Context", options: StopPipeline) -> Running:
     ),
     blocking=True,
 )
-def export(context: "Context", options: ExportPipeline) -> int | None:
-    """Write a pipeline as a project for Spark's declarative pipelines."""
-    from pk.cli.nouns.pipeline.export import export
-
-    return export(context, options)

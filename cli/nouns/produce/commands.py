@@ -1,18 +1,16 @@
 """The commands of `pk produce`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection
 from pk.cli.nouns.produce.options import Produce
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 PRODUCE = Noun("produce")
 
 
-@PRODUCE.command(
+PRODUCE.command(
+    help="Write records: from an editor at a terminal, else from lines of standard input.",
+    worker="produce:produce",
+    options=Produce,
     takes=(Change, Connection),
     examples=(
         "pk produce orders -k user-1 '{\"amount\": 5}'",
@@ -40,8 +38,3 @@ PRODUCE = Noun("produce")
     shows_waits=True,
     from_use=True,
 )
-def produce(context: "Context", options: Produce) -> Running:
-    """Write records: from an editor at a terminal, else from lines of standard input."""
-    from pk.cli.nouns.produce.produce import produce
-
-    return produce(context, options)

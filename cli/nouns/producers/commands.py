@@ -1,22 +1,20 @@
 """The commands of `pk producers`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Connection, Listing, Watch
 from pk.cli.nouns.producers.options import DescribeProducers
 from pk.cli.nouns.producers.rows import ProducerRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 PRODUCERS = Noun("producers")
 
 
-@PRODUCERS.command(
+PRODUCERS.command(
     "describe",
     "list",
     "ls",
+    help="Show the producers of partitions: id, epoch, last sequence and write, open transaction.",
+    worker="producers:describe",
+    options=DescribeProducers,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk producers describe orders",
@@ -31,8 +29,3 @@ PRODUCERS = Noun("producers")
     shows=ProducerRow,
     from_use=True,
 )
-def describe(context: "Context", options: DescribeProducers) -> Running:
-    """Show the producers of partitions: id, epoch, last sequence and write, open transaction."""
-    from pk.cli.nouns.producers.producers import describe
-
-    return describe(context, options)

@@ -1,60 +1,60 @@
 """The commands of `pk profile`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Debug, Listing, Yes
 from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.profile.options import AddProfile
 from pk.cli.nouns.profile.rows import ProfileRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 PROFILE = Noun("profile")
 
 
-@PROFILE.command(
+PROFILE.command(
     "list",
     "ls",
+    help="List profiles.",
+    worker="profile:list_profiles",
     takes=(Listing, Debug),
     examples=("pk profile list",),
     shows=ProfileRow,
     blocking=True,
     repeatable=True,
 )
-def list_profiles(context: "Context") -> int | None:
-    """List profiles."""
-    from pk.cli.nouns.profile.profile import list_profiles
-
-    return list_profiles(context)
 
 
-@PROFILE.command(
+@dataclass(frozen=True, kw_only=True)
+class ShowProfile:
+    """Arguments of `pk profile show`."""
+
+    name: Annotated[
+        str | None,
+        Argument("NAME", help="The profile (default: the current one).", complete="profile"),
+    ] = None
+
+
+PROFILE.command(
     "show",
     "describe",
+    help="Show a profile, and what a command takes from it.",
+    worker="profile:show",
+    arguments=ShowProfile,
     takes=(Listing, Debug),
     examples=("pk profile show prod",),
     shows=ProfileRow,
     blocking=True,
     repeatable=True,
 )
-def show(
-    context: "Context",
-    name: Annotated[
-        str | None,
-        Argument("NAME", help="The profile (default: the current one).", complete="profile"),
-    ] = None,
-) -> int | None:
-    """Show a profile, and what a command takes from it."""
-    from pk.cli.nouns.profile.profile import show
-
-    return show(context, name)
 
 
-@PROFILE.command(
+PROFILE.command(
     "add",
     "set",
+    help="Add a profile, or change one.",
+    worker="profile:add",
+    options=AddProfile,
     takes=(Yes, Debug),
     examples=(
         "pk profile add prod -b k1:9092,k2:9092 --guard type-name --colour red",
@@ -67,46 +67,50 @@ def show(
         "in `-X security.protocol=SASL_SSL --secret sasl.password=prompt`."
     ),
 )
-def add(context: "Context", options: AddProfile) -> Running:
-    """Add a profile, or change one."""
-    from pk.cli.nouns.profile.profile import add
-
-    return add(context, options)
 
 
-@PROFILE.command(
-    "use", takes=(Yes, Debug), examples=("pk profile use prod", "pk profile use -"), blocking=True
+@dataclass(frozen=True, kw_only=True)
+class UseProfile:
+    """Arguments of `pk profile use`."""
+
+    name: Annotated[str, Argument("NAME", help="The profile; - for none.", complete="profile")]
+
+
+PROFILE.command(
+    "use",
+    help="Set the current profile.",
+    worker="profile:use",
+    arguments=UseProfile,
+    takes=(Yes, Debug),
+    examples=("pk profile use prod", "pk profile use -"),
+    blocking=True,
 )
-def use(
-    context: "Context",
-    name: Annotated[str, Argument("NAME", help="The profile; - for none.", complete="profile")],
-) -> int | None:
-    """Set the current profile."""
-    from pk.cli.nouns.profile.profile import use
-
-    return use(context, name)
 
 
-@PROFILE.command(
+PROFILE.command(
     "edit",
+    help="Open the profiles file in $EDITOR.",
+    worker="profile:edit",
     takes=(Debug,),
     examples=("pk profile edit",),
     blocking=True,
     screen="paints",
 )
-def edit(context: "Context") -> int | None:
-    """Open the profiles file in $EDITOR."""
-    from pk.cli.nouns.profile.profile import edit
-
-    return edit(context)
 
 
-@PROFILE.command("delete", "rm", takes=(Change, Debug), examples=("pk profile delete old -y",))
-def delete(
-    context: "Context",
-    name: Annotated[str, Argument("NAME", help="The profile.", complete="profile")],
-) -> Running:
-    """Delete a profile."""
-    from pk.cli.nouns.profile.profile import delete
+@dataclass(frozen=True, kw_only=True)
+class DeleteProfile:
+    """Arguments of `pk profile delete`."""
 
-    return delete(context, name)
+    name: Annotated[str, Argument("NAME", help="The profile.", complete="profile")]
+
+
+PROFILE.command(
+    "delete",
+    "rm",
+    help="Delete a profile.",
+    worker="profile:delete",
+    arguments=DeleteProfile,
+    takes=(Change, Debug),
+    examples=("pk profile delete old -y",),
+)

@@ -1,37 +1,33 @@
 """The commands of `pk quotas`, with their options."""
 
-from typing import TYPE_CHECKING
-
 from pk.cli.cluster.quota_rows import ChangedQuotaRow, QuotaRow
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
 from pk.cli.nouns.quotas.options import DeleteQuota, ListQuotas, SetQuota
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 QUOTAS = Noun("quotas")
 
 
-@QUOTAS.command(
+QUOTAS.command(
     "list",
     "ls",
     "describe",
+    help="List client quotas: all, or those about what the options name.",
+    worker="quotas:list_quotas",
+    options=ListQuotas,
     takes=(Listing, Watch, Connection),
     examples=("pk quotas list", "pk quotas list --user alice", "pk quotas list --default-ip"),
     notes="With several options a quota is shown if it is about all that they name.",
     shows=QuotaRow,
 )
-def list_quotas(context: "Context", options: ListQuotas) -> Running:
-    """List client quotas: all, or those about what the options name."""
-    from pk.cli.nouns.quotas.quotas import list_quotas
-
-    return list_quotas(context, options)
 
 
-@QUOTAS.command(
+QUOTAS.command(
     "set",
     "alter",
+    help="Limit what a user, a client id or an address may take.",
+    worker="quotas:set_quota",
+    options=SetQuota,
     takes=(Change, Listing, Connection),
     examples=(
         "pk quotas set --user alice producer_byte_rate=10MiB consumer_byte_rate=20MiB",
@@ -46,17 +42,15 @@ def list_quotas(context: "Context", options: ListQuotas) -> Running:
     ),
     shows=ChangedQuotaRow,
 )
-def set_quota(context: "Context", options: SetQuota) -> Running:
-    """Limit what a user, a client id or an address may take."""
-    from pk.cli.nouns.quotas.quotas import set_quota
-
-    return set_quota(context, options)
 
 
-@QUOTAS.command(
+QUOTAS.command(
     "delete",
     "rm",
     "remove",
+    help="Delete quotas: those of the keys, or all of a user, a client id or an address.",
+    worker="quotas:delete",
+    options=DeleteQuota,
     takes=(Change, Listing, Connection),
     examples=(
         "pk quotas delete --user alice",
@@ -64,8 +58,3 @@ def set_quota(context: "Context", options: SetQuota) -> Running:
     ),
     shows=ChangedQuotaRow,
 )
-def delete(context: "Context", options: DeleteQuota) -> Running:
-    """Delete quotas: those of the keys, or all of a user, a client id or an address."""
-    from pk.cli.nouns.quotas.quotas import delete
-
-    return delete(context, options)

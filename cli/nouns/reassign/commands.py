@@ -1,9 +1,10 @@
 """The commands of `pk reassign`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 from pk.cli.cluster.reassignment_row import ReassignmentRow
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection, Listing, watch_interval
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.reassign.options import ApplyMoves, PlanMoves, RollBack
@@ -17,15 +18,15 @@ from pk.cli.nouns.reassign.rows import (
 )
 from pk.core.durations import Duration
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 REASSIGN = Noun("reassign")
 
 
-@REASSIGN.command(
+REASSIGN.command(
     "plan",
     "generate",
+    help="Plan moves with the least data movement. Changes nothing.",
+    worker="reassign:plan_command",
+    options=PlanMoves,
     takes=(Listing, Connection),
     examples=(
         "pk reassign plan -t orders --to 4,5,6 --throttle 50MB/s",
@@ -42,16 +43,14 @@ REASSIGN = Noun("reassign")
     rows=PlannedMoveRow,
     repeatable=True,
 )
-def plan(context: "Context", options: PlanMoves) -> Running:
-    """Plan moves with the least data movement. Changes nothing."""
-    from pk.cli.nouns.reassign.reassign import plan_command
-
-    return plan_command(context, options)
 
 
-@REASSIGN.command(
+REASSIGN.command(
     "apply",
     "execute",
+    help="Move replicas: show the plan, throttle, watch to the end, clean up.",
+    worker="reassign:apply",
+    options=ApplyMoves,
     takes=(Change, Listing, Connection),
     examples=(
         "pk reassign apply -t orders --to 4,5,6 --throttle 50MB/s",
@@ -68,82 +67,81 @@ def plan(context: "Context", options: PlanMoves) -> Running:
     shows={"": MovedRow, "dry_run": PlanDocument},
     rows={"": MovedRow, "dry_run": PlannedMoveRow},
 )
-def apply(context: "Context", options: ApplyMoves) -> Running:
-    """Move replicas: show the plan, throttle, watch to the end, clean up."""
-    from pk.cli.nouns.reassign.reassign import apply
-
-    return apply(context, options)
 
 
-@REASSIGN.command(
+@dataclass(frozen=True, kw_only=True)
+class ReassignStatus:
+    """Arguments of `pk reassign status`."""
+
+    watch: Annotated[bool, Option("-w", "--watch", help="Stay until nothing moves.")] = False
+    interval: Annotated[Duration, watch_interval("1s")] = Duration(1000)
+
+
+REASSIGN.command(
     "status",
     "ls",
     "list",
+    help="Show moves in progress, and leftover throttles.",
+    worker="status:status",
+    arguments=ReassignStatus,
     takes=(Listing, Connection),
     examples=("pk reassign status", "pk reassign status -w"),
     shows=StatusDocument,
     rows=ReassignmentRow,
     repeatable=True,
 )
-def status(
-    context: "Context",
-    watch: Annotated[bool, Option("-w", "--watch", help="Stay until nothing moves.")] = False,
-    interval: Annotated[Duration, watch_interval("1s")] = Duration(1000),
-) -> Running:
-    """Show moves in progress, and leftover throttles."""
-    from pk.cli.nouns.reassign.status import status
-
-    return status(context, interval if watch else None)
 
 
-@REASSIGN.command(
+@dataclass(frozen=True, kw_only=True)
+class Throttle:
+    """Arguments of `pk reassign throttle`."""
+
+    rate: Annotated[str | None, Argument("RATE", help="Bytes a second, such as 80MB/s.")] = None
+    remove: Annotated[
+        bool, Option("--remove", "--off", help="Remove all replication throttles.")
+    ] = False
+
+
+REASSIGN.command(
     "throttle",
+    help="Show, change or remove the replication throttle.",
+    worker="status:throttle",
+    arguments=Throttle,
     takes=(Change, Listing, Connection),
     examples=("pk reassign throttle 80MB/s", "pk reassign throttle --remove"),
     shows=ThrottleRow,
 )
-def throttle(
-    context: "Context",
-    rate: Annotated[str | None, Argument("RATE", help="Bytes a second, such as 80MB/s.")] = None,
-    remove: Annotated[
-        bool, Option("--remove", "--off", help="Remove all replication throttles.")
-    ] = False,
-) -> Running:
-    """Show, change or remove the replication throttle."""
-    from pk.cli.nouns.reassign.status import throttle
-
-    return throttle(context, rate, remove=remove)
 
 
-@REASSIGN.command(
+@dataclass(frozen=True, kw_only=True)
+class CancelMoves:
+    """Arguments of `pk reassign cancel`."""
+
+    partitions: Annotated[
+        tuple[str, ...],
+        Argument("PARTITION", help="Topics, or partitions such as orders/0.", complete="partition"),
+    ] = ()
+    every: Annotated[bool, Option("-a", "--all", help="Cancel all moves.")] = False
+
+
+REASSIGN.command(
     "cancel",
+    help="Cancel moves in progress; partitions keep their old replicas.",
+    worker="status:cancel",
+    arguments=CancelMoves,
     takes=(Change, Listing, Connection),
     examples=("pk reassign cancel orders/3", "pk reassign cancel --all"),
     shows=CancelledRow,
 )
-def cancel(
-    context: "Context",
-    partition: Annotated[
-        tuple[str, ...],
-        Argument("PARTITION", help="Topics, or partitions such as orders/0.", complete="partition"),
-    ] = (),
-    all: Annotated[bool, Option("-a", "--all", help="Cancel all moves.")] = False,
-) -> Running:
-    """Cancel moves in progress; partitions keep their old replicas."""
-    from pk.cli.nouns.reassign.status import cancel
-
-    return cancel(context, partition, every=all)
 
 
-@REASSIGN.command(
+REASSIGN.command(
     "rollback",
+    help="Restore the replicas from before an apply.",
+    worker="reassign:rollback",
+    options=RollBack,
     takes=(Change, Listing, Connection),
     examples=("pk reassign rollback --dry-run", "pk reassign rollback --throttle 50MB/s"),
     shows={"": MovedRow, "dry_run": PlanDocument},
     rows={"": MovedRow, "dry_run": PlannedMoveRow},
 )
-def rollback(context: "Context", options: RollBack) -> Running:
-    """Restore the replicas from before an apply."""
-    from pk.cli.nouns.reassign.reassign import rollback
-
-    return rollback(context, options)

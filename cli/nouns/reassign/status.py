@@ -67,16 +67,16 @@ def slowest(present: Present) -> int | None:
     return min(rates, default=None)
 
 
-async def status(context: Context, every: Duration | None) -> int | None:
+async def status(context: Context, *, watch: bool, interval: Duration) -> int | None:
     """`pk reassign status`."""
     admin = await context.admin()
-    live = await load(context, admin, sizes=False, without_controller=every is None)
+    live = await load(context, admin, sizes=False, without_controller=not watch)
     present = await _throttles(admin, live)
     for what, error in present.unread.items():
         context.failed(error, what)
-    if every is not None:
+    if watch:
         assert context.session is not None
-        return await _watch(context, context.session.thorough(admin), present, every.s)
+        return await _watch(context, context.session.thorough(admin), present, interval.s)
     tracker = Tracker()
     if live.unknown is not None:
         _show(context, tracker, live, present)
@@ -158,13 +158,13 @@ async def _watch(context: Context, admin: Admin, present: Present, watch_s: floa
     return None
 
 
-async def throttle(context: Context, text: str | None, *, remove: bool) -> None:
+async def throttle(context: Context, rate: str | None, *, remove: bool) -> None:
     """`pk reassign throttle`."""
-    if remove and text is not None:
+    if remove and rate is not None:
         raise Unusable("Give a rate or --remove, not both.")
-    rate = None if text is None else parse_rate(text, "RATE")
+    wanted = None if rate is None else parse_rate(rate, "RATE")
     admin = await context.admin()
-    shows = rate is None and not remove
+    shows = wanted is None and not remove
     if shows:
         admin = Admin(admin.cluster, admin.config)
     live = await load(context, admin, sizes=False, without_controller=shows)
@@ -185,8 +185,8 @@ async def throttle(context: Context, text: str | None, *, remove: bool) -> None:
     if remove:
         await _remove(context, admin, live, present)
     else:
-        assert rate is not None
-        await _change(context, admin, live, present, rate)
+        assert wanted is not None
+        await _change(context, admin, live, present, wanted)
 
 
 async def _remove(context: Context, admin: Admin, live: Live, present: Present) -> None:

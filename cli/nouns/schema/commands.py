@@ -1,8 +1,6 @@
 """The commands of `pk schema`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection, Listing
 from pk.cli.nouns.schema.options import (
     AddSchema,
@@ -13,15 +11,15 @@ from pk.cli.nouns.schema.options import (
 )
 from pk.cli.nouns.schema.rows import ChangedSchemaRow, CheckedSchemaRow, SubjectRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 SCHEMA = Noun("schema")
 
 
-@SCHEMA.command(
+SCHEMA.command(
     "list",
     "ls",
+    help="List subjects, each with its latest schema.",
+    worker="schema:list_subjects",
+    options=ListSubjects,
     takes=(Listing, Connection),
     examples=(
         "pk schema list --schema-registry ./schemas",
@@ -34,31 +32,27 @@ SCHEMA = Noun("schema")
     shows=SubjectRow,
     repeatable=True,
 )
-def list_subjects(context: "Context", options: ListSubjects) -> Running:
-    """List subjects, each with its latest schema."""
-    from pk.cli.nouns.schema.schema import list_subjects
-
-    return list_subjects(context, options)
 
 
-@SCHEMA.command(
+SCHEMA.command(
     "show",
     "cat",
+    help="Print a schema.",
+    worker="schema:show",
+    options=ShowSchema,
     takes=(Connection,),
     examples=("pk schema show orders-value", "pk schema show orders-value --version 1"),
     notes="A number that is no subject's name is a schema's id.",
     repeatable=True,
 )
-def show(context: "Context", options: ShowSchema) -> Running:
-    """Print a schema."""
-    from pk.cli.nouns.schema.schema import show
-
-    return show(context, options)
 
 
-@SCHEMA.command(
+SCHEMA.command(
     "add",
     "register",
+    help="Add a version to a subject, if it is compatible.",
+    worker="schema:add",
+    options=AddSchema,
     takes=(Change, Listing, Connection),
     examples=(
         "pk schema add orders-value order.avsc",
@@ -67,31 +61,27 @@ def show(context: "Context", options: ShowSchema) -> Running:
     notes="A schema that the subject has already is not added again.",
     shows=ChangedSchemaRow,
 )
-def add(context: "Context", options: AddSchema) -> Running:
-    """Add a version to a subject, if it is compatible."""
-    from pk.cli.nouns.schema.schema import add
-
-    return add(context, options)
 
 
-@SCHEMA.command(
+SCHEMA.command(
     "check",
+    help="Check whether a schema may follow a subject's versions; change nothing.",
+    worker="schema:check",
+    options=AddSchema,
     takes=(Listing, Connection),
     examples=("pk schema check orders-value order.avsc",),
     notes="Ends with 1 if the schema may not follow, and says why.",
     shows=CheckedSchemaRow,
     repeatable=True,
 )
-def check(context: "Context", options: AddSchema) -> Running:
-    """Check whether a schema may follow a subject's versions; change nothing."""
-    from pk.cli.nouns.schema.schema import check
-
-    return check(context, options)
 
 
-@SCHEMA.command(
+SCHEMA.command(
     "delete",
     "rm",
+    help="Delete a subject, or one version of it.",
+    worker="schema:delete",
+    options=DeleteSchema,
     takes=(Change, Listing, Connection),
     examples=(
         "pk schema delete orders-value --version 1",
@@ -103,15 +93,13 @@ def check(context: "Context", options: AddSchema) -> Running:
     ),
     shows=ChangedSchemaRow,
 )
-def delete(context: "Context", options: DeleteSchema) -> Running:
-    """Delete a subject, or one version of it."""
-    from pk.cli.nouns.schema.schema import delete
-
-    return delete(context, options)
 
 
-@SCHEMA.command(
+SCHEMA.command(
     "diff",
+    help="Show what changed between two versions of a subject, or to a file.",
+    worker="schema:diff",
+    options=DiffSchemas,
     takes=(Connection,),
     examples=(
         "pk schema diff orders-value",
@@ -120,8 +108,3 @@ def delete(context: "Context", options: DeleteSchema) -> Running:
     ),
     repeatable=True,
 )
-def diff(context: "Context", options: DiffSchemas) -> Running:
-    """Show what changed between two versions of a subject, or to a file."""
-    from pk.cli.nouns.schema.schema import diff
-
-    return diff(context, options)

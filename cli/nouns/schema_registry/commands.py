@@ -1,19 +1,17 @@
 """The commands of `pk schema-registry`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Connection
 from pk.cli.nouns.schema_registry.options import StartRegistry
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 SCHEMA_REGISTRY = Noun("schema-registry")
 
 
-@SCHEMA_REGISTRY.command(
+SCHEMA_REGISTRY.command(
     "start",
+    help="Start a schema registry with Confluent's REST API, in the foreground; Ctrl-C ends it.",
+    worker="schema_registry:start",
+    options=StartRegistry,
     takes=(Connection,),
     examples=(
         "pk schema-registry start -b 127.0.0.1:9092",
@@ -26,8 +24,3 @@ SCHEMA_REGISTRY = Noun("schema-registry")
     ),
     screen="streams",
 )
-def start(context: "Context", options: StartRegistry) -> Running:
-    """Start a schema registry with Confluent's REST API, in the foreground; Ctrl-C ends it."""
-    from pk.cli.nouns.schema_registry.schema_registry import start
-
-    return start(context, options)

@@ -1,18 +1,16 @@
 """The commands of `pk share-consume`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Connection
 from pk.cli.nouns.share_consume.options import ShareConsume
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 SHARE_CONSUME = Noun("share-consume")
 
 
-@SHARE_CONSUME.command(
+SHARE_CONSUME.command(
+    help="Read records as a member of a share group, and acknowledge each.",
+    worker="share_consume:share_consume",
+    options=ShareConsume,
     takes=(Connection,),
     examples=(
         "pk share-consume orders -g workers --timeout-ms 1000",
@@ -29,8 +27,3 @@ SHARE_CONSUME = Noun("share-consume")
     ),
     screen="streams",
 )
-def share_consume(context: "Context", options: ShareConsume) -> Running:
-    """Read records as a member of a share group, and acknowledge each."""
-    from pk.cli.nouns.share_consume.share_consume import share_consume
-
-    return share_consume(context, options)

@@ -1,18 +1,39 @@
 """The commands of `pk shell`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Untraced
 from pk.cli.command_line.parameters import Option
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 SHELL = Noun("shell")
 
 
-@SHELL.command(
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """Arguments of `pk shell`."""
+
+    lines: Annotated[
+        tuple[str, ...],
+        Option("-c", "--command", value="LINE", help="Run this line and exit; repeatable."),
+    ] = ()
+    stop_on_error: Annotated[
+        bool,
+        Option(
+            "--stop-on-error",
+            help=(
+                "Stop at the first line that fails; default: run all lines, and exit with the "
+                "first failure's code."
+            ),
+        ),
+    ] = False
+
+
+SHELL.command(
+    help="Run commands in an interactive shell, with completion.",
+    worker="pk.cli.shell.app:shell",
+    arguments=Shell,
     takes=(Untraced,),
     examples=(
         "pk shell",
@@ -27,24 +48,3 @@ SHELL = Noun("shell")
     blocking=True,
     in_shell=False,
 )
-def shell(
-    context: "Context",
-    commands: Annotated[
-        tuple[str, ...],
-        Option("-c", "--command", value="LINE", help="Run this line and exit; repeatable."),
-    ] = (),
-    stop_on_error: Annotated[
-        bool,
-        Option(
-            "--stop-on-error",
-            help=(
-                "Stop at the first line that fails; default: run all lines, and exit with the "
-                "first failure's code."
-            ),
-        ),
-    ] = False,
-) -> int | None:
-    """Run commands in an interactive shell, with completion."""
-    from pk.cli.shell.app import shell
-
-    return shell(context, commands, stop_on_error=stop_on_error)

@@ -1,20 +1,18 @@
 """The commands of `pk spark`, with their options."""
 
-from typing import TYPE_CHECKING
-
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Debug, Listing
 from pk.cli.nouns.spark.options import Package, WarmUp
 from pk.cli.nouns.spark.rows import FileRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 SPARK = Noun("spark")
 
 
-@SPARK.command(
+SPARK.command(
     "package",
+    help="Write what the workers of a cluster need to run pk's tasks.",
+    worker="package:package",
+    options=Package,
     takes=(Listing, Debug),
     examples=("pk spark package --to package",),
     notes=(
@@ -26,15 +24,13 @@ SPARK = Noun("spark")
     shows=FileRow,
     blocking=True,
 )
-def package(context: "Context", options: Package) -> int | None:
-    """Write what the workers of a cluster need to run pk's tasks."""
-    from pk.cli.nouns.spark.package import package
-
-    return package(context, options)
 
 
-@SPARK.command(
+SPARK.command(
     "warm-up",
+    help="Store what Java makes of Spark's classes, so that Spark starts in half the time.",
+    worker="warm_up:warm_up",
+    options=WarmUp,
     takes=(Listing, Debug),
     examples=("pk spark warm-up",),
     notes=(
@@ -45,8 +41,3 @@ def package(context: "Context", options: Package) -> int | None:
     shows=FileRow,
     blocking=True,
 )
-def warm_up(context: "Context", options: WarmUp) -> int | None:
-    """Store what Java makes of Spark's classes, so that Spark starts in half the time."""
-    from pk.cli.nouns.spark.warm_up import warm_up
-
-    return warm_up(context, options)

@@ -1,19 +1,17 @@
 """The commands of `pk spark-export`, with their options."""
 
-from typing import TYPE_CHECKING
-
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Listing, Untraced
 from pk.cli.nouns.spark_export.options import SparkExport
 from pk.cli.nouns.spark_export.rows import ExportPlanRow, ExportRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 SPARK_EXPORT = Noun("spark-export")
 
 
-@SPARK_EXPORT.command(
+SPARK_EXPORT.command(
+    help="Write topics to parquet files or tables with Spark.",
+    worker="spark_export:export",
+    options=SparkExport,
     takes=(Change, Listing, Untraced),
     examples=(
         "pk spark-export orders --to out/orders --value json",
@@ -23,8 +21,3 @@ SPARK_EXPORT = Noun("spark-export")
     shows={"": ExportRow, "dry_run": ExportPlanRow},
     blocking=True,
 )
-def spark_export(context: "Context", options: SparkExport) -> int | None:
-    """Write topics to parquet files or tables with Spark."""
-    from pk.cli.nouns.spark_export.spark_export import export
-
-    return export(context, options)

@@ -1,19 +1,17 @@
 """The commands of `pk spark-import`, with their options."""
 
-from typing import TYPE_CHECKING
-
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Listing, Untraced
 from pk.cli.nouns.spark_import.options import SparkImport
 from pk.cli.nouns.spark_import.rows import ImportPlanRow, ImportRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 SPARK_IMPORT = Noun("spark-import")
 
 
-@SPARK_IMPORT.command(
+SPARK_IMPORT.command(
+    help="Write rows of files and tables to a topic with Spark, each exactly once.",
+    worker="spark_import:import_rows",
+    options=SparkImport,
     takes=(Change, Listing, Untraced),
     examples=(
         "pk spark-import orders --from orders.csv --key id --timestamp created_at -y",
@@ -37,8 +35,3 @@ SPARK_IMPORT = Noun("spark-import")
     shows={"": ImportRow, "dry_run": ImportPlanRow},
     blocking=True,
 )
-def spark_import(context: "Context", options: SparkImport) -> int | None:
-    """Write rows of files and tables to a topic with Spark, each exactly once."""
-    from pk.cli.nouns.spark_import.spark_import import import_rows
-
-    return import_rows(context, options)

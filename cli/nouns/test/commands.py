@@ -1,18 +1,16 @@
 """The command `pk test`, with its options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Debug
 from pk.cli.nouns.test.options import Test
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 TEST = Noun("test")
 
 
-@TEST.command(
+TEST.command(
+    help="Run a command, such as a test suite, with a Kafka of its own.",
+    worker="run_command:run_with_kafka",
+    options=Test,
     takes=(Debug,),
     examples=("pk test -- pytest -q", "pk test --brokers 3 -- go test ./..."),
     notes=(
@@ -23,8 +21,3 @@ TEST = Noun("test")
     ),
     screen="streams",
 )
-def test(context: "Context", options: Test) -> Running:
-    """Run a command, such as a test suite, with a Kafka of its own."""
-    from pk.cli.nouns.test.run_command import run_with_kafka
-
-    return run_with_kafka(context, options)

@@ -1,14 +1,9 @@
 """The commands of `pk tokens`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
 from pk.cli.nouns.tokens.options import CreateToken, ExpireToken, ListTokens, RenewToken
 from pk.cli.nouns.tokens.rows import ChangedTokenRow, TokenRow
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 TOKENS = Noun("tokens")
 
@@ -18,23 +13,24 @@ _LOGIN = (
 )
 
 
-@TOKENS.command(
+TOKENS.command(
     "list",
     "ls",
+    help="List the delegation tokens that you own, may renew, or may describe.",
+    worker="tokens:list_tokens",
+    options=ListTokens,
     takes=(Listing, Watch, Connection),
     examples=("pk tokens list", "pk tokens list --owner alice --hmac"),
     notes=_LOGIN,
     shows=TokenRow,
 )
-def list_tokens(context: "Context", options: ListTokens) -> Running:
-    """List the delegation tokens that you own, may renew, or may describe."""
-    from pk.cli.nouns.tokens.tokens import list_tokens
-
-    return list_tokens(context, options)
 
 
-@TOKENS.command(
+TOKENS.command(
     "create",
+    help="Make a delegation token: a login of yours that ends by itself.",
+    worker="tokens:create",
+    options=CreateToken,
     takes=(Change, Listing, Connection),
     examples=("pk tokens create", "pk tokens create --renewer bob --max-lifetime 12h"),
     notes=(
@@ -43,15 +39,13 @@ def list_tokens(context: "Context", options: ListTokens) -> Running:
     ),
     shows=TokenRow,
 )
-def create(context: "Context", options: CreateToken) -> Running:
-    """Make a delegation token: a login of yours that ends by itself."""
-    from pk.cli.nouns.tokens.tokens import create
-
-    return create(context, options)
 
 
-@TOKENS.command(
+TOKENS.command(
     "renew",
+    help="Have a delegation token end later, but not after it ends for good.",
+    worker="tokens:renew",
+    options=RenewToken,
     takes=(Change, Listing, Connection),
     examples=(
         "pk tokens renew nE4oQOZOQmyUrrLZ9d3yWw",
@@ -60,15 +54,13 @@ def create(context: "Context", options: CreateToken) -> Running:
     notes=_LOGIN,
     shows=ChangedTokenRow,
 )
-def renew(context: "Context", options: RenewToken) -> Running:
-    """Have a delegation token end later, but not after it ends for good."""
-    from pk.cli.nouns.tokens.tokens import renew
-
-    return renew(context, options)
 
 
-@TOKENS.command(
+TOKENS.command(
     "expire",
+    help="End a delegation token, at once or after a time.",
+    worker="tokens:expire",
+    options=ExpireToken,
     takes=(Change, Listing, Connection),
     examples=(
         "pk tokens expire nE4oQOZOQmyUrrLZ9d3yWw",
@@ -77,8 +69,3 @@ def renew(context: "Context", options: RenewToken) -> Running:
     notes=f"Sessions that stand go on until they log in again. {_LOGIN}",
     shows=ChangedTokenRow,
 )
-def expire(context: "Context", options: ExpireToken) -> Running:
-    """End a delegation token, at once or after a time."""
-    from pk.cli.nouns.tokens.tokens import expire
-
-    return expire(context, options)

@@ -1,19 +1,19 @@
 """The commands of `pk top`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Connection, Listing
 from pk.cli.top.options import Top
 from pk.cli.top.rows import BrokerRow, GroupRow, MoveRow, OutOfSyncRow, RequestRow, TopicRow
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 TOP = Noun("top")
 
 
-@TOP.command(
+TOP.command(
+    help=(
+        "Show the cluster live: brokers, topics, groups, in-sync replicas, reassignments, requests."
+    ),
+    worker="pk.cli.top.app:top",
+    options=Top,
     takes=(Listing, Connection),
     examples=(
         "pk top",
@@ -42,9 +42,3 @@ TOP = Noun("top")
     screen="paints",
     shows_waits=True,
 )
-def top(context: "Context", options: Top) -> Running:
-    """Show the cluster live: brokers, topics, groups, in-sync replicas, reassignments,
-    requests."""
-    from pk.cli.top.app import top
-
-    return top(context, options)

@@ -12,14 +12,14 @@ from pk.cli.runtime.exits import Unusable
 
 
 async def add_partitions(
-    context: Context, *, topics: Sequence[str], more: int | None, total: int | None
+    context: Context, *, topic: Sequence[str], num: int | None, partitions: int | None
 ) -> None:
-    """`pk topics add-partitions`: `more` partitions each, or `total` in all."""
-    if (more is None) == (total is None):
+    """`pk topics add-partitions`: `num` more partitions each, or `partitions` in all."""
+    if (num is None) == (partitions is None):
         raise Unusable("Give the number of new partitions (-n N) or the new total (-p TOTAL).")
     admin = await context.admin()
-    now = {t.name: len(t.partitions) for t in await existing_topics(context, admin, topics)}
-    totals = {name: total or has + (more or 0) for name, has in now.items()}
+    now = {t.name: len(t.partitions) for t in await existing_topics(context, admin, topic)}
+    totals = {name: partitions or has + (num or 0) for name, has in now.items()}
     check_growth(totals, now)
     say_growth(context, totals, now)
     if not context.change.dry_run:

@@ -1,8 +1,9 @@
 """The commands of `pk topics`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import (
     TOPICS_BY_OPTION,
     AllInternalTopics,
@@ -34,21 +35,13 @@ from pk.cli.nouns.topics.rows import (
     TrimmedRow,
 )
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 TOPICS = Noun("topics")
 
 
-@TOPICS.command(
-    "list",
-    "ls",
-    takes=(Listing, Watch, Connection),
-    examples=("pk topics list", "pk topics list 'orders.*' --sort -partitions -f json"),
-    shows=TopicRow,
-)
-def list_topics(
-    context: "Context",
+@dataclass(frozen=True, kw_only=True)
+class ListTopics:
+    """Arguments of `pk topics list`."""
+
     pattern: Annotated[
         str | None,
         Argument(
@@ -63,23 +56,31 @@ def list_topics(
                 complete="topic",
             ),
         ),
-    ] = None,
-    internal: AllInternalTopics = False,
+    ] = None
+    internal: AllInternalTopics = False
     exclude_internal: Annotated[
         bool,
         Option("--exclude-internal", help="Hide internal topics (the default).", hidden=True),
-    ] = False,
-) -> Running:
-    """List topics."""
-    from pk.cli.nouns.topics.listing import list_topics
-
-    return list_topics(
-        context, pattern=pattern, internal=internal, exclude_internal=exclude_internal
-    )
+    ] = False
 
 
-@TOPICS.command(
+TOPICS.command(
+    "list",
+    "ls",
+    help="List topics.",
+    worker="listing:list_topics",
+    arguments=ListTopics,
+    takes=(Listing, Watch, Connection),
+    examples=("pk topics list", "pk topics list 'orders.*' --sort -partitions -f json"),
+    shows=TopicRow,
+)
+
+
+TOPICS.command(
     "describe",
+    help="Show partitions, replicas, in-sync replicas and configs of topics.",
+    worker="describe:describe",
+    options=DescribeTopics,
     takes=(Listing, Watch, Connection),
     examples=("pk topics describe orders", "pk topics describe --under-replicated"),
     shows={
@@ -92,15 +93,13 @@ def list_topics(
     rows=PartitionRow,
     from_use=True,
 )
-def describe(context: "Context", options: DescribeTopics) -> Running:
-    """Show partitions, replicas, in-sync replicas and configs of topics."""
-    from pk.cli.nouns.topics.describe import describe
-
-    return describe(context, options)
 
 
-@TOPICS.command(
+TOPICS.command(
     "create",
+    help="Create topics.",
+    worker="create:create",
+    options=CreateTopics,
     takes=(Change, Listing, Connection),
     examples=(
         "pk topics create orders -p 12 -r 3 -c cleanup.policy=compact",
@@ -108,68 +107,59 @@ def describe(context: "Context", options: DescribeTopics) -> Running:
     ),
     shows=CreatedRow,
 )
-def create(context: "Context", options: CreateTopics) -> Running:
-    """Create topics."""
-    from pk.cli.nouns.topics.create import create
-
-    return create(context, options)
 
 
-@TOPICS.command(
+TOPICS.command(
     "alter",
+    help="Change topic configs, or increase the number of partitions.",
+    worker="alter:alter",
+    options=AlterTopics,
     takes=(Change, Listing, Connection),
     examples=("pk topics alter orders -c retention.ms=86400000 --delete-config cleanup.policy",),
     shows=AlteredRow,
 )
-def alter(context: "Context", options: AlterTopics) -> Running:
-    """Change topic configs, or increase the number of partitions."""
-    from pk.cli.nouns.topics.alter import alter
-
-    return alter(context, options)
 
 
-@TOPICS.command(
-    "delete",
-    "rm",
-    takes=(Change, Listing, Connection),
-    examples=("pk topics delete orders", "pk topics delete --regex 'test-.*' --dry-run"),
-    shows=DeletedRow,
-)
-def delete(
-    context: "Context",
+@dataclass(frozen=True, kw_only=True)
+class DeleteTopics:
+    """Arguments of `pk topics delete`."""
+
     topic: Annotated[
         tuple[str, ...],
         Argument("TOPIC", help="The exact names.", complete="topic", named=TOPICS_BY_OPTION),
-    ],
+    ]
     regex: Annotated[
         bool,
         Option(
             "--regex",
             help="Names are regular expressions over whole names; matches are listed first.",
         ),
-    ] = False,
-    if_exists: Annotated[
-        bool, Option("--if-exists", help="Do not fail if a topic is missing.")
-    ] = False,
-) -> Running:
-    """Delete topics and all their records."""
-    from pk.cli.nouns.topics.delete import delete
-
-    return delete(context, topics=topic, regex=regex, if_exists=if_exists)
+    ] = False
+    if_exists: Annotated[bool, Option("--if-exists", help="Do not fail if a topic is missing.")] = (
+        False
+    )
 
 
-@TOPICS.command(
-    "add-partitions",
+TOPICS.command(
+    "delete",
+    "rm",
+    help="Delete topics and all their records.",
+    worker="delete:delete",
+    arguments=DeleteTopics,
     takes=(Change, Listing, Connection),
-    examples=("pk topics add-partitions orders -n 4",),
-    shows=GrownRow,
+    examples=("pk topics delete orders", "pk topics delete --regex 'test-.*' --dry-run"),
+    shows=DeletedRow,
 )
-def add_partitions(
-    context: "Context",
-    topic: Topics,
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddPartitions:
+    """Arguments of `pk topics add-partitions`."""
+
+    topic: Topics
     num: Annotated[
         int | None, Option("-n", "--num", value="N", parser=count, help="How many more.")
-    ] = None,
+    ] = None
     partitions: Annotated[
         int | None,
         Option(
@@ -180,18 +170,27 @@ def add_partitions(
             parser=count,
             help="The new total.",
         ),
-    ] = None,
-) -> Running:
-    """Add partitions to topics."""
-    from pk.cli.nouns.topics.add_partitions import add_partitions
-
-    return add_partitions(context, topics=topic, more=num, total=partitions)
+    ] = None
 
 
-@TOPICS.command(
+TOPICS.command(
+    "add-partitions",
+    help="Add partitions to topics.",
+    worker="add_partitions:add_partitions",
+    arguments=AddPartitions,
+    takes=(Change, Listing, Connection),
+    examples=("pk topics add-partitions orders -n 4",),
+    shows=GrownRow,
+)
+
+
+TOPICS.command(
     "trim",
     "trim-prefix",
     "delete-records",
+    help="Delete the oldest records of partitions, up to a position, after showing the plan.",
+    worker="trim:trim",
+    options=TrimTopics,
     takes=(Change, Listing, Connection),
     examples=(
         "pk topics trim orders -o @-7d --dry-run",
@@ -206,15 +205,13 @@ def add_partitions(
     ),
     shows=TrimmedRow,
 )
-def trim(context: "Context", options: TrimTopics) -> Running:
-    """Delete the oldest records of partitions, up to a position, after showing the plan."""
-    from pk.cli.nouns.topics.trim import trim
-
-    return trim(context, options)
 
 
-@TOPICS.command(
+TOPICS.command(
     "offsets",
+    help="Show the start, the end and other positions of partitions as offsets.",
+    worker="offsets:offsets",
+    options=TopicOffsets,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk topics offsets orders",
@@ -224,8 +221,3 @@ def trim(context: "Context", options: TrimTopics) -> Running:
     shows={"": OffsetsRow, "offset": PositionRow, "time": PositionRow},
     from_use=True,
 )
-def offsets(context: "Context", options: TopicOffsets) -> Running:
-    """Show the start, the end and other positions of partitions as offsets."""
-    from pk.cli.nouns.topics.offsets import offsets
-
-    return offsets(context, options)

@@ -28,13 +28,13 @@ async def _matching(context: Context, admin: Admin, expressions: Sequence[str]) 
     return [n for n in known if n not in INTERNAL_TOPICS and any(p.fullmatch(n) for p in patterns)]
 
 
-async def delete(context: Context, *, topics: Sequence[str], regex: bool, if_exists: bool) -> None:
+async def delete(context: Context, *, topic: Sequence[str], regex: bool, if_exists: bool) -> None:
     """`pk topics delete`. `topics`: names, or regular expressions over whole names with `regex`."""
     admin = await context.admin()
-    names = await _matching(context, admin, topics) if regex else list(dict.fromkeys(topics))
+    names = await _matching(context, admin, topic) if regex else list(dict.fromkeys(topic))
     if not names and not if_exists:
         raise CommandError(
-            f"No topic's whole name matches {join(topics)}; `pk topics list` shows all topics."
+            f"No topic's whole name matches {join(topic)}; `pk topics list` shows all topics."
         )
     described = await admin.describe_topics(names) if names else {}
     there = [n for n in names if not isinstance(described[n], Exception)]

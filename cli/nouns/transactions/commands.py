@@ -1,8 +1,9 @@
 """The commands of `pk transactions`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import Annotated
 
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
 from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.transactions.options import AbortTransactions, FindHanging, ListTransactions
@@ -13,15 +14,15 @@ from pk.cli.nouns.transactions.rows import (
     TransactionRow,
 )
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 TRANSACTIONS = Noun("transactions")
 
 
-@TRANSACTIONS.command(
+TRANSACTIONS.command(
     "list",
     "ls",
+    help="List transactional ids and their state.",
+    worker="listing:list_transactions",
+    options=ListTransactions,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk transactions list",
@@ -29,22 +30,13 @@ TRANSACTIONS = Noun("transactions")
     ),
     shows=TransactionRow,
 )
-def list_transactions(context: "Context", options: ListTransactions) -> Running:
-    """List transactional ids and their state."""
-    from pk.cli.nouns.transactions.listing import list_transactions
-
-    return list_transactions(context, options)
 
 
-@TRANSACTIONS.command(
-    "describe",
-    takes=(Listing, Watch, Connection),
-    examples=("pk transactions describe payments-1",),
-    shows=DescribedTransaction,
-)
-def describe(
-    context: "Context",
-    transactional_id: Annotated[
+@dataclass(frozen=True, kw_only=True)
+class DescribeTransactions:
+    """Arguments of `pk transactions describe`."""
+
+    transactional_ids: Annotated[
         tuple[str, ...],
         Argument(
             "TRANSACTIONAL-ID",
@@ -55,17 +47,26 @@ def describe(
                 help="Same as the TRANSACTIONAL-ID argument; repeatable.",
             ),
         ),
-    ],
-) -> Running:
-    """Show producer, state, timeout and partitions of transactional ids."""
-    from pk.cli.nouns.transactions.describe import describe
-
-    return describe(context, transactional_id)
+    ]
 
 
-@TRANSACTIONS.command(
+TRANSACTIONS.command(
+    "describe",
+    help="Show producer, state, timeout and partitions of transactional ids.",
+    worker="describe:describe",
+    arguments=DescribeTransactions,
+    takes=(Listing, Watch, Connection),
+    examples=("pk transactions describe payments-1",),
+    shows=DescribedTransaction,
+)
+
+
+TRANSACTIONS.command(
     "abort",
     "force-terminate",
+    help="Abort open transactions by transactional id, or a hanging one by partition.",
+    worker="abort:abort",
+    options=AbortTransactions,
     takes=(Change, Listing, Connection),
     examples=(
         "pk transactions abort payments-1 --dry-run",
@@ -79,15 +80,13 @@ def describe(
     ),
     shows=AbortedRow,
 )
-def abort(context: "Context", options: AbortTransactions) -> Running:
-    """Abort open transactions by transactional id, or a hanging one by partition."""
-    from pk.cli.nouns.transactions.abort import abort
-
-    return abort(context, options)
 
 
-@TRANSACTIONS.command(
+TRANSACTIONS.command(
     "find-hanging",
+    help="Find transactions that block read_committed readers and that no coordinator will end.",
+    worker="find_hanging:find_hanging",
+    options=FindHanging,
     takes=(Listing, Connection),
     examples=(
         "pk transactions find-hanging",
@@ -102,8 +101,3 @@ def abort(context: "Context", options: AbortTransactions) -> Running:
     from_use=True,
     repeatable=True,
 )
-def find_hanging(context: "Context", options: FindHanging) -> Running:
-    """Find transactions that block read_committed readers and that no coordinator will end."""
-    from pk.cli.nouns.transactions.find_hanging import find_hanging
-
-    return find_hanging(context, options)

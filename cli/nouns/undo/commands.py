@@ -1,21 +1,29 @@
 """`pk undo` and `pk history`: its commands and their options."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from pk.cli.cluster.acl_rows import ChangedAclRow
 from pk.cli.cluster.quota_rows import ChangedQuotaRow
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Anyway, Change, ChangeId, Connection, Debug, Listing
 from pk.cli.undo.rows import ChangeRow, ConfigUndoRow, OffsetChangeRow, UserUndoRow
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 UNDO = Noun("undo")
 HISTORY = Noun("history")
 
 
-@UNDO.command(
+@dataclass(frozen=True, kw_only=True)
+class UndoChange:
+    """Arguments of `pk undo`."""
+
+    change_id: ChangeId = None
+    anyway: Anyway = False
+
+
+UNDO.command(
+    help="Undo a change: restore group offsets or configs.",
+    worker="pk.cli.undo.undo:undo",
+    arguments=UndoChange,
     takes=(Change, Listing, Connection),
     examples=("pk undo", "pk undo last --dry-run"),
     notes=(
@@ -25,25 +33,17 @@ HISTORY = Noun("history")
         "ask. An undo is a change like any other: it shows its plan, asks, and can be undone."
     ),
     shows={
-        "id": (OffsetChangeRow, ConfigUndoRow, ChangedAclRow, UserUndoRow, ChangedQuotaRow),
+        "change_id": (OffsetChangeRow, ConfigUndoRow, ChangedAclRow, UserUndoRow, ChangedQuotaRow),
         "": ChangeRow,
     },
 )
-def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Running:
-    """Undo a change: restore group offsets or configs."""
-    from pk.cli.undo.undo import undo
-
-    return undo(context, change_id=id, anyway=anyway)
 
 
-@HISTORY.command(
+HISTORY.command(
+    help="List changes made from this machine that `pk undo` can undo, newest first.",
+    worker="pk.cli.undo.change_list:history",
     takes=(Listing, Debug),
     examples=("pk history", "pk history --where 'undone = null'"),
     shows=ChangeRow,
     blocking=True,
 )
-def history(context: "Context") -> int | None:
-    """List changes made from this machine that `pk undo` can undo, newest first."""
-    from pk.cli.undo.change_list import history
-
-    return history(context)

@@ -1,18 +1,16 @@
 """The commands of `pk up`, with their options."""
 
-from typing import TYPE_CHECKING
-
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Debug
 from pk.cli.up.options import Up
-
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
 
 UP = Noun("up")
 
 
-@UP.command(
+UP.command(
+    help="Start one or several brokers on this machine, in the foreground; Ctrl-C drains them.",
+    worker="pk.cli.up.up:up",
+    options=Up,
     takes=(Debug,),
     examples=(
         "pk up",
@@ -31,8 +29,3 @@ UP = Noun("up")
     ),
     in_shell=False,
 )
-def up(context: "Context", options: Up) -> Running:
-    """Start one or several brokers on this machine, in the foreground; Ctrl-C drains them."""
-    from pk.cli.up.up import up
-
-    return up(context, options)

@@ -166,13 +166,13 @@ async def _gone(admin: Admin, names: Sequence[str], _: int) -> str | None:
 # In-sync replicas.
 
 
-async def isr(context: Context, topics: Sequence[str], within: Duration, *, every: bool) -> None:
+async def isr(context: Context, topic: Sequence[str], within: Duration, *, every: bool) -> None:
     """`pk wait isr`."""
-    if every and topics:
+    if every and topic:
         raise Unusable("Give topics or --all, not both.")
     _impatient(context)
     admin = await context.admin()
-    names = list(dict.fromkeys(topics)) or None
+    names = list(dict.fromkeys(topic)) or None
     what = join(names) if names else "every topic"
     done = f"Every replica of {what} is in sync"
     await _until(context, within, lambda: _out_of_sync(admin, names), done)
@@ -287,11 +287,11 @@ async def _behind(
 # An empty group.
 
 
-async def group_empty(context: Context, groups: Sequence[str], within: Duration) -> None:
+async def group_empty(context: Context, group: Sequence[str], within: Duration) -> None:
     """`pk wait group-empty`."""
     _impatient(context)
     admin = await context.admin()
-    names = list(dict.fromkeys(groups))
+    names = list(dict.fromkeys(group))
     done = f"{join(names)} {'has' if len(names) == 1 else 'have'} no members"
     await _until(context, within, lambda: _peopled(admin, names), done)
 
@@ -314,11 +314,11 @@ async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
 # Reassignments.
 
 
-async def reassign(context: Context, topics: Sequence[str], within: Duration) -> None:
+async def reassign(context: Context, topic: Sequence[str], within: Duration) -> None:
     """`pk wait reassign`."""
     _impatient(context)
     admin = await context.admin()
-    names = list(dict.fromkeys(topics))
+    names = list(dict.fromkeys(topic))
     what = f" of {join(names)}" if names else ""
     done = f"No partition{what} is being reassigned"
     await _until(context, within, lambda: _moving(admin, names), done)

@@ -1,8 +1,9 @@
 """The commands of `pk why`, with their options."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from pk.cli.command_line.declare import Noun, Running
+from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import (
     AskedOperation,
     AskedResource,
@@ -27,22 +28,13 @@ from pk.cli.nouns.why.rows import (
 )
 from pk.core.durations import Duration
 
-if TYPE_CHECKING:
-    from pk.cli.runtime.context import Context
-
 WHY = Noun("why")
 
 
-@WHY.command(
-    "partition",
-    "partitions",
-    takes=(Listing, Watch, Connection),
-    examples=("pk why partition orders/0", "pk why partition orders -f json"),
-    shows=ExplainedPartition,
-    rows=PartitionVerdict,
-)
-def partition(
-    context: "Context",
+@dataclass(frozen=True, kw_only=True)
+class WhyPartition:
+    """Arguments of `pk why partition`."""
+
     partition: Annotated[
         tuple[str, ...],
         Argument(
@@ -50,27 +42,28 @@ def partition(
             help="Partitions such as orders/0, or topics: their unhealthy partitions.",
             complete="partition",
         ),
-    ],
-) -> Running:
-    """Explain why a partition is under-replicated, offline or below min.insync.replicas."""
-    from pk.cli.nouns.why.partition import why_partition
-
-    return why_partition(context, partition)
+    ]
 
 
-@WHY.command(
-    "lag",
-    "group",
+WHY.command(
+    "partition",
+    "partitions",
+    help="Explain why a partition is under-replicated, offline or below min.insync.replicas.",
+    worker="partition:why_partition",
+    arguments=WhyPartition,
     takes=(Listing, Watch, Connection),
-    examples=("pk why lag billing", "pk why lag billing -t orders:3 --for 10s"),
-    shows=ExplainedLag,
-    rows=GroupVerdict,
-    from_use=True,
+    examples=("pk why partition orders/0", "pk why partition orders -f json"),
+    shows=ExplainedPartition,
+    rows=PartitionVerdict,
 )
-def lag(
-    context: "Context",
-    group: GroupName,
-    topics: PartitionsOfTopics = (),
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhyLag:
+    """Arguments of `pk why lag`."""
+
+    group: GroupName
+    topics: PartitionsOfTopics = ()
     period: Annotated[
         Duration,
         Option(
@@ -78,17 +71,44 @@ def lag(
             value="DURATION",
             help="How long to watch offsets move (default: 6s; 0: measure once).",
         ),
-    ] = Duration(6000),
-) -> Running:
-    """Explain why a group lags: stopped, stuck, rebalancing, idle members, skew, no commits."""
-    from pk.cli.nouns.why.lag import why_lag
-
-    return why_lag(context, group, topics, period.s)
+    ] = Duration(6000)
 
 
-@WHY.command(
+WHY.command(
+    "lag",
+    "group",
+    help="Explain why a group lags: stopped, stuck, rebalancing, idle members, skew, no commits.",
+    worker="lag:why_lag",
+    arguments=WhyLag,
+    takes=(Listing, Watch, Connection),
+    examples=("pk why lag billing", "pk why lag billing -t orders:3 --for 10s"),
+    shows=ExplainedLag,
+    rows=GroupVerdict,
+    from_use=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhyConfig:
+    """Arguments of `pk why config`."""
+
+    name: Annotated[
+        str,
+        Argument("NAME", help="A topic; with --type, a broker's id or a group.", complete="topic"),
+    ]
+    key: Annotated[str, Argument("KEY", help="The config key.", complete="config-key")]
+    type: Annotated[
+        Literal["topic", "broker", "group"],
+        Option("--type", value="TYPE", help="What NAME is: topic (default), broker or group."),
+    ] = "topic"
+
+
+WHY.command(
     "config",
     "configs",
+    help="Explain where a config's value comes from: the layer that wins, and those it overrides.",
+    worker="config:why_config",
+    arguments=WhyConfig,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk why config orders retention.ms",
@@ -97,27 +117,24 @@ def lag(
     shows=ExplainedConfig,
     rows=ConfigVerdict,
 )
-def config(
-    context: "Context",
-    name: Annotated[
-        str,
-        Argument("NAME", help="A topic; with --type, a broker's id or a group.", complete="topic"),
-    ],
-    key: Annotated[str, Argument("KEY", help="The config key.", complete="config-key")],
-    type: Annotated[
-        Literal["topic", "broker", "group"],
-        Option("--type", value="TYPE", help="What NAME is: topic (default), broker or group."),
-    ] = "topic",
-) -> Running:
-    """Explain where a config's value comes from: the layer that wins, and those it overrides."""
-    from pk.cli.nouns.why.config import why_config
-
-    return why_config(context, type, name, key)
 
 
-@WHY.command(
+@dataclass(frozen=True, kw_only=True)
+class WhyDenied:
+    """Arguments of `pk why denied`."""
+
+    principal: AskingPrincipal
+    operation: AskedOperation
+    resource: AskedResource
+    host: AskingHost = None
+
+
+WHY.command(
     "denied",
     "allowed",
+    help="Explain which ACL allows or denies something, or which is missing, and how to add it.",
+    worker="denied:why_denied",
+    arguments=WhyDenied,
     takes=(Listing, Watch, Connection),
     examples=(
         "pk why denied User:alice write topic:orders",
@@ -130,14 +147,3 @@ def config(
     shows=ExplainedDenied,
     rows=DeniedVerdict,
 )
-def denied(
-    context: "Context",
-    principal: AskingPrincipal,
-    operation: AskedOperation,
-    resource: AskedResource,
-    host: AskingHost = None,
-) -> Running:
-    """Explain which ACL allows or denies something, or which is missing, and how to add it."""
-    from pk.cli.nouns.why.denied import why_denied
-
-    return why_denied(context, principal, operation, resource, host)

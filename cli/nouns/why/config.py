@@ -28,19 +28,19 @@ _TYPES = {
 
 
 async def why_config(
-    context: Context, kind: Literal["topic", "broker", "group"], name: str, key: str
+    context: Context, name: str, key: str, type: Literal["topic", "broker", "group"]
 ) -> int | None:
     """`pk why config`."""
-    if kind == "broker" and not name.isdecimal():
+    if type == "broker" and not name.isdecimal():
         raise Unusable(f"With --type broker, NAME must be a broker's id, not {name!r}.")
     admin = await context.admin()
-    if kind == "topic":
+    if type == "topic":
         await existing_topics(context, admin, [name])
-    entry = await _entry(admin, r.ConfigResource(_TYPES[kind], name), key)
+    entry = await _entry(admin, r.ConfigResource(_TYPES[type], name), key)
     layers = [Layer(s.source.name, s.name, s.value) for s in entry.synonyms]
     if not layers:
         layers = [Layer(entry.source.name, entry.name, entry.value)]
-    defaults = await _defaults(admin, key) if kind == "topic" else {}
+    defaults = await _defaults(admin, key) if type == "topic" else {}
     differs = _grouped((default.value, broker) for broker, default in defaults.items())
     overrides = _grouped(
         (default.key, broker)
@@ -48,8 +48,8 @@ async def why_config(
         if default.source is r.ConfigSource.DYNAMIC_BROKER
     )
     facts = ConfigFacts(
-        f"{kind} {name}",
-        f"{kind} {shlex.quote(name)}",
+        f"{type} {name}",
+        f"{type} {shlex.quote(name)}",
         key,
         entry.value,
         entry.source.name,

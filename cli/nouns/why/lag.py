@@ -27,6 +27,7 @@ from pk.cli.nouns.why.why import answer, evidence_rows
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
+from pk.core.durations import Duration
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -72,12 +73,12 @@ class _Measurement(NamedTuple):
 
 
 async def why_lag(
-    context: Context, group: str, topics: Sequence[str], seconds: float
+    context: Context, group: str, topics: Sequence[str], period: Duration
 ) -> int | None:
     """`pk why lag`."""
     admin = await context.admin()
     first = await _measure(context, admin, group, topics)
-    last = await _again(context, admin, first, topics, seconds)
+    last = await _again(context, admin, first, topics, period.s)
     facts = await _facts(context, admin, first, last)
     explained = explain_lag(facts)
 

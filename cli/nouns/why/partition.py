@@ -39,10 +39,10 @@ Partitions = dict[TopicPartition, r.PartitionDescription]
 Dirs = Mapping[int, "tuple[r.LogDirDescription, ...] | Exception"]
 
 
-async def why_partition(context: Context, words: Iterable[str]) -> int | None:
+async def why_partition(context: Context, partition: Iterable[str]) -> int | None:
     """`pk why partition`."""
     admin = await context.admin()
-    chosen, named = await _chosen(context, admin, words)
+    chosen, named = await _chosen(context, admin, partition)
     if not chosen:
         return None
     facts, unknown = await gather(admin, chosen)
