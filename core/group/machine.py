@@ -238,7 +238,7 @@ class GroupMachine:
         self.share.begin_delete(group_id, topic_ids, step)
         return step
 
-    def delete_share_group(self, group_id: str, now_ms: int) -> Decision[Record]:
+    def begin_delete_share_group(self, group_id: str, now_ms: int) -> Decision[Record]:
         """The first half of DeleteGroups for a share group: see `ShareGroups.begin_delete_group`.
         Replies with nothing to be done for a group of another type."""
         step = Step(reply={}, now_ms=now_ms)
@@ -294,12 +294,11 @@ class GroupMachine:
         self.offsets.delete(request, step)
         return step
 
-    def delete_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
-        """DeleteGroups 0–2; replies with a list of results."""
-        step = Step(now_ms=now_ms, reply=[])
-        for group_id in dict.fromkeys(group_ids):
-            error = self.offsets.delete_group(group_id, step)
-            step.reply.append(DeletableGroupResult(group_id=group_id, error_code=error))
+    def delete_group(self, group_id: str, now_ms: int) -> Decision[Record]:
+        """One group of a DeleteGroups 0–2; replies with its result."""
+        step = Step(now_ms=now_ms)
+        error = self.offsets.delete_group(group_id, step)
+        step.reply = DeletableGroupResult(group_id=group_id, error_code=error)
         return step
 
     def list_groups(

@@ -476,9 +476,9 @@ class TestRefusal:
                 raise ZeroDivisionError
 
             with pytest.raises(ZeroDivisionError):
-                test.broker.coordinators.submit("g", fail)
+                test.broker.coordinators.submit_nowait("g", fail)
             with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-                test.broker.coordinators.submit("g", fail)
+                test.broker.coordinators.submit_nowait("g", fail)
             await test.loaded()
             assert await committed(test) == {"t": 1}
 

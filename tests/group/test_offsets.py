@@ -81,8 +81,7 @@ def delete(s: Scenario, *positions: tuple[str, int], group: str = "g") -> list[i
 
 
 def delete_groups(s: Scenario, *groups: str) -> dict[str, int]:
-    results = s.take(s.machine.delete_groups(list(groups), s.now_ms))
-    return {r.group_id: r.error_code for r in results}
+    return {g: s.take(s.machine.delete_group(g, s.now_ms)).error_code for g in groups}
 
 
 def listed(s: Scenario, states: list[str], types: list[str]) -> list[ListedGroup]:
@@ -301,7 +300,7 @@ class TestDelete:
             "h": ErrorCode.GROUP_ID_NOT_FOUND,
         }
         s.leave(member)
-        assert delete_groups(s, "g", "g") == {"g": NONE}
+        assert delete_groups(s, "g") == {"g": NONE}
         assert s.machine.groups == {} and s.fetch() == {}
         s.restart()
         assert s.machine.groups == {} and s.fetch() == {}

@@ -109,7 +109,7 @@ class Anything(RuleBasedStateMachine):
 
     @rule(group=GROUPS)
     def delete(self, group: str) -> None:
-        self.s.take(self.s.machine.delete_groups([group], self.s.now_ms))
+        self.s.take(self.s.machine.delete_group(group, self.s.now_ms))
 
     @rule(topic=TOPICS)
     def delete_topic(self, topic: str) -> None:

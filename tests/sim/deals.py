@@ -136,9 +136,7 @@ class DealCoordinators(CoordinatorRuntime[Deals]):
                     self._book.acknowledged.add(name)
 
     async def _make(self, coordinator: Coordinator[Deals], name: str) -> None:
-        answer = coordinator.submit(lambda machine, _, now_ms: machine.make(name, now_ms))
-        if not isinstance(answer, str):
-            await answer
+        await coordinator.submit(lambda machine, _, now_ms: machine.make(name, now_ms))
 
     def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
         assert isinstance(effect, Tell)

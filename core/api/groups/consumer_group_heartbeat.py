@@ -27,7 +27,7 @@ def handle(
     coordinators = context.broker.coordinators
     coordinators.check_protocol(GroupType.CONSUMER)
     check_subscription(context, request.subscribed_topic_names)
-    return coordinators.submit(
+    return coordinators.submit_nowait(
         request.group_id,
         lambda machine, _, now_ms: machine.consumer_heartbeat(
             request, context.api_version, client, now_ms

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from inspect import isawaitable
-from itertools import chain
-from typing import Any
 
 from pk.core.api.authorization import allows, refusal
 from pk.core.auth.acls import Operation, ResourceType
@@ -24,55 +21,52 @@ async def handle(
     context: Context, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     """Ask the coordinator of each group."""
-    answers: list[Any] = []
-    at_hand = True
+    answers: list[DeletableGroupResult | Awaitable[DeletableGroupResult]] = []
     for group_id in dict.fromkeys(request.groups_names):
-        answer = _delete(context, group_id)
-        answers.append(answer)
-        at_hand = at_hand and isinstance(answer, list)
+        answers.append(_delete(context, group_id))
         await let_others_run()
-    if at_hand:
-        return DeleteGroupsResponse(results=list(chain.from_iterable(answers)))
-    return _wait(answers)
+    at_hand = [answer for answer in answers if not isinstance(answer, Awaitable)]
+    return DeleteGroupsResponse(results=at_hand) if len(at_hand) == len(answers) else _wait(answers)
 
 
-async def _wait(answers: list[Any]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=list(chain.from_iterable(await all_of(answers))))
+async def _wait(
+    answers: list[DeletableGroupResult | Awaitable[DeletableGroupResult]],
+) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=await all_of(answers))
 
 
-def _delete(context: Context, group_id: str) -> Any:
-    """A list with one result, or an awaitable of it; errors are in the result."""
+def _delete(
+    context: Context, group_id: str
+) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
+    """The result of one group; errors are in it."""
     coordinators = context.broker.coordinators
     if not allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
-        return [_failed(group_id, refusal(ResourceType.GROUP))]
+        return _failed(group_id, refusal(ResourceType.GROUP))
     if coordinators.has_share_group(group_id):
-        return _delete_share_group(context, group_id)
+        return _result(group_id, _delete_share_group(context, group_id))
     try:
-        answer = coordinators.submit(
-            group_id, lambda machine, _, now_ms: machine.delete_groups([group_id], now_ms)
+        answer: DeletableGroupResult | Awaitable[DeletableGroupResult]
+        answer = coordinators.submit_nowait(
+            group_id, lambda machine, _, now_ms: machine.delete_group(group_id, now_ms)
         )
     except KafkaError as e:
-        return [_failed(group_id, e)]
-    return _delete_later(group_id, answer) if isawaitable(answer) else answer
+        return _failed(group_id, e)
+    return _result(group_id, answer) if isinstance(answer, Awaitable) else answer
 
 
-async def _delete_share_group(context: Context, group_id: str) -> list[DeletableGroupResult]:
+async def _delete_share_group(context: Context, group_id: str) -> DeletableGroupResult:
     """Delete its share partitions first."""
-    try:
-        await context.broker.share_offsets.delete_group(group_id)
-        answer = context.broker.coordinators.submit(
-            group_id, lambda machine, _, now_ms: machine.delete_groups([group_id], now_ms)
-        )
-        return await answer if isawaitable(answer) else answer
-    except KafkaError as e:
-        return [_failed(group_id, e)]
+    await context.broker.share_offsets.delete_group(group_id)
+    return await context.broker.coordinators.submit(
+        group_id, lambda machine, _, now_ms: machine.delete_group(group_id, now_ms)
+    )
 
 
-async def _delete_later(group_id: str, answer: Any) -> list[DeletableGroupResult]:
+async def _result(group_id: str, answer: Awaitable[DeletableGroupResult]) -> DeletableGroupResult:
     try:
         return await answer
     except KafkaError as e:
-        return [_failed(group_id, e)]
+        return _failed(group_id, e)
 
 
 def _failed(group_id: str, error: KafkaError) -> DeletableGroupResult:

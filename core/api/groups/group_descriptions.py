@@ -80,7 +80,7 @@ def _describe(
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not group_id and group_type is not GroupType.CLASSIC:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        answer: D | Awaitable[D] = context.broker.coordinators.submit(
+        answer: D | Awaitable[D] = context.broker.coordinators.submit_nowait(
             group_id, lambda machine, _, now_ms: machine.describe(group_type, group_id, now_ms)
         )
     except KafkaError as e:

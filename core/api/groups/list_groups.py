@@ -30,7 +30,9 @@ async def handle(
     states = normalized(request.states_filter)
     types = normalized(request.types_filter)
     answers = [
-        coordinator.submit(lambda machine, _, now_ms: machine.list_groups(states, types, now_ms))
+        coordinator.submit_nowait(
+            lambda machine, _, now_ms: machine.list_groups(states, types, now_ms)
+        )
         for coordinator in coordinators
         if coordinator.is_active
     ]

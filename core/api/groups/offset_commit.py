@@ -50,7 +50,7 @@ async def handle(
         return decision
 
     try:
-        return context.broker.coordinators.submit(request.group_id, decide)
+        return context.broker.coordinators.submit_nowait(request.group_id, decide)
     except KafkaError as e:
         # Partitions that do not exist keep their own error.
         failed = _failed_all(request, e)

@@ -33,11 +33,10 @@ def handle(
     coordinators.check_protocol(GroupType.STREAMS)
     if request.topology is not None and is_on(context):
         _check_topology(context, request.topology)
-    answer = coordinators.submit(
+    return coordinators.submit_nowait(
         request.group_id,
         lambda machine, _, now_ms: machine.streams_heartbeat(request, client, now_ms),
     )
-    return answer
 
 
 def _check_topology(context: Context, topology: Topology) -> None:

@@ -23,7 +23,7 @@ def handle(
     coordinators = context.broker.coordinators
     coordinators.check_protocol(GroupType.SHARE)
     check_subscription(context, request.subscribed_topic_names)
-    return coordinators.submit(
+    return coordinators.submit_nowait(
         request.group_id,
         lambda machine, _, now_ms: machine.share_heartbeat(request, client, now_ms),
     )

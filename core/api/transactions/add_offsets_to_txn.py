@@ -6,7 +6,7 @@ protocol (KIP-890) leave that to TxnOffsetCommit.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pk.core.api.transactions.producer_fenced import known_code
 from pk.core.broker.requests.context import Context
@@ -30,14 +30,12 @@ async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffset
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     producer = ProducerKey(request.producer_id, request.producer_epoch)
     partition = TopicPartition(OFFSETS_TOPIC, number)
-    answer: Any = broker.transactions.submit(
+    await broker.transactions.submit(
         request.transactional_id,
         lambda machine, _, now_ms: machine.add_partitions(
             request.transactional_id, producer, [partition], FIRST_PROTOCOL, now_ms
         ),
     )
-    if answer is not True:
-        await answer
     return AddOffsetsToTxnResponse()
 
 

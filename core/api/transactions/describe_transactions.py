@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import isawaitable
-from typing import Any
-
 from pk.core.api.authorization import allows, check, is_on
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
@@ -27,11 +24,10 @@ async def handle(
         await let_others_run()
         try:
             check(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-            answer: Any = context.broker.transactions.submit(
+            states = await context.broker.transactions.submit(
                 transactional_id,
                 lambda machine, _, now_ms, one=transactional_id: machine.describe([one], now_ms),
             )
-            states = await answer if isawaitable(answer) else answer
             if is_on(context):
                 for state in states:
                     await _hide_topics(context, state)

@@ -5,8 +5,7 @@ match (v2, KIP-1152)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import isawaitable
-from typing import Any, Final
+from typing import Final
 
 from pk.core.api.authorization import allows
 from pk.core.auth.acls import Operation, ResourceType
@@ -41,7 +40,7 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
     for coordinator in transactions:
         if not coordinator.is_active:
             continue
-        answer: Any = coordinator.submit(
+        listed = await coordinator.submit(
             lambda machine, _, now_ms: machine.list_transactions(
                 states,
                 ids,
@@ -50,7 +49,7 @@ async def handle(context: Context, request: ListTransactionsRequest) -> ListTran
                 now_ms,
             )
         )
-        for state in await answer if isawaitable(answer) else answer:
+        for state in listed:
             await let_others_run()
             id_, kind = state.transactional_id, ResourceType.TRANSACTIONAL_ID
             if allows(context, Operation.DESCRIBE, kind, id_, log=False):

@@ -8,7 +8,6 @@ the partition is that of the group in `__consumer_offsets`.
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import Any, Final
 
 from pk.core.api.groups.offset_topics import merged, refuse_missing
@@ -69,8 +68,7 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
                 ids[topic.name] = known.topic_id
         return machine.commit_in_transaction(request, ids, now_ms)
 
-    answer = coordinator.submit(decide)
-    return await answer if isawaitable(answer) else answer
+    return await coordinator.submit(decide)
 
 
 async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verification | None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import trio
 
@@ -166,12 +166,20 @@ class Coordinator(Generic[M]):
 
     # Requests
 
-    def submit(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
-        """Have `decide(machine, token, now_ms)` decided, and its records appended and replayed.
+    async def submit(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+        """Have `decide(machine, token, now_ms)` decided, and its records appended and replayed. The
+        answer, once all that it depends on is safe.
 
-        Returns the answer, or an awaitable of it. Both may raise KafkaError: what `decide` raises,
-        COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (the append was
-        refused, or not replicated in time).
+        Raises KafkaError: what `decide` raises, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+        COORDINATOR_NOT_AVAILABLE (the append was refused, or not replicated in time).
+        """
+        answer: Any = self.submit_nowait(decide)
+        return cast("Any", await answer if isinstance(answer, Awaitable) else answer)
+
+    def submit_nowait(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+        """Decide, append and replay as `submit` does, at once and without a checkpoint, so that
+        requests take effect in the order in which they came. Returns the answer, or an awaitable of
+        it if there is something to wait for. Both may raise what `submit` does.
         """
         if self.state is not State.ACTIVE:
             raise self._unavailable()

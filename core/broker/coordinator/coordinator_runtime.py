@@ -60,10 +60,15 @@ class CoordinatorRuntime(Generic[M]):
         self._by_partition: dict[int, Coordinator[M]] = {}
         self._ticking = False
 
-    def submit(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
-        """Have the coordinator of `key` decide (see `Coordinator.submit`). Raises NOT_COORDINATOR
-        where it is not here."""
-        return self.coordinator(key).submit(decide)
+    async def submit(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+        """The answer of the coordinator of `key` (see `Coordinator.submit`). Raises NOT_COORDINATOR
+        if it is not here."""
+        return await self.coordinator(key).submit(decide)
+
+    def submit_nowait(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+        """Have the coordinator of `key` decide at once (see `Coordinator.submit_nowait`). Raises
+        NOT_COORDINATOR if it is not here."""
+        return self.coordinator(key).submit_nowait(decide)
 
     def coordinator(self, key: str) -> Coordinator[M]:
         """The coordinator of `key`. Raises NOT_COORDINATOR."""

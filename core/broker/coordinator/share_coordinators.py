@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from pk.core.broker.coordinator.coordinator import Coordinator
@@ -183,12 +182,10 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
 
         async def answer_one(key: ShareKey, asked: Any) -> Fields:
             try:
-                reply: Any = self.submit(
+                reply = await self.submit(
                     key.coordinator_key,
                     lambda machine, _, now_ms: decide(machine, key, asked, now_ms),
                 )
-                if isawaitable(reply):
-                    reply = await reply
             except KafkaError as e:
                 return {"error_code": e.code, "error_message": e.message or None}
             return fields_of(reply)

@@ -9,9 +9,8 @@ doing a step twice does no harm.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
@@ -33,9 +32,6 @@ from pk.core.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-
-if TYPE_CHECKING:
-    from pk.core.group.machine import GroupMachine
 
 UNKNOWN_LAG: Final = -1
 TIMEOUT_MS: Final = 10_000
@@ -78,7 +74,7 @@ class ShareOffsets:
         group_id = asked.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        known: Partitions = await self._decided(
+        known: Partitions = await self._groups.submit(
             group_id, lambda machine, _, now_ms: machine.share_partitions(group_id, now_ms)
         )
         image = self._state.image
@@ -187,7 +183,7 @@ class ShareOffsets:
                 await let_others_run()
                 if found is not None and found.partition(index) is not None:
                     offsets[found.topic_id][index] = partition.start_offset
-        effects: list[InitializeShareState] = await self._decided(
+        effects: list[InitializeShareState] = await self._groups.submit(
             group_id,
             lambda machine, _, now_ms: machine.alter_share_offsets(group_id, offsets, now_ms),
         )
@@ -224,7 +220,7 @@ class ShareOffsets:
             else:
                 failed[key.topic_id].add(key.partition)
                 errors[key.topic_id, key.partition] = asked.error
-        await self._decided(
+        await self._groups.submit(
             effect.group_id,
             lambda machine, _, now_ms: machine.share_initialized(
                 effect.group_id, _frozen(done), _frozen(failed), now_ms
@@ -247,7 +243,7 @@ class ShareOffsets:
             for topic in request.topics
             if (found := image.topics.get(topic.topic_name)) is not None
         ]
-        partitions: Partitions = await self._decided(
+        partitions: Partitions = await self._groups.submit(
             group_id,
             lambda machine, _, now_ms: machine.delete_share_offsets(group_id, topic_ids, now_ms),
         )
@@ -273,8 +269,8 @@ class ShareOffsets:
         """Before a share group is deleted: have its share partitions forgotten. Does nothing for a
         group of another type, or that does not exist. Raises KafkaError where the group must
         stay."""
-        partitions: Partitions = await self._decided(
-            group_id, lambda machine, _, now_ms: machine.delete_share_group(group_id, now_ms)
+        partitions: Partitions = await self._groups.submit(
+            group_id, lambda machine, _, now_ms: machine.begin_delete_share_group(group_id, now_ms)
         )
         for error in (await self._forget(group_id, partitions)).values():
             raise error
@@ -288,16 +284,10 @@ class ShareOffsets:
             key.topic_id: asked.error for key, asked in found.items() if asked.error is not None
         }
         gone = [topic_id for topic_id in partitions if topic_id not in errors]
-        await self._decided(
+        await self._groups.submit(
             group_id, lambda machine, _, now_ms: machine.share_deleted(group_id, gone, now_ms)
         )
         return errors
-
-    async def _decided(
-        self, group_id: str, decide: Callable[[GroupMachine, Hashable, int], Any]
-    ) -> Any:
-        answer = self._groups.submit(group_id, decide)
-        return await answer if isawaitable(answer) else answer
 
 
 def _frozen(partitions: Mapping[Uuid, set[int]]) -> dict[Uuid, frozenset[int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from pk.core.broker.coordinator.coordinator import Coordinator, State
@@ -89,15 +88,13 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
     ) -> Any:
         """The answer of `decide(machine, fresh_id, now_ms)`, which may need an unused producer id.
         Raises KafkaError."""
-        answer = await _given(
-            self.submit(transactional_id, lambda machine, _, now_ms: decide(machine, None, now_ms))
+        answer = await self.submit(
+            transactional_id, lambda machine, _, now_ms: decide(machine, None, now_ms)
         )
         if answer == NEEDS_PRODUCER_ID:
             fresh_id = await self._producer_ids.next()
-            answer = await _given(
-                self.submit(
-                    transactional_id, lambda machine, _, now_ms: decide(machine, fresh_id, now_ms)
-                )
+            answer = await self.submit(
+                transactional_id, lambda machine, _, now_ms: decide(machine, fresh_id, now_ms)
             )
         return answer
 
@@ -127,21 +124,17 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
         producer = ProducerKey(asked.producer_id, asked.producer_epoch)
         try:
             if asked.verify_only:
-                return await _given(
-                    self.submit(
-                        transactional_id,
-                        lambda machine, _, now_ms: machine.verify_partitions(
-                            transactional_id, producer, partitions, now_ms
-                        ),
-                    )
-                )
-            await _given(
-                self.submit(
+                return await self.submit(
                     transactional_id,
-                    lambda machine, _, now_ms: machine.add_partitions(
-                        transactional_id, producer, partitions, client_version, now_ms
+                    lambda machine, _, now_ms: machine.verify_partitions(
+                        transactional_id, producer, partitions, now_ms
                     ),
                 )
+            await self.submit(
+                transactional_id,
+                lambda machine, _, now_ms: machine.add_partitions(
+                    transactional_id, producer, partitions, client_version, now_ms
+                ),
             )
         except KafkaError as e:
             code = ErrorCode(e.code)
@@ -169,7 +162,3 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
             return
         for _, message in refused.values():
             logger.warning("%s was not created: %s", TRANSACTIONS_TOPIC, message)
-
-
-async def _given(answer: Any) -> Any:
-    return await answer if isawaitable(answer) else answer

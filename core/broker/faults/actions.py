@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import Final
 
 import trio
@@ -67,8 +66,6 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
 async def rebalance(broker: Broker, group: str) -> None:
     """Make a group rebalance. Raises KafkaError NOT_COORDINATOR, GROUP_ID_NOT_FOUND,
     INVALID_REQUEST."""
-    answer = broker.coordinators.submit(
+    await broker.coordinators.submit(
         group, lambda machine, _, now_ms: machine.rebalance(group, now_ms)
     )
-    if isawaitable(answer):
-        await answer

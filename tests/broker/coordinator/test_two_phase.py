@@ -63,7 +63,7 @@ class World:
         """Ask for a deal until it is acknowledged."""
         while True:
             try:
-                answer = self.coordinator().submit(lambda m, _, now_ms: m.make(name, now_ms))
+                answer = self.coordinator().submit_nowait(lambda m, _, now_ms: m.make(name, now_ms))
                 assert (answer if isinstance(answer, str) else await answer) == name
             except KafkaError:
                 await trio.sleep(0.05)
@@ -242,7 +242,7 @@ async def test_a_computation_comes_back_as_a_decision() -> None:
         world = await begin(cluster)
         await world.make("a")
         machine = await world.serves()
-        assert world.coordinator().submit(lambda m, _, now_ms: m.count(now_ms)) is True
+        assert await world.coordinator().submit(lambda m, _, now_ms: m.count(now_ms)) is True
         await cluster.until(lambda: "sum-1" in machine.deals)
 
 

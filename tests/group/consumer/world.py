@@ -126,7 +126,7 @@ class World(Scenario):
 
     def delete_group(self) -> int:
         """DeleteGroups of `g`: the error code."""
-        return self.take(self.machine.delete_groups(["g"], self.now_ms))[0].error_code
+        return self.take(self.machine.delete_group("g", self.now_ms)).error_code
 
     def fetch_as(self, member_id: str | None, member_epoch: int) -> int:
         """OffsetFetch of `g` in a member's name: the error code."""
