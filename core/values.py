@@ -136,4 +136,5 @@ class _NewTuple(Protocol):
 
 
 new_tuple: Final[_NewTuple] = cast(_NewTuple, tuple.__new__)  # pyright: ignore[reportUnknownMemberType]  # of no one type of tuple
-"""Create a NamedTuple from all of its `values`, in half the time of its own constructor."""
+"""Create a NamedTuple from all of its `values`, without its own constructor. That would take 0.1 µs
+more for each record that is read."""

@@ -38,11 +38,10 @@ from pk.core.record.batch import (
 )
 from pk.core.record.build import ControlType, control_type, coordinator_epoch
 from pk.core.record.validation import ValidatedBatch
-from pk.core.values import NO_EPOCH, new_tuple
+from pk.core.values import NO_EPOCH
 
 _NEVER_MS: Final = 1 << 63
 """Later than any timestamp."""
-_new = new_tuple
 
 RECALLED_SEGMENTS: Final = 2
 """How many of the preceding segments to search for producer data that a snapshot leaves out."""
@@ -254,7 +253,7 @@ class Appender:
                 following[producer_id] = epoch, (sequence + count) % SEQUENCES
             place(batch, base_offset, leader_epoch)
             batches.append(batch)
-            places.append(_new(BatchPlace, (last_offset, base_offset, position)))
+            places.append(BatchPlace(last_offset, base_offset, position))
             timestamps.append(latest)
             offsets.append(base_offset)
             position += size

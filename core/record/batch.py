@@ -83,7 +83,6 @@ _MAX_TIMESTAMP_AT: Final = 35
 _LENGTH: Final = Struct(">i")
 _PLACE: Final = Struct(">qii")
 _unpack_header = HEADER.unpack_from
-_new = new_tuple
 
 
 class CorruptBatch(KafkaError):
@@ -203,7 +202,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     size = fields[1] + LENGTH_END
     if not HEADER_BYTES <= size <= left:
         raise CorruptBatch(f"a batch claims {size} bytes, {left} are there")
-    return _new(BatchHeader, (fields[0], size) + fields[2:])
+    return BatchHeader._make((fields[0], size) + fields[2:])
 
 
 def _wrong_magic(magic: int) -> CorruptBatch:

@@ -49,7 +49,7 @@ from pk.core.record.convert import batch_of
 from pk.core.record.legacy import ATTRIBUTES_AT, OVERHEAD, produced_rows
 from pk.core.record.recode import recode
 from pk.core.record.walk import NoKey, NotUniform, walk
-from pk.core.values import TopicPartition, new_tuple
+from pk.core.values import TopicPartition
 
 INLINE_RECORDS: Final = 4096
 """A batch of at most this many records is validated on the loop: a few milliseconds at worst."""
@@ -89,8 +89,6 @@ _UNCHANGED: Final = frozenset({PRODUCER, UNCOMPRESSED})
 """Values of `compression.type` that leave an uncompressed batch as it is."""
 ANY_TIME: Final = Timestamps(-(1 << 64), 1 << 64)
 """The bounds of a topic that stamps the records itself."""
-
-_new = new_tuple
 
 
 class RefusedRecords(KafkaError):
@@ -218,7 +216,7 @@ def validate_records(
         at += HEADER_BYTES
         least, most = walk(data, header.count, compacted, singles_max, frame=frame, at=at)
     base = header.base_timestamp
-    return _new(Timestamps, (base + least, base + most))
+    return Timestamps(base + least, base + most)
 
 
 def time_bounds(config: TopicConfig, now_ms: int) -> Timestamps:
@@ -259,7 +257,7 @@ def validate(
     )
     _check_times(timestamps, bounds)
     if config.compression_type == PRODUCER:
-        return _new(ValidatedBatch, (batch, header, timestamps))
+        return ValidatedBatch(batch, header, timestamps)
     codec = _codec_wanted(config, header)
     if codec == header.attributes & CODEC_BITS:
         return ValidatedBatch(batch, header, timestamps)
@@ -291,7 +289,7 @@ def validate_inline(
     if config.compression_type == PRODUCER and not header.attributes & CODEC_BITS:
         timestamps = validate_records(batch, header, compacted=config.compact, frame=frame, at=at)
         _check_times(timestamps, bounds)
-        return _new(ValidatedBatch, (batch, header, timestamps))
+        return ValidatedBatch(batch, header, timestamps)
     try:
         return validate(batch, header, config, bounds, INLINE_INFLATED_BYTES)
     except KafkaError as e:

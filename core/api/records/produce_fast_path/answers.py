@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from pk.core.api.records.produce_answer import (
     ACKS_ALL,
     VERSION_TOPIC_ID,
@@ -33,7 +35,7 @@ from pk.core.wire.messages.produce import (
 from pk.core.wire.types import Part
 
 
-class AcceptedRequest(NamedTuple):
+class AcceptedRequest(Struct):
     """A request that the fast path accepted, and the runs that its batches belong to."""
 
     pattern: FramePattern
@@ -43,7 +45,7 @@ class AcceptedRequest(NamedTuple):
     """The run of each batch."""
     numbers: list[int]
     """The index of each batch in its run."""
-    throttle_ms: int
+    throttle_ms: int = 0
     """How long the answer tells the client to wait."""
 
     def appended(self) -> bytes | None:

@@ -43,7 +43,7 @@ from pk.core.record.validation import (
     validate_inline,
     validate_uniform,
 )
-from pk.core.values import INTERNAL_TOPICS, new_tuple
+from pk.core.values import INTERNAL_TOPICS
 from pk.core.wire.types import Part
 
 FRAME_BYTES_MAX: Final = 2 << 20
@@ -56,7 +56,6 @@ RUN_BYTES_MAX: Final = 128 * 1024
 TOPICS_MAX: Final = 1024
 """How many topics' names a connection remembers."""
 
-_new = new_tuple
 
 Answered = bytes | list[Part] | DelayedProduce | FailedProduce
 """What `append` returns for a request: its answer, or that it must wait, or that it failed."""
@@ -126,12 +125,14 @@ class ProduceFastPath:
         records, numbers = 0, list[int]()
         runs: list[Run] = []
         try:
-            for topic, index, _, _, at, stop in batches:
+            for placed in batches:
+                topic, index = placed.topic, placed.partition
                 run = self._runs.get((topic, index)) or self._begin(pattern, topic, index)
                 if run is None:
                     break
                 config = run.partition.config
-                batch = view[at:stop]
+                at = placed.start
+                batch = view[at : placed.stop]
                 header = read_one_batch(batch, config)
                 bounds = run.bounds
                 validated = self._last_record.validate(data, at, batch, header, config, bounds)
@@ -156,8 +157,10 @@ class ProduceFastPath:
                 runs.append(run)
                 run.batches.append(validated)
             else:
-                request = pattern, correlation_id_of(data, start), batches, runs, numbers, 0
-                self.accepted.append(_new(AcceptedRequest, request))
+                correlation_id = correlation_id_of(data, start)
+                self.accepted.append(
+                    AcceptedRequest(pattern, correlation_id, batches, runs, numbers)
+                )
                 self._bytes += end - start
                 self.is_full = (
                     self._bytes >= RUN_BYTES_MAX
@@ -211,7 +214,7 @@ class ProduceFastPath:
         """
         accepted, runs = self.accepted, self._runs
         if throttle_ms:
-            accepted[-1] = accepted[-1]._replace(throttle_ms=throttle_ms)
+            accepted[-1].throttle_ms = throttle_ms
         self.accepted, self._runs, self._view, self._bytes = [], {}, None, 0
         self.is_full = False
         acks = accepted[0].pattern.acks

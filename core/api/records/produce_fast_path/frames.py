@@ -20,8 +20,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple, Self
 
+import msgspec
+
 from pk.core.errors import ProtocolError
-from pk.core.values import new_tuple
 from pk.core.wire.emit import uvarint_tail
 from pk.core.wire.header import parse_request_header
 
@@ -51,10 +52,9 @@ _unpack_int32 = Struct(">i").unpack_from
 _unpack_acks = _ACKS_TIMEOUT.unpack_from
 _pack_two = Struct(">qq").pack
 _prefix = _PREFIX.pack
-_new = new_tuple
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """The place of one partition's batch in a frame."""
 
     topic: bytes
@@ -180,7 +180,7 @@ class FramePattern:
                     return None
         except (IndexError, StructError, ProtocolError):
             return None
-        return [_new(Batch, (topic, index, 0, before, at, stop))] if at < stop else None
+        return [Batch(topic, index, 0, before, at, stop)] if at < stop else None
 
     def _compact(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
         """A flexible request of any partitions."""
@@ -273,8 +273,9 @@ class FramePattern:
         """Expect the same partition again, if there is only one. `records_at` is the position of
         its batch's length."""
         if len(found) == 1:
-            topic, index, _, before, _, _ = found[0]
-            self._single = _Single(bytes(data[start + 8 : records_at]), topic, index, before)
+            batch = found[0]
+            tail = bytes(data[start + 8 : records_at])
+            self._single = _Single(tail, batch.topic, batch.partition, batch.before)
 
     def answer(self, correlation_id: int, pieces: list[bytes], throttle_ms: int = 0) -> bytes:
         """The answer to a request whose batches are all appended. `pieces` are `Batch.before` and

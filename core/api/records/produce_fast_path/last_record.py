@@ -15,13 +15,10 @@ from pk.core.record.batch import HEADER_BYTES, BatchHeader, Timestamps
 from pk.core.record.uniform import shape_of
 from pk.core.record.validation import PRODUCER, ValidatedBatch
 from pk.core.record.varint import LONG_BYTES_MAX, read_varint
-from pk.core.values import new_tuple
 
 FRAMED_BYTES_MAX: Final = 16 * 1024
 """The size of the largest batch whose framing is remembered. Checking the one record of a larger
 batch is a small part of its cost."""
-
-_new = new_tuple
 
 
 class Framing(NamedTuple):
@@ -103,7 +100,7 @@ class LastRecord:
         timestamp = header.base_timestamp + framing.timestamp_delta
         if not bounds[0] <= timestamp <= bounds[1]:
             return None
-        return _new(ValidatedBatch, (batch, header, _new(Timestamps, (timestamp, timestamp))))
+        return ValidatedBatch(batch, header, Timestamps(timestamp, timestamp))
 
     def remember(self, batch: memoryview, header: BatchHeader, config: TopicConfig) -> None:
         """`validate_inline` accepted `batch`. If it has only one record, expect more like it."""
