@@ -73,6 +73,10 @@ class Decision(Struct, Generic[R]):
     is carried out if the append is refused. Each is a `Compute`, or of a kind that the
     coordinator's environment knows."""
 
+    encoded: list[tuple[bytes, bytes | None]] = field(default_factory=new_list)
+    """The records as the log has them, (key, value), if they were encoded ahead of the decision;
+    else empty."""
+
 
 class Compute(Struct, frozen=True):
     """An effect: run `work` off the loop, and decide by its result. Use it for work that would

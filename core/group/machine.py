@@ -20,7 +20,7 @@ from pk.core.group.consumer.classic_members import ClassicMembers
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.consumer.groups import ConsumerGroups
 from pk.core.group.consumer.replay import KEYS as CONSUMER_KEYS
-from pk.core.group.offsets import Offsets
+from pk.core.group.offsets import CommitRecords, Offsets
 from pk.core.group.records import Record, decode_record, encode_record
 from pk.core.group.registry import Groups
 from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
@@ -264,21 +264,26 @@ class GroupMachine:
             self.classic_members.leave(group, request, version, step)
         return step
 
-    def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Decision[Record]:
+    def commit(
+        self, request: OffsetCommitRequest, version: int, made: CommitRecords, now_ms: int
+    ) -> Decision[Record]:
         """OffsetCommit 2–10."""
         step = Step(now_ms=now_ms)
-        self.offsets.commit(request, version, step)
+        self.offsets.commit(request, version, made, step)
         return step
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, Uuid], now_ms: int
+        self,
+        request: TxnOffsetCommitRequest,
+        topic_ids: Mapping[str, Uuid],
+        made: CommitRecords,
+        now_ms: int,
     ) -> Decision[Record]:
         """TxnOffsetCommit 0–5, of topics and partitions known to exist; their topics' ids by
         name."""
         check = transactional_offsets.check(request, self.groups.get(request.group_id))
         step = Step(now_ms=now_ms)
-        metadata_max = self.settings.offset_metadata_max_bytes
-        transactional_offsets.commit(request, topic_ids, check, metadata_max, step)
+        transactional_offsets.commit(request, topic_ids, check, made, step)
         return step
 
     def fetch(

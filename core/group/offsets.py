@@ -19,16 +19,32 @@ partition the one later in the log counts, whatever the order of the markers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct, field
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import AnyGroup, CheckPartition, Committer, GroupType
 from pk.core.group.classic.group import ClassicGroup
 from pk.core.group.classic.groups import ClassicGroups
-from pk.core.group.records import Record, offset_commit, offset_tombstone
+from pk.core.group.records import (
+    EncodedRecord,
+    Record,
+    encode_record,
+    offset_commit,
+    offset_tombstone,
+)
 from pk.core.group.registry import not_found
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
-from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID, Uuid
+from pk.core.values import (
+    NO_EPOCH,
+    NO_OFFSET,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ZERO_UUID,
+    Uuid,
+    new_list,
+)
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -58,7 +74,7 @@ NO_RETENTION: Final = -1
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
-class Committed(NamedTuple):
+class Committed(Struct, frozen=True, gc=False):
     """One committed offset."""
 
     offset: int
@@ -77,6 +93,57 @@ Position = tuple[str, str, int]
 """Group, topic, partition."""
 
 
+class CommitRecords(Struct):
+    """The records of a commit as its messages and as the log has them, and the answer if they are
+    appended. Those of thousands of offsets take long to make, so they are made before the
+    coordinator decides, while others run."""
+
+    reply: Any
+    records: list[Record] = field(default_factory=new_list)
+    encoded: list[EncodedRecord] = field(default_factory=new_list)
+
+    def add(self, record: Record) -> None:
+        """Encode one more."""
+        self.records.append(record)
+        self.encoded.append(encode_record(record))
+
+
+def commit_records(
+    request: OffsetCommitRequest, metadata_max: int, now_ms: int, response: OffsetCommitResponse
+) -> Iterator[Record]:
+    """The records of an OffsetCommit. `response` is filled meanwhile: an offset whose metadata is
+    too large has no record. `metadata_max` bounds that, in UTF-16 units."""
+    expire_ms = NO_TIMESTAMP
+    if request.retention_time_ms != NO_RETENTION:
+        expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MAX)
+    for topic in request.topics:
+        answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            metadata = partition.committed_metadata or ""
+            error = ErrorCode.NONE
+            if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            answer.partitions.append(
+                OffsetCommitResponsePartition(partition_index=index, error_code=error)
+            )
+            if error is ErrorCode.NONE:
+                yield offset_commit(
+                    request.group_id,
+                    topic.name,
+                    index,
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_timestamp_ms=now_ms
+                    if partition.commit_timestamp == NO_TIMESTAMP
+                    else partition.commit_timestamp,
+                    expire_timestamp_ms=expire_ms,
+                    topic_id=topic.topic_id,
+                )
+
+
 class Offsets:
     """All offsets of one partition of `__consumer_offsets`."""
 
@@ -93,52 +160,23 @@ class Offsets:
 
     # OffsetCommit
 
-    def commit(self, request: OffsetCommitRequest, version: int, step: Step) -> None:
+    def commit(
+        self, request: OffsetCommitRequest, version: int, made: CommitRecords, step: Step
+    ) -> None:
         """OffsetCommit, of topics and partitions known to exist. All of it is one batch, as in
         Kafka: a commit of more than that holds (`max.message.bytes` of the offsets topic) is
-        refused.
+        refused. `made` are its records and its answer, by `commit_records`.
 
         Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
         REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
         check = self._check_commit(request, version, step)
-        now_ms = step.now_ms
-        expire_ms = NO_TIMESTAMP
-        if request.retention_time_ms != NO_RETENTION:
-            expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MAX)
-        metadata_max = self.settings.offset_metadata_max_bytes
-        response = OffsetCommitResponse()
-        for topic in request.topics:
-            answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
-            response.topics.append(answer)
-            for partition in topic.partitions:
-                index = partition.partition_index
-                metadata = partition.committed_metadata or ""
-                error = ErrorCode.NONE
-                if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
-                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    if check is not None:
-                        check(topic.name, topic.topic_id, index)
-                    step.records.append(
-                        offset_commit(
-                            request.group_id,
-                            topic.name,
-                            index,
-                            offset=partition.committed_offset,
-                            leader_epoch=partition.committed_leader_epoch,
-                            metadata=metadata,
-                            commit_timestamp_ms=now_ms
-                            if partition.commit_timestamp == NO_TIMESTAMP
-                            else partition.commit_timestamp,
-                            expire_timestamp_ms=expire_ms,
-                            topic_id=topic.topic_id,
-                        )
-                    )
-                answer.partitions.append(
-                    OffsetCommitResponsePartition(partition_index=index, error_code=error)
-                )
-        step.reply = response
+        if check is not None:
+            for topic in made.reply.topics:
+                for partition in topic.partitions:
+                    if partition.error_code == ErrorCode.NONE:
+                        check(topic.name, topic.topic_id, partition.partition_index)
+        step.records, step.encoded, step.reply = made.records, made.encoded, made.reply
 
     def _check_commit(
         self, request: OffsetCommitRequest, version: int, step: Step

@@ -85,6 +85,10 @@ VALUES: Final = by_record_type(
 ) | {LEGACY_OFFSET_COMMIT_TYPE: wire.OffsetCommitValue}
 
 
+EncodedRecord = tuple[bytes, bytes | None]
+"""Key and value as in the log."""
+
+
 class Record(NamedTuple):
     """One record of the topic; a value of None is a tombstone."""
 
@@ -149,8 +153,8 @@ def group_tombstone(group_id: str) -> Record:
     return Record(GroupMetadataKey(group=group_id), None)
 
 
-def encode_record(record: Record) -> tuple[bytes, bytes | None]:
-    """(key, value) as in the log."""
+def encode_record(record: Record) -> EncodedRecord:
+    """The record as in the log."""
     key, value = record
     if value is None:
         return encode_key(key), None

@@ -10,14 +10,14 @@ otherwise. The commit is no sign of life of the member.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import AnyGroup, CheckPartition, Committer
-from pk.core.group.offsets import utf16_units
-from pk.core.group.records import offset_commit
+from pk.core.group.offsets import CommitRecords, utf16_units
+from pk.core.group.records import Record, offset_commit
 from pk.core.group.settings import Step
 from pk.core.values import ZERO_UUID, Uuid
 from pk.core.wire.messages.txn_offset_commit import (
@@ -69,43 +69,52 @@ def _as_generations() -> Generator[None]:
         raise
 
 
-def commit(
+def commit_records(
     request: TxnOffsetCommitRequest,
-    topic_ids: Mapping[str, Uuid],
-    check_partition: CheckPartition | None,
     metadata_max: int,
-    step: Step,
-) -> None:
-    """Decide to keep what the request commits, under the producer whose transaction it is.
-    `metadata_max` bounds an offset's metadata, in UTF-16 units."""
-    step.producer_id, step.producer_epoch = request.producer_id, request.producer_epoch
-    response = TxnOffsetCommitResponse()
+    now_ms: int,
+    response: TxnOffsetCommitResponse,
+) -> Iterator[Record]:
+    """The records of a commit in a transaction. `response` is filled meanwhile: an offset whose
+    metadata is too large has no record. `metadata_max` bounds that, in UTF-16 units."""
     for topic in request.topics:
         answer = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)
         for partition in topic.partitions:
-            metadata, error = partition.committed_metadata or "", ErrorCode.NONE
+            index, metadata = partition.partition_index, partition.committed_metadata or ""
+            error = ErrorCode.NONE
             if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                if check_partition is not None:
-                    topic_id = topic_ids.get(topic.name, ZERO_UUID)
-                    check_partition(topic.name, topic_id, partition.partition_index)
-                step.records.append(
-                    offset_commit(
-                        request.group_id,
-                        topic.name,
-                        partition.partition_index,
-                        offset=partition.committed_offset,
-                        leader_epoch=partition.committed_leader_epoch,
-                        metadata=metadata,
-                        commit_timestamp_ms=step.now_ms,
-                        topic_id=ZERO_UUID,
-                    )
-                )
             answer.partitions.append(
-                TxnOffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=error
-                )
+                TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
             )
-    step.reply = response
+            if error is ErrorCode.NONE:
+                yield offset_commit(
+                    request.group_id,
+                    topic.name,
+                    index,
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_timestamp_ms=now_ms,
+                    topic_id=ZERO_UUID,
+                )
+
+
+def commit(
+    request: TxnOffsetCommitRequest,
+    topic_ids: Mapping[str, Uuid],
+    check_partition: CheckPartition | None,
+    made: CommitRecords,
+    step: Step,
+) -> None:
+    """Decide to keep what the request commits, under the producer whose transaction it is. `made`
+    are its records and its answer, by `commit_records`."""
+    step.producer_id, step.producer_epoch = request.producer_id, request.producer_epoch
+    if check_partition is not None:
+        for topic in made.reply.topics:
+            topic_id = topic_ids.get(topic.name, ZERO_UUID)
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE:
+                    check_partition(topic.name, topic_id, partition.partition_index)
+    step.records, step.encoded, step.reply = made.records, made.encoded, made.reply

@@ -11,7 +11,7 @@ from struct import error as StructError
 from typing import Final, TypeVar
 
 from pk.core.errors import ProtocolError
-from pk.core.wire.codec import Buffer, decode, decode_whole, encode
+from pk.core.wire.codec import Buffer, decode, decode_whole, encode_onto, join
 from pk.core.wire.schema import Message
 
 M = TypeVar("M", bound=Message)
@@ -21,12 +21,12 @@ _INT16: Final = Struct(">h")
 
 def encode_versioned(message: Message, version: int) -> bytes:
     """Encode `message` after its version. Raises EncodeError."""
-    return _INT16.pack(version) + encode(message, version)
+    return join(encode_onto(message, version, bytearray(_INT16.pack(version))))
 
 
 def encode_key(key: Message) -> bytes:
     """The key of a record in an internal topic. Raises EncodeError."""
-    return _INT16.pack(key.RECORD_TYPE) + encode(key, 0)
+    return join(encode_onto(key, 0, bytearray(_INT16.pack(key.RECORD_TYPE))))
 
 
 def version_of(buffer: Buffer) -> int:

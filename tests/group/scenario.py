@@ -9,6 +9,7 @@ from typing import Any
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.classic.group import ClassicGroup
 from pk.core.group.machine import GroupMachine
+from pk.core.group.offsets import CommitRecords, commit_records
 from pk.core.group.records import Record
 from pk.core.group.settings import Client, GroupSettings
 from pk.core.machine import Decision
@@ -26,6 +27,7 @@ from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from pk.core.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -254,12 +256,20 @@ class Scenario:
             ],
         )
         try:
-            reply = self.take(self.machine.commit(request, version, self.now_ms))
+            reply = self.take(self.decide_commit(request, version))
         except KafkaError as e:
             return e.code
         if isinstance(reply, ErrorCode):
             return reply
         return [p.error_code for t in reply.topics for p in t.partitions]
+
+    def decide_commit(self, request: OffsetCommitRequest, version: int) -> Decision[Record]:
+        """OffsetCommit: the decision."""
+        made = CommitRecords(OffsetCommitResponse())
+        metadata_max = self.machine.settings.offset_metadata_max_bytes
+        for record in commit_records(request, metadata_max, self.now_ms, made.reply):
+            made.add(record)
+        return self.machine.commit(request, version, made, self.now_ms)
 
     def fetch(self, group: str = "g") -> dict[tuple[str, int], int]:
         """All offsets of a group."""

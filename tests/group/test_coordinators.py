@@ -524,6 +524,25 @@ class TestTime:
             assert [await committed(test, group) for group in groups] == [{}] * 20
 
     @simulated
+    async def test_a_commit_is_encoded_before_it_is_decided(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing else runs from a decision to the end of its replay, and a commit may name
+        thousands of partitions."""
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            assert await put(test, 5) == [NONE]
+
+            def encode(machine: GroupMachine, record: object) -> None:
+                raise AssertionError("encoded within the decision")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(GroupMachine, "encode", encode)
+                assert await put(test, 7) == [NONE]
+            assert await committed(test) == {"t": 7}
+
+    @simulated
     async def test_a_group_of_more_offsets_than_one_batch_holds_is_deleted(self) -> None:
         async with running(**ONE_PARTITION) as test:
             await test.ask(find())

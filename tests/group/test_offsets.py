@@ -208,7 +208,7 @@ class TestFetch:
                 )
             ],
         )
-        records = s.machine.commit(request, 1, s.now_ms).records
+        records = s.decide_commit(request, 1).records
         values = [record.value for record in records if isinstance(record.value, OffsetCommitValue)]
         assert [value.commit_timestamp for value in values] == [77, s.now_ms]
 

@@ -13,10 +13,11 @@ from collections.abc import Awaitable
 from operator import attrgetter
 from typing import Any, Final
 
-from pk.core.api.groups.offset_topics import merged, refuse_missing
+from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.group.machine import GroupMachine
+from pk.core.group.offsets import commit_records
 from pk.core.machine import Decision
 from pk.core.meta.image import TopicImage
 from pk.core.wire.messages.offset_commit import (
@@ -43,14 +44,19 @@ async def handle(
     if not request.topics:
         return OffsetCommitResponse(topics=merged(refused, [], _KEY))
 
+    response, broker = OffsetCommitResponse(), context.broker
+    metadata_max = broker.config.offset_metadata_max_bytes
+    records = commit_records(request, metadata_max, broker.clock.now_ms(), response)
+    made = await made_ahead(records, response)
+
     def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
-        decision = machine.commit(request, context.api_version, now_ms)
+        decision = machine.commit(request, context.api_version, made, now_ms)
         if refused:
             decision.reply.topics = merged(refused, decision.reply.topics, _KEY)
         return decision
 
     try:
-        return context.broker.coordinators.submit_nowait(request.group_id, decide)
+        return broker.coordinators.submit_nowait(request.group_id, decide)
     except KafkaError as e:
         # Partitions that do not exist keep their own error.
         failed = _failed_all(request, e)

@@ -4,7 +4,7 @@ decides about the rest, and both responses are merged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
@@ -14,6 +14,8 @@ from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
+from pk.core.group.offsets import CommitRecords
+from pk.core.group.records import Record
 from pk.core.meta.image import TopicImage
 
 
@@ -82,6 +84,15 @@ async def refuse_missing(
         await let_others_run()
     request.topics = kept
     return refused
+
+
+async def made_ahead(records: Iterable[Record], reply: Any) -> CommitRecords:
+    """The records of a commit with its answer, before the coordinator decides about them."""
+    made = CommitRecords(reply)
+    for record in records:
+        made.add(record)
+        await let_others_run()
+    return made
 
 
 def merged(

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pk.core.api.groups.offset_topics import merged, refuse_missing
+from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.coordinator.coordinator import error_for_client
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
+from pk.core.group.transactional_offsets import commit_records
 from pk.core.log.producers import Verification
 from pk.core.machine import Decision
 from pk.core.values import NO_SEQUENCE, OFFSETS_TOPIC, TopicPartition, Uuid
@@ -52,6 +53,10 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     coordinator = context.broker.coordinators.coordinator(request.group_id)
     verification = await _verify(context, request)
+    response, broker = TxnOffsetCommitResponse(), context.broker
+    metadata_max = broker.config.offset_metadata_max_bytes
+    records = commit_records(request, metadata_max, broker.clock.now_ms(), response)
+    made = await made_ahead(records, response)
 
     def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
         producers = coordinator.partition.log.producers
@@ -62,11 +67,11 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
             # transaction: the client retries, and learns whether this one continues.
             # INVALID_TXN_STATE would end Java's producer for good.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        topics, ids = context.broker.image.topics, dict[str, Uuid]()
+        topics, ids = broker.image.topics, dict[str, Uuid]()
         for topic in request.topics:
             if (known := topics.get(topic.name)) is not None:
                 ids[topic.name] = known.topic_id
-        return machine.commit_in_transaction(request, ids, now_ms)
+        return machine.commit_in_transaction(request, ids, made, now_ms)
 
     return await coordinator.submit(decide)
 

@@ -303,18 +303,23 @@ class Coordinator(Generic[M]):
     def _append(self, decision: Decision[Any], now_ms: int) -> KafkaError | None:
         """Write and replay. Returns why the log refused, in which case nothing is written; of a
         decision that is not atomic, nothing but the batches before."""
-        records = decision.records
-        bytes_max = self.partition.config.max_message_bytes
+        records, encoded = decision.records, decision.encoded
+        limit = self.partition.config.max_message_bytes
+        bytes_max, hopeless = limit, BATCH_BYTES_MAX
+        if decision.atomic:
+            # The log refuses a larger one, and need not be given the rest to know.
+            bytes_max = BATCH_BYTES_MAX
+            if self._around.codec is Codec.NONE:
+                hopeless = limit
         first = 0
         while first < len(records):
-            batch = BatchBuilder(
-                self._around.codec, bytes_max=BATCH_BYTES_MAX if decision.atomic else bytes_max
-            )
+            batch = BatchBuilder(self._around.codec, bytes_max=bytes_max)
             for index in range(first, len(records)):
-                if not batch.append(now_ms, *self.machine.encode(records[index])):
+                data = encoded[index] if encoded else self.machine.encode(records[index])
+                if not batch.append(now_ms, *data):
                     break
-                if decision.atomic and self._is_hopeless(batch):
-                    break  # the log refuses it, and need not be given the rest to know
+                if batch.size_estimate > hopeless:
+                    break
             try:
                 appended = self.partition.append(
                     batch.build(
@@ -335,11 +340,6 @@ class Coordinator(Generic[M]):
             self.written = appended.last_offset + 1
             first = end
         return None
-
-    def _is_hopeless(self, batch: BatchBuilder) -> bool:
-        """Whether the log must refuse a batch that is as large already."""
-        limit = self.partition.config.max_message_bytes
-        return self._around.codec is Codec.NONE and batch.size_estimate > limit
 
     async def _carry_out_when_safe(self, effects: list[Any], offset: int) -> None:
         if not await self.partition.wait_until_safe(offset, self.leader_epoch):
