@@ -66,7 +66,7 @@ def _read() -> Callable[..., tuple[int, int]]:
 
 
 def _read_uniform(data: bytes, position: int, many: int, out: list[bytes | None]) -> int:
-    """Append the values of `many` records if they are of one shape. Returns the position after
+    """Append the values of `many` records if they have one shape. Returns the position after
     them, or 0."""
     shape = shape_of(data, position)
     if shape is None or shape.stride * many > len(data) - position:

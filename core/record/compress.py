@@ -94,7 +94,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
-    """The bytes that `compress` was given. For NONE this is `data` itself.
+    """The bytes that `compress` was given. NONE returns `data` itself.
 
     Raises KafkaError: INVALID_RECORD for bytes that are not the codec's, MESSAGE_TOO_LARGE beyond
     `bytes_max`.

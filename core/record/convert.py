@@ -115,7 +115,7 @@ def upgrade(data: Buffer) -> Iterator[tuple[int, bytearray]]:
     each, single messages are gathered.
 
     Ends before a message that is cut off, and where record batches begin. Raises CorruptBatch,
-    KafkaError as `legacy.message_records` does, after the batches that precede what is wrong.
+    KafkaError as `legacy.message_records` does, after the batches that precede the error.
     """
     gathered: list[Row] = []
     size = end = 0

@@ -2,7 +2,7 @@
 written once, and the functions made from them.
 
 - `parse_record` reads one record by the grammar, field by field. It is slow and careful, and the
-  only place that words what is wrong with a record.
+  only place that words the errors of a record.
 - `compile_loop` makes a function that goes through many records, as core/wire makes a codec from
   the declaration of a message. What the function does with each field is a few lines of source, and
   the fields that it does not want are skipped. The usual number has one or two bytes and is read in
@@ -23,7 +23,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_code, read_varint
 
 NULL: Final = -1
-"""The length that stands for null."""
+"""The length that means null."""
 
 
 class Kind(Enum):
@@ -78,7 +78,7 @@ class RecordError(KafkaError):
 
 
 def invalid_record(index: int, what: str) -> RecordError:
-    """The error that says what is wrong with record number `index`."""
+    """The error for record number `index`; `what` completes the sentence."""
     return RecordError(index, f"record {index} {what}")
 
 

@@ -181,7 +181,7 @@ def unwrap(data: bytes, header: MessageHeader, bytes_max: int) -> bytes:
 
 def flat_rows(data: bytes, magic: int, *, producing: bool = False) -> list[Row]:
     """The rows of a set without compression. All messages must be of format `magic`, complete and
-    correct. With `producing`, log append time is refused. Raises CorruptBatch (CRC, lengths, a
+    correct. `producing` refuses log append time. Raises CorruptBatch (CRC, lengths, a
     message that is cut off), KafkaError: INVALID_RECORD for another format or compression within,
     INVALID_TIMESTAMP.
     """
@@ -240,7 +240,7 @@ def produced_rows(
 ) -> tuple[list[Row], Codec]:
     """The rows of a producer's message set, and their codec. Their offsets have no meaning.
 
-    Apache's LogValidator has the same rules: all messages are of one format, and a compressed set
+    Apache's LogValidator has the same rules: all messages have one format, and a compressed set
     is one wrapper. Raises what `message_records` does, CorruptBatch for a set that is cut off,
     KafkaError: INVALID_RECORD for v2, INVALID_TIMESTAMP for log append time, MESSAGE_TOO_LARGE for
     a message of more than `message_bytes_max`, and one that expands to more than
@@ -294,7 +294,7 @@ def build_set(
     level: int | None = None,
     log_append_time: bool = False,
 ) -> bytes:
-    """A message set of `rows`, in the order of their offsets. With a codec it is one wrapper.
+    """A message set of `rows`, in the order of their offsets; with a codec, one wrapper.
 
     It has no headers, and in v0 no times. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)
     for zstd, ValueError for a wrapper of nothing.

@@ -25,10 +25,10 @@ Buffer = bytes | bytearray | memoryview
 Column = bytes | bytearray
 
 UNIFORM_MIN: Final = 16
-"""With fewer records the slices would cost more than they save."""
+"""Slicing fewer records would cost more than it saves."""
 BACKOFF_MAX: Final = 4096
-"""After a look that found no stretch, this many records at most are read one by one before the next
-look: the number doubles each time."""
+"""After a search that found no stretch, at most this many records are read one by one before the
+next search: the number doubles each time."""
 
 _LENGTH_BYTES_MAX: Final = 32
 """A shape with more bytes of lengths than this (many headers) is not worth the slices."""

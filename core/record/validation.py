@@ -1,4 +1,4 @@
-"""What a producer's batch must be before a log takes it. Every rule stands here, and only here.
+"""The rules that a producer's batch must meet before a log takes it. They are all here.
 
 - `read_one_batch` checks what its header says: it is one batch of format v2, not larger than the
   topic allows, and `check_header` accepts it.
@@ -56,13 +56,13 @@ INLINE_RECORDS: Final = 4096
 UNIFORM_SPEEDUP: Final = 16
 """Records in long stretches of one shape are checked at least this many times as fast as others."""
 SINGLES_MAX: Final = 512
-"""How many records of a batch of more than `INLINE_RECORDS` may lie outside of such stretches if it
-is to be validated on the loop; each stretch counts as some of them. A batch with more goes to a
+"""How many records of a batch of more than `INLINE_RECORDS` may lie outside such stretches for it
+to be validated on the loop; each stretch counts as some of them. A batch with more goes to a
 thread, which begins again."""
 INLINE_COMPRESSED_BYTES: Final = 64 * 1024
 """A compressed batch of at most this size is validated on the loop, unless it expands to more than
 `INLINE_INFLATED_BYTES`. A thread would cost more CPU, and other clients would not notice: their p99
-was the same. With batches of 256 kB on the loop it was three times as high."""
+was the same. Batches of 256 kB on the loop tripled it."""
 INLINE_INFLATED_BYTES: Final = 128 * 1024
 INLINE_SET_BYTES: Final = 16 * 1024
 """A message set of an old format of at most this size is converted on the loop."""
@@ -163,8 +163,8 @@ def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHead
     try:
         header = read_header(records, 0)
     except CorruptBatch as e:
-        # A producer sends a corrupt batch again. That does not help if the batch is not there, or
-        # is of an old format.
+        # A producer sends a corrupt batch again. That does not help if the batch is missing or has
+        # an old format.
         old = e.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
         if old or next(iter_headers(records), None) is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, e.message) from None

@@ -1,6 +1,6 @@
 """The walk through the records of a producer's batch: it checks every length, delta and count.
 
-It runs on every produce, so it takes three paths, and each decides only what it is sure of:
+It runs on every produce, so it takes three paths, and each decides only the cases it is sure of:
 
 - `_check_uniform`: records of one shape (uniform.py): some 20 M records/s.
 - `_check`: records one after another, by a loop compiled from the grammar: some 2 M records/s.

@@ -23,7 +23,7 @@ from pk.core.wire.messages.delete_records import (
 )
 
 HIGH_WATERMARK = -1
-"""The offset that stands for everything that readers can see."""
+"""The offset that means everything readers can see."""
 
 
 async def handle(

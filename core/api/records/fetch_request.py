@@ -1,4 +1,4 @@
-"""One Fetch request: its session, the partitions it wants, and what was found in them last.
+"""One Fetch request: its session, the partitions it wants, and the results of their last read.
 
 A follower has every record before its fetch offset. The handler reports that offset to the
 partition before it reads, so that the answer carries the high watermark that results.
@@ -76,7 +76,7 @@ LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LE
 
 
 class Fetch:
-    """One request: the partitions it wants, and what was found in them last."""
+    """One request: the partitions it wants, and the results of their last read."""
 
     __slots__ = (
         "before",
@@ -185,12 +185,11 @@ class Fetch:
             self.before, session.used_at = session.used_at, self.context.broker.clock.time()
             authorizer = self.context.broker.authorization.authorizer
             if session.authorizer is not authorizer:
-                # ACLs changed: what is refused now must be said also of partitions that stand
-                # still.
+                # ACLs changed: partitions that have not moved must report a refusal too.
                 session.authorizer, session.dirty = authorizer, dict(session.partitions)
 
     def _remembered(self) -> RepeatedFetch | None:
-        """What the connection remembers, if this fetch may use it."""
+        """The connection's memory of repeated fetches, if this fetch may use it."""
         repeated, request = self.context.repeated, self.request
         if (
             repeated is None
@@ -257,7 +256,7 @@ class Fetch:
 
     @property
     def _watched(self) -> FetchSession | None:
-        """The session that is told when partitions move. (For a debugging consumer that is the
+        """The session to notify when partitions move. (For a debugging consumer that is the
         log's end.)"""
         return (self.session or self.repeated) if self.replica_id != DEBUGGING_CONSUMER else None
 

@@ -207,7 +207,7 @@ class _Produce:
                 partition.check_leader()
             except KafkaError as e:
                 # It is refused with this error later, even if that no longer applies: it was not
-                # verified, and a client that is told so gives up.
+                # verified, and a client that gets that error gives up.
                 self.verified[TopicPartition(name, data.index)] = without_frames(e)
                 continue
             producer = producer or (header.producer_id, header.producer_epoch)

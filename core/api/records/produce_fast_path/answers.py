@@ -61,7 +61,7 @@ class AcceptedRequest(Struct):
         return pattern.answer(self.correlation_id, pieces, self.throttle_ms)
 
     def places(self) -> list[Appended | Exception]:
-        """For each batch its place in the log, or the reason for which it was refused."""
+        """The place of each batch in the log, or the reason it was refused."""
         return [run.place(number) for run, number in zip(self.runs, self.numbers, strict=True)]
 
     def worded(

@@ -1,5 +1,5 @@
 """Accepts the Produce requests of one connection that need nothing special, and appends them in
-runs. The package's docstring says how, and what must hold for it to be right.
+runs. The package's docstring explains how, and the conditions for it to be right.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ class ProduceFastPath:
         self._last_record = LastRecord()
         self._bytes = 0
         self.is_full = False
-        """Whether what is accepted should be appended now."""
+        """Whether the accepted requests should be appended now."""
 
     def accept(self, data: bytearray, start: int, end: int) -> bool:
         """Accept the frame from `start` to `end`, if it is a request for the fast path. If so,
-        `data` must not change until `append`. If not, nothing has happened, and what was accepted
-        before must be appended before the frame is handled."""
+        `data` must not change until `append`. If not, nothing has changed, and requests accepted
+        earlier must be appended before the frame is handled."""
         if end - start <= FRAME_BYTES_MAX and self._accept(data, start, end):
             return True
         if not self.accepted and self._view is not None:
@@ -175,8 +175,8 @@ class ProduceFastPath:
         return False
 
     def _begin(self, pattern: FramePattern, topic: bytes, index: int) -> Run | None:
-        """A run for a partition that this broker leads. None if the general path must say what is
-        wrong."""
+        """A run for a partition that this broker leads. None if the general path must word the
+        refusal."""
         state = self._context.broker.state
         image = state.image
         if image is not self._image or len(self._names) >= TOPICS_MAX:
@@ -199,15 +199,15 @@ class ProduceFastPath:
         return run
 
     def cost(self) -> tuple[Context, int]:
-        """The client that is charged for what was accepted, and how many bytes that is."""
+        """The client to charge for the accepted requests, and their bytes."""
         client_id = self.accepted[0].pattern.client_id
         if client_id != self._context.client_id:
             self._context = replace(self._context, client_id=client_id)
         return self._context, self._bytes
 
     def append(self, throttle_ms: int = 0) -> list[Answered]:
-        """Append what was accepted, and return an answer for each request, in order; for acks=0
-        none. The last tells the client to wait for `throttle_ms`.
+        """Append the accepted requests, and return their answers in order; acks=0 gets none.
+        The last tells the client to wait for `throttle_ms`.
 
         Raises ProtocolError if a request was refused that wants no answer: the connection must be
         closed.

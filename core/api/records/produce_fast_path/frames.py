@@ -124,8 +124,8 @@ class FramePattern:
         elif version >= VERSION_RECORD_ERRORS:
             self._partition_end = b"\0\0\0\0\xff\xff"
         self._answer_end = self._partition_end + (b"\0\0\0\0\0\0" if flexible else b"\0\0\0\0")
-        """The end of an answer. In a flexible one these are the topic's tagged fields, the throttle
-        time, and tagged fields."""
+        """The end of an answer. A flexible one ends with the topic's tagged fields, the throttle
+        time and the answer's tagged fields."""
 
     @classmethod
     def of(cls, frame: bytes | bytearray | memoryview) -> Self | None:
@@ -149,8 +149,8 @@ class FramePattern:
         return cls(head.api_version, head.client_id, acks, timeout_ms, bytes(frame[:4]), tail)
 
     def batches(self, data: bytearray, start: int, end: int) -> list[Batch] | None:
-        """The batches of the frame from `start` to `end`: at least one, and none of them is empty.
-        None if it does not match, or contains anything else."""
+        """The batches of the frame from `start` to `end`: at least one, all of them non-empty.
+        None if the frame does not match, or contains anything else."""
         single = self._single
         try:
             if not data.startswith(self._head, start):

@@ -1,4 +1,4 @@
-"""What the fast path remembers of the last record that a client sent by itself.
+"""The framing of the last record that a client sent by itself, as the fast path remembers it.
 
 A producer that sends small records one at a time frames each like the one before: the lengths and
 deltas are the same, and only the content differs. What `validate_records` says of a record depends
@@ -86,8 +86,8 @@ class LastRecord:
         config: TopicConfig,
         bounds: Timestamps,
     ) -> ValidatedBatch | None:
-        """What `validate_inline` would return for `batch`, which begins at `start` in `data`. None
-        if the batch is framed differently: then `validate_inline` must look into it."""
+        """Return what `validate_inline` would for `batch`, which begins at `start` in `data`, or
+        None if the batch is framed differently: then `validate_inline` must check it."""
         framing = self._framing
         if (
             framing is None

@@ -33,9 +33,9 @@ class Run:
         """The start of the log, after `append`."""
 
     def append(self, now_ms: int, *, acks_all: bool) -> None:
-        """Append the batches, as many as possible by one write. What the log does not append in a
-        run is appended by itself, as on the general path. An exception that is not a KafkaError is
-        a bug; it becomes the outcome of the batches that met it."""
+        """Append the batches, as many as possible by one write. A batch that the log does not
+        append in a run is appended by itself, as on the general path. An exception that is not a
+        KafkaError is a bug; it becomes the outcome of the batches that met it."""
         partition, batches, outcomes = self.partition, self.batches, self.outcomes
         log = partition.log.state
         before = log.log_end_offset
