@@ -1,7 +1,7 @@
 """Appends batches to a log: a leader's, which get their offsets here, and a follower's, which
 already have them.
 
-A batch is validated (size, CRC, counts, timestamps, its producer's sequence), gets its position,
+A batch is checked (size, CRC, its producer's sequence), gets its position,
 and is written. Only then does the log end move and the producer's state change. A failed write is
 undone.
 """
