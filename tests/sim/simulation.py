@@ -622,7 +622,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
 
     def witnessed_acquire(self: _ShareFetch, found: Any, left: int) -> int:
         taken = acquire(self, found, left)
-        key = found.leader.key
+        key = found.share_partition.key
         data = self._answers.get(key.topic_partition)
         if taken and data is not None:
             topic = history.names.get(key.topic_id, "")
