@@ -282,7 +282,7 @@ def noun_imports(name: str, text: str) -> list[str]:
     """What a file of the command line imports of a noun that it must not: another noun, or any from
     a room below."""
     _, room, *rest = name.split("/")
-    own = f"pk.cli.nouns.{rest[0]}." if room == "nouns" and len(rest) > 1 else None
+    own = f"pk.cli.nouns.{rest[0].removesuffix('.py')}." if room == "nouns" and rest else None
     if own is None and room not in BELOW_NOUNS:
         return []
     return [
@@ -302,6 +302,7 @@ def test_no_noun_is_imported_but_by_itself() -> None:
     [
         ("cli/nouns/topics/create.py", "from pk.cli.nouns.configs.alter import alter"),
         ("cli/nouns/topics/create.py", "def f():\n    from pk.cli.nouns.topicsx import g"),
+        ("cli/nouns/help.py", "from pk.cli.nouns.topics.create import create"),
         ("cli/top/collect.py", "from pk.cli.nouns.isr import isr"),
         ("cli/cluster/topics.py", "import pk.cli.nouns.topics.create"),
     ],

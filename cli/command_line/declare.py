@@ -13,9 +13,10 @@
     )
 
 `worker` is the function `create` in `create.py` of the noun's package, imported when the command
-runs. It gets the context and `options`, a dataclass whose fields are options and arguments
-(`pk.cli.command_line.parameters`); `arguments` is such a dataclass too, whose fields the worker
-takes by name. `takes` names sets of options (`option_sets`) that the worker finds in the context.
+runs; a noun of one file names its own function, as in ":show_help". It gets the context and
+`options`, a dataclass whose fields are options and arguments (`pk.cli.command_line.parameters`);
+`arguments` is such a dataclass too, whose fields the worker takes by name. `takes` names sets of
+options (`option_sets`) that the worker finds in the context.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +63,7 @@ class Noun:
         screen: Screen = "held",
         shows_waits: bool = False,
         in_shell: bool = True,
+        shell_needs: str = "",
         from_use: bool = False,
         repeatable: bool | Callable[[Mapping[str, Any]], bool] = False,
     ) -> None:
@@ -71,7 +73,9 @@ class Noun:
         (see `pk.cli.output.schema`): every command with -f has them.
         """
         self._one_word = self._one_word or not names
-        package = self.entry.declared.rpartition(".")[0]
+        module = self.entry.declared.partition(":")[0]
+        package = module.rpartition(".")[0]
+        worker = f"{module}{worker}" if worker.startswith(":") else worker
         declared = Declared(
             names=names or self.entry.names,
             help=help,
@@ -88,6 +92,7 @@ class Noun:
             screen=screen,
             shows_waits=shows_waits,
             in_shell=in_shell,
+            shell_needs=shell_needs,
             from_use=from_use,
             repeatable=repeatable,
         )

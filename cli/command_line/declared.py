@@ -66,6 +66,9 @@ class Declared:
     in_shell: bool = True
     """Whether it works in `pk shell`."""
 
+    shell_needs: str = ""
+    """The option, by its name in Python, without which it would not return to `pk shell`."""
+
     from_use: bool = False
     """Whether its topic or group may be the one that `use` set in the shell. A command that deletes
     or replaces something for good must have its target typed."""

@@ -24,7 +24,7 @@ NOUNS: Final[dict[str, Entry]] = {
     "up": Entry(
         ("up",),
         "Start one or several brokers on this machine, in the foreground; Ctrl-C drains them.",
-        "pk.cli.nouns.up.commands:UP",
+        "pk.cli.nouns.up:UP",
     ),
     "broker": Entry(
         ("broker",),
@@ -195,7 +195,7 @@ NOUNS: Final[dict[str, Entry]] = {
         ("top",),
         "Show the cluster live: brokers, topics, groups, in-sync replicas, reassignments, "
         "requests.",
-        "pk.cli.nouns.top.commands:TOP",
+        "pk.cli.nouns.top:TOP",
     ),
     "metrics": Entry(
         (
@@ -247,12 +247,12 @@ NOUNS: Final[dict[str, Entry]] = {
     "undo": Entry(
         ("undo",),
         "Undo a change: restore group offsets or configs.",
-        "pk.cli.nouns.undo.commands:UNDO",
+        "pk.cli.nouns.undo:UNDO",
     ),
     "history": Entry(
         ("history",),
         "List changes made from this machine that `pk undo` can undo, newest first.",
-        "pk.cli.nouns.undo.commands:HISTORY",
+        "pk.cli.nouns.undo:HISTORY",
     ),
     "spark-export": Entry(
         ("spark-export",),
@@ -280,7 +280,7 @@ NOUNS: Final[dict[str, Entry]] = {
     "shell": Entry(
         ("shell",),
         "Run commands in an interactive shell, with completion.",
-        "pk.cli.nouns.shell.commands:SHELL",
+        "pk.cli.nouns.shell:SHELL",
     ),
     "profile": Entry(
         (
@@ -302,7 +302,7 @@ NOUNS: Final[dict[str, Entry]] = {
             "Show help on a command, or a page: positions, durations, formats, exit-codes, errors, "
             "configs, profiles, trace, fake."
         ),
-        "pk.cli.nouns.help.commands:HELP",
+        "pk.cli.nouns.help:HELP",
     ),
 }
 

@@ -235,9 +235,10 @@ class Shell:
             return
         if not node.in_shell:
             raise UsageError(f"pk {' '.join(path)} does not work in the shell", path)
-        if path == ("broker", "start") and not parsed.values["detach"]:
-            raise UsageError("In the shell, `broker start` needs --detach", path)
         assert parsed.declared is not None
+        needed = parsed.declared.shell_needs
+        if needed and not parsed.values[needed]:
+            raise UsageError(f"In the shell, `{' '.join(path)}` needs --{needed}", path)
         if line.watch_s is not None and not parsed.declared.may_repeat(parsed.values):
             raise UsageError(
                 f"\\w repeats commands that show something and end; not pk {' '.join(path)}", path

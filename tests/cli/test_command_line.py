@@ -497,6 +497,48 @@ def test_the_parser_is_typer_s() -> None:
             assert all(isinstance(p, TyperOption | TyperArgument) for p in command.params)
 
 
+def compared(node: ast.AST) -> Iterator[str]:
+    """The texts that a comparison has: of words, one for all."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Constant) and isinstance(each.value, str):
+            yield each.value
+        elif isinstance(each, ast.Tuple | ast.List | ast.Set):
+            words = [w.value for w in each.elts if isinstance(w, ast.Constant)]
+            yield " ".join(map(str, words))
+
+
+def commands_in(text: str) -> list[str]:
+    """The commands and nouns that code compares a command with, by their words."""
+    known = {" ".join(path) for path, _ in commands(tree())}
+    several = {words for words in known if " " in words}
+    found: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Compare):
+            of_path = re.search(r"\bpath\b", ast.unparse(node)) is not None
+            named = known | set(NOUNS) if of_path else several
+            found += [text for text in compared(node) if text in named]
+    return found
+
+
+def test_what_is_special_about_a_command_stands_in_its_declaration() -> None:
+    """No package that nouns share, such as the shell, knows a command by its name."""
+    for file in CLI.rglob("*.py"):
+        if file.relative_to(CLI).parts[0] not in ("nouns", "command_line"):
+            assert commands_in(file.read_text(encoding="utf-8")) == [], file
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if path == ("broker", "start"): pass',
+        'if " ".join(words) in {"topics list", "x"}: pass',
+        'if parsed.path[0] in ("isr",): pass',
+    ],
+)
+def test_a_command_that_is_special_to_others_is_found(text: str) -> None:
+    assert commands_in(text)
+
+
 def test_of_typer_only_public_names_are_used() -> None:
     """A private name may be gone in the next minor version, which pyproject.toml allows."""
     for file in (CLI / "command_line").rglob("*.py"):

@@ -41,6 +41,7 @@ BROKER.command(
     worker="broker:start",
     options=StartBroker,
     takes=(Debug,),
+    shell_needs="detach",
     examples=(
         "pk broker start --config-file server.properties",
         "pk broker start --data /var/lib/pk -X node.id=1 --detach",

@@ -1,0 +1,100 @@
+"""`pk help`: help on a command, pages that belong to no command, and the manual as files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pk.cli.command_line.declare import Noun
+from pk.cli.command_line.parameters import Argument, Option
+
+if TYPE_CHECKING:
+    from pk.cli.command_line.tree import Command
+    from pk.cli.runtime.context import Context
+
+HELP = Noun("help")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowHelp:
+    """Arguments of `pk help`."""
+
+    words: Annotated[
+        tuple[str, ...],
+        Argument(
+            "WORD",
+            help="A command, or a page; after errors and configs, what to search for.",
+            complete="help-page",
+        ),
+    ] = ()
+    man: Annotated[
+        str | None,
+        Option(
+            "--man",
+            value="DIR",
+            help="Write manual pages into this directory instead.",
+            complete="directory",
+        ),
+    ] = None
+
+
+HELP.command(
+    help=(
+        "Show help on a command, or a page: positions, durations, formats, exit-codes, errors, "
+        "configs, profiles, trace, fake."
+    ),
+    worker=":show_help",
+    arguments=ShowHelp,
+    examples=(
+        "pk help positions",
+        "pk help errors NOT_ENOUGH_REPLICAS",
+        "pk help configs retention",
+        "pk help topics create",
+        "pk help --man man",
+    ),
+    blocking=True,
+)
+
+
+def show_help(context: "Context", words: Sequence[str], man: str | None) -> None:
+    """`pk help`."""
+    from pk.cli.command_line.help import help_text, text_width
+    from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
+    from pk.cli.command_line.tree import Group, tree
+    from pk.cli.runtime.exits import Unusable
+    from pk.core.nearest import did_you_mean
+
+    if man is not None:
+        if words:
+            raise Unusable("--man writes every page; it cannot be combined with words.")
+        _write_manual(context, man)
+        return
+    if words and words[0] in PAGES and (len(words) == 1 or words[0] in SEARCHABLE):
+        context.write_page(page(words[0], words[1:], text_width()))
+        return
+    node: Command | Group = tree()
+    path: list[str] = []
+    for word in words:
+        child = node.child(word) if isinstance(node, Group) else None
+        if child is None:
+            known = [*(c.name for c in node.children), *PAGES] if isinstance(node, Group) else []
+            hint = did_you_mean(word, known, "; `pk --help` lists commands and pages.")
+            raise Unusable(f"No help on {' '.join(words)!r}{hint}")
+        node = child
+        path.append(word)
+    context.write_page(help_text(node, tuple(path)))
+
+
+def _write_manual(context: "Context", directory: str) -> None:
+    import os
+
+    from pk.cli.command_line.manual import man_pages
+
+    directory = os.path.expanduser(directory)
+    os.makedirs(directory, exist_ok=True)
+    pages = man_pages()
+    for name, text in pages.items():
+        with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    context.say(
+        f"{len(pages)} pages are in {directory}; `man -l {directory}/pk.1` shows the first."
+    )

@@ -1,1 +1,0 @@
-"""`pk shell`: its options; the shell itself is in `cli/shell`."""

@@ -1,1 +1,0 @@
-"""`pk top`: its options; the screen itself is in `cli/top`."""

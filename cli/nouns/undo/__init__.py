@@ -1,1 +1,0 @@
-"""`pk undo` and `pk history`."""

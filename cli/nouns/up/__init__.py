@@ -1,1 +1,0 @@
-"""`pk up`: its options; what it starts is in `cli/up`."""
