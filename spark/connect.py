@@ -1,7 +1,8 @@
 """A session of a Spark Connect server: `--remote sc://HOST:PORT`.
 
-The server has the driver, so this process needs no Java. What tasks import is sent to it as
-artifacts of the session: pk as a zip, and the archives of libraries that the caller names.
+The server has the driver, so this process needs no Java. It sends the server the modules that
+tasks import as artifacts of the session: pk as a zip, and the archives of libraries that the
+caller names.
 """
 
 import os
@@ -28,7 +29,7 @@ _CONF = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""Configs of the session that decide what is in the files."""
+"""Session configs that affect the contents of the files."""
 
 
 class SparkOfOurs(Protocol):
@@ -68,8 +69,8 @@ def functions_of(frame: Any) -> Any:
 
 
 def struct_of(spark: Any, text: str) -> "StructType":
-    """The columns that DDL names, as `id BIGINT, name STRING`. Raises PySparkException for what is
-    none, ValueError for a type without columns."""
+    """The columns that DDL names, as `id BIGINT, name STRING`. Raises PySparkException if it is not
+    DDL, ValueError for a type without columns."""
     from pyspark.sql.types import StructType
 
     if is_connect(spark):
@@ -99,8 +100,8 @@ def register(spark: "ConnectSession") -> None:
 
 
 class ConnectSpark:
-    """A session of a server. Made by `connect`; as a context manager it ends the session, and the
-    server goes on."""
+    """A session of a server, made by `connect`. As a context manager it ends the session, but not
+    the server."""
 
     def __init__(self, where: "Where") -> None:
         self._where = where

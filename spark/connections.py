@@ -40,7 +40,7 @@ class Connections:
     def __init__(self) -> None:
         self.process_id = os.getpid()
         self.jobs: set[Job] = set()
-        """What was started and has not ended."""
+        """The jobs that were started and have not ended."""
 
         self._clusters: dict[tuple[str, ClientConfig], Cluster] = {}
         self._opening = trio.Lock()
@@ -61,7 +61,7 @@ class Connections:
             await trio.sleep_forever()
 
     def run(self, work: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
-        """Runs `work` in the loop and waits for its result. Raises what it raises."""
+        """Runs `work` in the loop and waits for its result. Raises its exceptions."""
         return trio.from_thread.run(work, *args, trio_token=self._token)
 
     def start(self, work: Callable[[], Awaitable[None]]) -> Job:
@@ -93,7 +93,7 @@ class Connections:
 
     @property
     def nursery(self) -> trio.Nursery:
-        """For tasks that live as long as the process. Only for use in the loop."""
+        """A nursery for tasks that live as long as the process. Use it only in the loop."""
         assert self._nursery is not None
         return self._nursery
 

@@ -78,10 +78,10 @@ FOLLOW_EVERY_S: Final = 10.0
 """How long a followed export lets records gather, by default: each run makes files."""
 
 LONG_OFFSETS: Final = 3_000_000
-"""From this many offsets on, the optimising compiler is worth its cost (pk.spark.session.local)."""
+"""The number of offsets from which the optimising compiler pays off (pk.spark.session.local)."""
 
 _PART: Final = re.compile(r"part-(\d+)-.*\.parquet")
-"""A task's file. In a session with `spark.sql.files.maxRecordsPerFile` a task writes several."""
+"""A task's file. `spark.sql.files.maxRecordsPerFile` makes a task write several."""
 
 
 def export(
@@ -120,13 +120,13 @@ def follow(
     *,
     every_s: float = FOLLOW_EVERY_S,
 ) -> NoReturn:
-    """Export topics on and on: what they hold, and then what comes, in a run every `every_s`
-    seconds at most.
+    """Export topics continuously: the records they hold, then new ones, in a run at most every
+    `every_s` seconds.
 
     Calls `done` after each run that exported something, and after the first of each topic. Ends
     only by an exception: KeyboardInterrupt, at Ctrl-C or SIGTERM, and those of `export`. A run that
-    it interrupts changes nothing, and the next export with the mode `resume` goes on after the last
-    one that was done.
+    it interrupts changes nothing, and the next export with the mode `resume` continues after the
+    last complete one.
     """
     try:
         with TerminatedAsInterrupted():
@@ -420,7 +420,7 @@ def settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
 def _collect(
     ranges: Sequence[OffsetRange], job: Job, run_id: str
 ) -> tuple[list[ExportedRange], dict[str, Path]]:
-    """What was written for each range, and the files by their final names.
+    """The exported ranges, and the files by their final names.
 
     A range in several files becomes as many ranges. Raises SparkFailed if a file holds other
     offsets than its range's, or the files hold fewer or more records than the tasks read.

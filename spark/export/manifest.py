@@ -1,4 +1,4 @@
-"""The directory of an export, and its manifest, which says exactly what was exported.
+"""The directory of an export, and its manifest, which lists exactly the exported offsets.
 
 Only files that `_pk_export.json` lists are part of the export. A run writes into a folder of its
 own; its name begins with `_`, like the manifest's, so readers skip both. Once everything is written
@@ -105,7 +105,7 @@ class Manifest:
     """Partition → a leader epoch in which the log held all that was exported."""
 
     export_id: str = ""
-    """By this name a table knows the export; empty in a manifest of format 1 or 2."""
+    """The name of the export in a table; empty in a manifest of format 1 or 2."""
 
     partition_by: tuple[str, ...] = ()
     """The columns whose values name the directories, as they were given."""
@@ -278,7 +278,7 @@ class ExportDirectory:
         _sync(self.path)
         self.manifest = manifest
         if manifest.table is None:
-            self._remove_unlisted()  # a table still needs what it has until it has the new files
+            self._remove_unlisted()  # a table needs its old files until it has the new ones
 
 
 def is_ours(name: str) -> bool:
@@ -289,7 +289,7 @@ def is_ours(name: str) -> bool:
 
 
 def refuse_strangers(place: str, names: Iterable[str]) -> None:
-    """Raises DirectoryRefused if there are `names`, which are of files of others."""
+    """Raises DirectoryRefused if there are `names`, the names of other programs' files."""
     strangers = sorted(names)
     if strangers:
         more = len(strangers) - _NAMED_MAX

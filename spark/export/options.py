@@ -47,8 +47,8 @@ class ExportOptions:
     """The settings of an export.
 
     `client` has consumer configs by Kafka's names. Without `isolation.level` among them, committed
-    records are exported, and a resumed export keeps its own level. Without `resolve`, all that the
-    topic holds is exported. With `json`, keys or values become a struct column of the
+    records are exported, and a resumed export keeps its own level. Without `resolve`, the whole
+    topic is exported. `json` makes keys or values a struct column of the
     objects' fields: those of `key_schema` or `value_schema` (DDL), or those found in `sample`
     records. Text that does not fit is kept in the field `_corrupt_record`.
     """
@@ -62,12 +62,12 @@ class ExportOptions:
     mode: Mode = "new"
     key: Kind | None = None
     value: Kind | None = None
-    """What keys and values become; None means as in the resumed export, or bytes in a new one."""
+    """The type of keys and values; None means as in the resumed export, or bytes in a new one."""
 
     key_schema: str | None = None
     value_schema: str | None = None
     schemas: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Where the schemas of `avro`, `json-schema` and `protobuf` are: options of the data source,
+    """The location of schemas for `avro`, `json-schema` and `protobuf`: options of the data source,
     such as `schema.registry.url` and `value.schema.subject`."""
 
     sample: int = SAMPLE
@@ -83,7 +83,7 @@ class ExportOptions:
     """An Iceberg table's CATALOG.NAMESPACE.NAME; None means a catalog in the directory."""
 
     staging: Path | str | None = None
-    """Where files wait that go to a URL; None means the directory for temporary files."""
+    """Holds files until they are sent to a URL; None means the temporary directory."""
 
     cores: int | None = None
     """The number of parallel tasks; None means as many as the cores that this process may use."""
@@ -172,9 +172,9 @@ class Summary:
 
     elapsed_ms: int
     unknown_fields: Mapping[str, "UnknownFields"] = field(default_factory=dict)
-    """By column (`key`, `value`), the records of this run with JSON fields that the column lacks;
+    """For `key` and `value`, the records of this run with JSON fields that the column lacks;
     those fields were dropped. Not counted for a column whose schema was given."""
 
     unparsed: Mapping[str, int] = field(default_factory=dict)
-    """By column of JSON, how many keys or values of this run are not JSON objects that fit its
-    fields. Their texts are in its field `_corrupt_record`."""
+    """The number of keys or values of this run, for each JSON column, that are not JSON objects
+    that fit its fields. Their texts are in its field `_corrupt_record`."""

@@ -1,5 +1,4 @@
-"""What an export is to read, found out from the brokers, and whether it fits to what earlier runs
-read."""
+"""Finds out from the brokers what an export must read, and checks it against earlier runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +16,13 @@ from pk.spark.read.ranges import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What to read: a range for each partition to export, even if it is empty."""
+    """The plan: a range for each partition to export, even if it is empty."""
 
     cluster_id: str | None
     topic_id: str
     ranges: tuple[OffsetRange, ...]
     leader_epochs: Mapping[int, int]
-    """By partition, the leader epoch in which its log held all of the range; without those that are
-    unknown."""
+    """Each partition's leader epoch in which its log held all of the range, if known."""
 
 
 async def plan_export(options: ExportOptions, before: Manifest | None) -> Found:
@@ -49,7 +47,7 @@ async def plan_export(options: ExportOptions, before: Manifest | None) -> Found:
         }
         if options.resolve is not None:
             wanted = await options.resolve(admin, sorted(ids), read.isolation)
-        # Asked for after the ends, so that no record before an end is of a later epoch.
+        # Ask after the ends, so that no record before an end has a later epoch.
         latest = await admin.list_offsets(dict.fromkeys(ids, LATEST))
         epochs = {tp.partition: listed(latest, tp).leader_epoch for tp in ids}
         if before is not None:

@@ -78,7 +78,7 @@ class ExportUrl:
             return None
 
     def _read(self) -> Manifest | None:
-        """The manifest, or the new one where the old was being replaced. Raises
+        """The manifest, or the new one if the old was being replaced. Raises
         DirectoryRefused."""
         text = self._text(MANIFEST)
         if text is None:
@@ -173,13 +173,13 @@ def open_url(url: str, staging: Path | None, lock_wait_s: float) -> Iterator[Exp
     file_system(url)  # words what is missing, before anything is made
     known = hashlib.sha256(url.encode()).hexdigest()[:16]
     parent = staging or Path(tempfile.gettempdir())
-    # By name: the next run removes what a killed one left.
+    # A fixed name, so that the next run removes the files of a killed one.
     folder = parent.absolute() / f"pk-export-{os.getuid()}-{known}"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = folder / "lock"
     with lock.open("a") as file:
         wait_for_lock(file.fileno(), url, lock_wait_s)
-        # Another run may have removed it meanwhile, at its end; then this lock has no holder.
+        # Another run may have ended and removed it; then this lock has no holder.
         if not lock.exists() or os.fstat(file.fileno()).st_ino != lock.stat().st_ino:
             raise DirectoryRefused(f"another export to {url} has just ended; start again")
         try:

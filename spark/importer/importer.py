@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 __all__ = ["ImportOptions", "ImportProgress", "ImportSummary", "import_rows"]
 
 TRANSACTION_BYTES: Final = 64 << 20
-"""A transaction is committed when it has so many bytes."""
+"""A transaction is committed when it reaches this size."""
 
 _BLOCKS_A_CORE: Final = 2
-"""How many whole blocks Spark seals ahead of what is published, for each core."""
+"""The number of whole blocks per core that Spark seals ahead of publishing."""
 
 _PORTIONS_MAX: Final = 64
 """The most portions of one job of Spark: small files are sealed together."""
@@ -68,10 +68,10 @@ def import_rows(
     """Import what earlier runs of the same import have not. Blocks; calls `progress` from this
     thread.
 
-    Uses the session `spark`; without it starts one of its own and ends it. With `dry_run` only
-    finds out what there is to do. Raises OptionError, ImportRefused, ImportOvertaken,
+    Uses the session `spark`; without it starts and ends its own. `dry_run` only finds out
+    what there is to do. Raises OptionError, ImportRefused, ImportOvertaken,
     MarkerUnreadable, SparkMissing, SparkFailed, RowRefused, KafkaError, ClientError, ConfigError.
-    What was published until then stays, and counts as done.
+    Records published until then stay, and count as done.
     """
     options.check()
     require_pyspark()
@@ -267,7 +267,7 @@ class _Run:
     def _sealed(
         self, sealed: "DataFrame", waves: Sequence[Sequence[int]]
     ) -> Iterator[Iterable["SealedRows"]]:
-        """What the tasks seal, a wave at a time; the next is under way while this one is
+        """Yields the rows that tasks seal, a wave at a time; the next is sealed while this one is
         published."""
         from concurrent.futures import ThreadPoolExecutor
 

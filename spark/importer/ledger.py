@@ -1,4 +1,4 @@
-"""What an import has published, as markers in the compacted topic `__pk_spark_commits`, and how it
+"""Records the progress of an import as markers in the compacted topic `__pk_spark_commits`, and
 publishes more.
 
 A marker says of one portion of the source (a block of a file, a range of a table's keys) how many
@@ -53,11 +53,11 @@ class Mark:
     """Its first rows, in the order of the source."""
 
     records: int
-    """What became of them: expressions may make several records of a row, or none."""
+    """The records made of them: expressions may make several of a row, or none."""
 
     done: bool
     stamp: str
-    """What the portion's file was then: its size and time."""
+    """The size and time of the portion's file then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Ledger:
 
     def __init__(self, cluster: Cluster, options: SinkOptions, import_id: str) -> None:
         self.about: dict[str, Any] | None = None
-        """What the first run said of the import; None before it."""
+        """The first run's description of the import; None before it."""
 
         self.marks: dict[str, Mark] = {}
         self._cluster = cluster

@@ -53,8 +53,8 @@ class ImportOptions:
     partition: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     import_id: str | None = None
-    """None means an id made of the topic and the source: the same command goes on where it
-    ended."""
+    """None means an id made of the topic and the source: the same command continues where
+    it ended."""
 
     schema: str | None = None
     """The columns of CSV and JSON (DDL)."""
@@ -125,7 +125,7 @@ class ImportOptions:
             "headers": [list(header) for header in self.headers],
             "read": {name: self.read[name] for name in sorted(self.read) if not _is_secret(name)},
             "block_bytes": self.block_bytes,
-            # Which rows are in which block; the first versions of pk read text otherwise.
+            # The division of rows into blocks; the first versions of pk read text differently.
             "text": 2 if self.kind in TEXT else None,
         }
 
@@ -189,7 +189,7 @@ def _format_of_file(path: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:
-    """How far an import is. `bytes` counts what was read of the source; of a database, its keys."""
+    """The progress of an import. `bytes` counts bytes read of the source; for a database, keys."""
 
     stage: Literal["starting", "planning", "importing", "finishing"]
     records: int = 0

@@ -1,4 +1,4 @@
-"""What an import reads, cut into portions that are the same in every run.
+"""The source of an import, cut into portions that are the same in every run.
 
 Spark cuts files into pieces by itself, by the number of cores if no setting says how:
 with the settings here each of its partitions is one block of one file, and blocks begin at
@@ -31,12 +31,12 @@ KEYS_A_PORTION: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows, and what was found out about them that later runs must find again."""
+    """The rows, and the properties that later runs must find again."""
 
     frame: "DataFrame"
     facts: Mapping[str, Any]
     options: ImportOptions
-    """With expressions over the columns of `frame`."""
+    """The options, with expressions over the columns of `frame`."""
 
     ranges: tuple[tuple[int, int], ...] = ()
     """The ranges of keys of a database, one a partition."""
@@ -132,7 +132,7 @@ def _database(
 
 
 def _said(error: Exception) -> str:
-    """What a database's driver said; if there is no driver, how to name one."""
+    """The error of a database's driver; if there is no driver, how to name one."""
     text = str(error)
     if "No suitable driver" in text or "ClassNotFoundException" in text:
         return "no driver for this database; give its JDBC driver's jar by --jars"

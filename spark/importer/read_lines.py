@@ -1,6 +1,6 @@
 """The part of an import of text that runs in Spark's Python workers: lines become rows.
 
-A task reads one portion of a file as lines of bytes. What cannot be read ends it with BadLine,
+A task reads one portion of a file as lines of bytes. An unreadable line ends it with BadLine,
 whose message carries portion, line and reason through Spark to the driver.
 """
 
@@ -109,7 +109,7 @@ class FindFields:
 
 
 class CsvPortion(NamedTuple):
-    """What a task must know of the portion that it reads."""
+    """The portion that a task reads, as the task needs to know it."""
 
     dialect: Dialect
     crlf: bool
@@ -178,7 +178,7 @@ class CountLines:
 
 
 def first_row_of(lines: Iterable[bytes], dialect: Dialect) -> FirstRow | BadCsv | None:
-    """The first row of a file, or what is wrong with it."""
+    """The first row of a file, or its error."""
     try:
         return first_row(lines, dialect)
     except BadCsv as e:

@@ -1,13 +1,13 @@
 """Text of an import, CSV and JSON lines, as rows.
 
 Spark finds the files, unpacks them and cuts them into blocks of whole lines; pk reads the lines,
-because Spark's own readers of CSV and JSON alter what they do not understand. A row of CSV may go
-on over lines and so over blocks. Therefore the driver has the quotes of each block counted first,
-if a file has several: a block begins inside of a row if the number of quotes before it is odd. The
+because Spark's own readers of CSV and JSON alter values that they do not understand. A row of CSV
+may span lines and so blocks. If a file has several blocks, the driver therefore first has the
+quotes of each counted: a block begins inside a row if the number of quotes before it is odd. The
 lines that complete the row then go to the task that reads its beginning.
 
 An expression that only names a field of JSON gets the field's text, or its JSON, without a type in
-between. What other expressions name has types: those of the schema, or those found in all lines.
+between. Fields in other expressions have types: those of the schema, or those found in all lines.
 """
 
 import json
@@ -59,7 +59,7 @@ def open_text(
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     reader = spark.read.format("text").options(lineSep="\n", **listing)
     files = reader.load(options.place)
-    # What the names of directories say, as in date=2026-01-31, is a column of each row, too.
+    # Values in the names of directories, as in date=2026-01-31, are columns of each row, too.
     folders = [f"`{name}`" for name in files.columns if name != "value"]
     lines = files.selectExpr("CAST(value AS BINARY) AS line", *folders)
     text = _Text(spark, options, lines, file_portions(lines), done)
@@ -87,7 +87,7 @@ class _Text:
             for name, numbers in files.items()
             if not all(done(portions[n]) for n in numbers)
         }
-        """By file, the numbers of its portions in order, if there is something to do."""
+        """The numbers of each file's portions in order, for files with work left."""
 
         self._folders = lines.schema.fields[1:]
         self._zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
@@ -97,13 +97,13 @@ class _Text:
     def _run(
         self, frame: "DataFrame", run: Callable[[Iterable[Any]], Any], numbers: Sequence[int]
     ) -> list[Any]:
-        """What a function makes of the rows of each portion."""
+        """The results of a function for the rows of each portion."""
         if not numbers:
             return []
         return self._spark.sparkContext.runJob(frame.rdd, lambda rows: [run(rows)], list(numbers))
 
     def _counts(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """By portion, how many lines and how many quotes it has."""
+        """The number of lines and of quotes in each portion."""
         from pk.spark.importer.read_lines import CountLines
 
         task = CountLines()
@@ -291,13 +291,13 @@ class _Named:
     def __init__(
         self, spark: "SparkSession", options: ImportOptions, columns: Sequence[str]
     ) -> None:
-        """`columns` are those that rows have besides what the lines have."""
+        """`columns` are those that rows have in addition to the lines' own."""
         self._options = options
         self._columns = {name.lower() for name in columns}
         session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage] - Spark's parser
         self._parser = session.sessionState().sqlParser()
         self.alone: dict[tuple[str, ...], tuple[str, str]] = {}
-        """By path, the option whose expression is a field's name alone, and that expression."""
+        """For each path, the option whose expression is just a field's name, and the expression."""
 
         self.computed: set[str] = set()
         """The fields, in small letters, that other expressions name."""

@@ -1,7 +1,7 @@
 """Checks a pipeline without running it: Spark's analyzer and its rules for streams look at every
 step and sink.
 
-What a step needs is asked of the places that have it: a topic whose fields the file does not
+The columns that a step needs come from their sources: a topic whose fields the file does not
 declare is sampled, a directory of files and a database's table are asked for their columns. Nothing
 is written.
 """
@@ -37,7 +37,7 @@ class Checked:
     name: str
     line: int
     columns: str
-    """The columns and their types; of a sink, where its rows go."""
+    """The columns and their types; for a sink, its destination."""
 
 
 def check_pipeline(pipeline: Pipeline, options: RunOptions) -> list[Checked]:
@@ -92,7 +92,7 @@ def _kind(relation: Relation) -> Literal["source", "table", "step"]:
 
 
 def where(sink: Sink) -> str:
-    """Where a sink's rows go, in the words of the file."""
+    """A sink's destination, in the words of the file."""
     for kind in ("topic", "parquet", "delta", "iceberg"):
         if hasattr(sink, kind):
             return f"{kind} {getattr(sink, kind)}"
@@ -124,7 +124,8 @@ def _not_parquet(
 
 
 def _unsupported(spark: "SparkSession", frame: Any, mode: str) -> str | None:
-    """What Spark does not do with a stream of this kind; only the start of a query would say it."""
+    """The operation that Spark does not support on such a stream; otherwise only a query's start
+    would report it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

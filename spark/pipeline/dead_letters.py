@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 HEADER: Final = "__pk.errors."
-"""What the names of a dead letter's headers begin with, as those of Kafka Streams begin with
-`__streams.errors.`"""
+"""The prefix of a dead letter's header names; Kafka Streams has `__streams.errors.`"""
 
 _LIMIT: Final = "kafka.max.request.size"
 _RECORD: Final = ("topic", "partition", "offset")
@@ -20,7 +19,7 @@ _REASON: Final = 1_000
 """Characters of a reason; it may hold the value that does not fit."""
 
 _BESIDE: Final = 200
-"""What a batch of one record takes besides key, value and headers, in bytes, and more."""
+"""An upper bound for the bytes of a batch of one record beyond key, value and headers."""
 
 _BESIDE_HEADER: Final = 12
 

@@ -1,5 +1,5 @@
-"""What a pipeline's file says: sources, tables, steps and sinks, checked as far as this needs
-neither Spark nor a broker.
+"""The contents of a pipeline's file: sources, tables, steps and sinks, checked as far as possible
+without Spark or a broker.
 
     name = "orders-per-minute"
     checkpoint = "checkpoints/orders-per-minute"
@@ -121,7 +121,7 @@ class TopicSource(Relation):
 
     @property
     def formats(self) -> Mapping[Column, str]:
-        """By column, how it is written if it names its schemas."""
+        """The format of each column that names its schemas."""
         return _formats(self.key_format, self.format)
 
     @property
@@ -198,7 +198,7 @@ class TopicSink(Sink):
 
     @property
     def formats(self) -> Mapping[Column, str]:
-        """By column, how it is written with a schema."""
+        """The format of each column that is written with a schema."""
         return _formats(self.key_format, self.format)
 
 
@@ -256,7 +256,7 @@ class Pipeline:
 
     kafka: Mapping[str, str] = field(default_factory=dict[str, str])
     registry: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Where the schema registry is: `url`, and how to log in."""
+    """The schema registry: its `url`, and how to log in."""
 
     spark: Mapping[str, str] = field(default_factory=dict[str, str])
     jars: tuple[str, ...] = ()
@@ -282,7 +282,7 @@ class Pipeline:
 def parse_pipeline(text: str, file: str, environ: Mapping[str, str] | None = None) -> Pipeline:
     """Reads a pipeline's file; `file` is its name for messages. Raises WrongPipeline.
 
-    In tables of options `${env:NAME}` stands for a variable of `environ`, so that a file need not
+    Tables of options may use `${env:NAME}` for a variable of `environ`, so that a file need not
     hold secrets.
     """
     try:
@@ -297,8 +297,8 @@ def parse_pipeline(text: str, file: str, environ: Mapping[str, str] | None = Non
 
 
 class _Table:
-    """One table of the file. Each method takes a key out of it; what is left at the end has an
-    unknown name."""
+    """One table of the file. Each method takes a key out of it; keys left at the end are
+    unknown."""
 
     def __init__(
         self,
@@ -573,7 +573,7 @@ def _watermark(table: _Table) -> Watermark | None:
 
 
 def _kind(table: _Table, kinds: Sequence[str], what: str) -> str | None:
-    """Which of the keys that decide about the kind of a table is there; exactly one must be."""
+    """The key that decides the kind of a table; exactly one of `kinds` must be present."""
     found = [kind for kind in kinds if table.has(kind)]
     if len(found) == 1:
         return found[0]

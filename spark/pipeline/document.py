@@ -1,7 +1,7 @@
 """A TOML text with the place of each key and value, so that every error can name its line and
 column.
 
-tomlkit reads the text and names the place of what is not TOML, but it keeps no places of what is.
+tomlkit reads the text and names the place of a syntax error, but it keeps no places of valid TOML.
 So the text is scanned a second time, for places only. The scan trusts that the text is TOML: it
 checks nothing.
 """
@@ -44,10 +44,10 @@ class Document:
     text: str
     values: dict[str, Any]
     keys: dict[Path, int] = field(default_factory=dict[Path, int])
-    """Where the key of each value begins, as an index into `text`; for a table, its header."""
+    """The start of each value's key, as an index into `text`; for a table, its header."""
 
     contents: dict[Path, int] = field(default_factory=dict[Path, int])
-    """Where each value begins; for a text, its first character."""
+    """The start of each value; for a text, its first character."""
 
     def at(self, path: Path) -> Position:
         """The place of a value's key, or of the nearest table around it."""
@@ -195,7 +195,7 @@ class _Scan:
         self.index += 1
 
     def _quoted(self) -> tuple[int, int]:
-        """Goes behind a text; where its characters begin and end."""
+        """Moves past a text, and returns the start and end of its characters."""
         quote = self.text[self.index]
         triple = self.text.startswith(quote * 3, self.index)
         begin = self.index + (3 if triple else 1)
@@ -205,7 +205,7 @@ class _Scan:
         mark = quote * 3 if triple else quote
         while not self.text.startswith(mark, end):
             end += 2 if quote == '"' and self.text[end] == "\\" else 1
-        if triple:  # up to two quotes may stand before the closing three
+        if triple:  # up to two quotes may precede the closing three
             while self.text.startswith(mark, end + 1):
                 end += 1
         self.index = end + len(mark)

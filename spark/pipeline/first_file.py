@@ -36,7 +36,7 @@ def _declared(fields: Mapping[str, str]) -> str:
 
 
 def _columns(fields: Mapping[str, str]) -> str:
-    """What the first step selects: the time of a record as `at`, and its fields."""
+    """The columns that the first step selects: the time of a record as `at`, and its fields."""
     times = [name for name, kind in fields.items() if kind == "TIMESTAMP"]
     if times and (times[0] == "at" or "at" not in fields):
         return "value.*" if times[0] == "at" else f"value.{quoted(times[0])} AS at, value.*"
@@ -60,8 +60,8 @@ def quoted(name: str) -> str:
 
 
 def fields_of(values: Iterable[bytes]) -> dict[str, str] | None:
-    """The fields of the JSON objects among the values with their types in DDL; None if none is
-    one. Of names that differ in upper and lower case alone, the first is a field."""
+    """The fields of the JSON objects among the values with their types in DDL; None if there
+    are no objects. Only the first of names that differ in case alone is a field."""
     kinds: dict[str, str | None] = {}
     seen = False
     for text in in_one_case(values):

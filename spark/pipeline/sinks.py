@@ -141,7 +141,7 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
             *(f.col(name) for name in ("headers", "partition") if name in names),
             f.lit(sink.topic).alias("topic"),
         )
-        # With a schema the sink makes bytes of them.
+        # The sink makes bytes of columns with a schema.
         shown = rows.withColumns({name: f.lit(b"") for name in sink.formats})
         check_columns(shown.schema, None)
         return rows
@@ -175,8 +175,8 @@ def start(
         options = topic_options(pipeline, kafka, sink)
         if query.mode == "append":
             return writer.format("pk").options(**options).start()
-        # Spark's Python sinks take only what is appended, so each batch is a job; known by its
-        # number, it is exact too.
+        # Spark's Python sinks only append, so each batch is a job; its number makes it exact
+        # too.
         staging = {"stagingLocation": str(places.query(query.name) / "pk-staging")}
         known = {**staging, **options, "queryId": f"{identity}-{query.name}"}
         return writer.foreachBatch(partial(write_batch, known)).start()

@@ -32,7 +32,7 @@ _READ_KEYS: Final = {
     "isolation.level",
     "max.partition.fetch.bytes",
 }
-"""Consumer configs that apply to a read without a group, besides those of every client."""
+"""Consumer configs that apply to a read without a group, in addition to every client's."""
 
 _NAMES: Final = (
     "subscribe",
@@ -79,7 +79,7 @@ _REFUSED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where ranges begin or end: one timestamp for all partitions, or an offset or timestamp for
+    """The start or end of ranges: one timestamp for all partitions, or an offset or timestamp for
     each."""
 
     everywhere: int | None = None
@@ -99,7 +99,7 @@ class BatchLimits:
     """No more offsets than this in all, shared out over the partitions (`maxOffsetsPerTrigger`)."""
 
     offsets_min: int | None = None
-    """A batch waits for so many new offsets (`minOffsetsPerTrigger`)…"""
+    """A batch waits for this many new offsets (`minOffsetsPerTrigger`)…"""
 
     delay_max_ms: int = _MAX_DELAY_MS
     """…but no longer than this after the one before (`maxTriggerDelay`)."""

@@ -40,18 +40,18 @@ Key = tuple[int | None, str | None]
 """How a record names a schema: by id, or by GUID."""
 
 Written = Mapping[Column, Mapping[Key, Resolved]]
-"""By column, the schemas that the records of a batch may name."""
+"""The schemas that the records of a batch may name, for each column."""
 
 ERROR: Final = t.StructType(
     [t.StructField("message", t.StringType()), t.StructField("bytes", t.BinaryType())]
 )
-"""What `key_error` and `value_error` hold of a record that cannot be decoded."""
+"""The contents of `key_error` and `value_error` for a record that cannot be decoded."""
 
 _HEADERS: Final = {"key": KEY_SCHEMA_ID, "value": VALUE_SCHEMA_ID}
 """The headers that may name a column's schema instead of its bytes."""
 
 NEW_VERSION: Final = "pk-new-schema-version"
-"""What the message of NewSchemaVersion begins with, for those who only see Spark's error."""
+"""The start of NewSchemaVersion's message, for callers that see only Spark's error."""
 
 
 class Undecodable(SparkError):
@@ -96,7 +96,7 @@ class Reading:
         self._seen: dict[tuple[str, int], tuple[int, Resolved]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """What tasks get: no address of the registry, and no password."""
+        """The state sent to tasks, without the registry's address and password."""
         kept = {"_options": None, "_registry": None, "_seen": {}}
         return {**self.__dict__, **kept}
 
@@ -227,7 +227,7 @@ class Reading:
                 try:
                     add(*self._fetched(subject, number))
                 except SchemaError:
-                    continue  # what was written with it is refused record by record
+                    continue  # records written with it are refused one by one
             if subject == chosen.subjects[0] and chosen.version is not None and numbers:
                 self._look_for_newer(column, given, chosen, max(numbers))
         return found
@@ -289,7 +289,7 @@ def _same(one: t.DataType, other: t.DataType) -> bool:
 
 
 def _named(headers: pa.Array, name: str) -> dict[int, bytes]:
-    """By row, what the first header of this name holds."""
+    """The value of the first header of this name, for each row that has one."""
     if headers.null_count == len(headers):
         return {}
     each = headers.flatten()
@@ -330,7 +330,7 @@ class ColumnDecoder:
             value = None
             if data is not None:
                 try:
-                    # What names the schema is the same in a header as before the payload.
+                    # A schema's name has the same form in a header as before the payload.
                     value = self._read(named.get(row, b"") + data)
                 except (WireFormatError, UnfitValue, SchemaError) as e:
                     errors[row] = str(e)
@@ -379,6 +379,6 @@ class ColumnDecoder:
 
 
 def refused(error: Exception) -> OptionError:
-    """What a registry said, as an error of the options that name what it was asked for."""
+    """A registry's error as an error of the options that caused the request."""
     assert isinstance(error, RegistryError | RegistryUnreachable | SchemaError)
     return OptionError(f"the schema registry: {error}")

@@ -75,7 +75,7 @@ class ForkServer:
         self.python.write_text(_SCRIPT.format(**quoted))
         self.python.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listener, (folder / "forks.log").open("wb") as log:
-            # Listens already: who asks while the server still imports waits for it.
+            # Listen now: a caller that connects during the server's imports waits for it.
             listener.bind(str(path))
             listener.listen(128)
             number = listener.fileno()
@@ -91,7 +91,7 @@ class ForkServer:
             )
 
     def close(self) -> None:
-        """Ends the server. What it has forked ends with Spark."""
+        """Ends the server. Its forks end with Spark."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -129,7 +129,7 @@ class _Server:
         self._selector.register(0, selectors.EVENT_READ)
 
     def run(self) -> list[str] | None:
-        """In each fork the arguments that it must run, with their streams and variables set; None
+        """Returns in each fork the arguments to run, with streams and variables set; returns None
         when the server ends."""
         idle_s: float | None = 0.0
         while True:
@@ -168,7 +168,7 @@ class _Server:
         os.kill(fork.process_id, signal.SIGKILL)
 
     def _fork(self) -> list[str] | None:
-        """In the fork its arguments."""
+        """Returns, in the fork, its arguments."""
         asker, _ = self._listener.accept()
         try:
             head, streams, _, _ = socket.recv_fds(asker, SIZE.size, 3)

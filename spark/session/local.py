@@ -1,4 +1,4 @@
-"""A Spark of our own for one job, started as quickly as possible.
+"""A private Spark for one job, started as quickly as possible.
 
 A short job spends most of its time starting, so this avoids the usual waits of a Spark program:
 
@@ -76,7 +76,7 @@ appender.stderr.layout.pattern = %d %p %c: %m%n%ex
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where tasks run: in this machine's own Spark, or on a cluster that `master` names."""
+    """The place where tasks run: a Spark on this machine, or the cluster that `master` names."""
 
     master: str | None = None
     """`spark://…`, `yarn`, `k8s://…`; None or `local[…]`: here."""
@@ -173,9 +173,9 @@ class OwnSpark:
         }
         own_python = self._where.in_one_process and "spark.pyspark.python" not in self._where.conf
         if own_python and workers_find(self._home, environ):
-            # Spark puts the zip of pyspark in its home in front of the workers' path. What comes
-            # from a zip is compiled by each process again: 0.7 s of CPU for each that Spark starts,
-            # where an installed pyspark takes 0.15 s.
+            # Spark puts the zip of pyspark in its home in front of the workers' path. Each
+            # process compiles modules in a zip again: 0.7 s of CPU for each that Spark starts,
+            # compared with 0.15 s for an installed pyspark.
             del environ["SPARK_HOME"]
             if can_fork(self._folder):
                 self._forks = ForkServer(self._folder, environ, (self._own.lock,))
@@ -210,7 +210,7 @@ class OwnSpark:
                 if name not in self._where.conf:
                     settings.pop(name)
         jars = self._home / "jars"
-        # In the order of Spark's own script, which puts this one first.
+        # Spark's own script puts this one first, too.
         classes = [*map(str, sorted(jars.glob("slf4j-api-*.jar"))), str(jars / "*"), *more_jars]
         command = [str(self._java.program), "-cp", os.pathsep.join(classes)]
         command += [

@@ -1,9 +1,9 @@
-"""Sealed batches to the leaders of their partitions, under one producer's identity.
+"""Sends sealed batches to the leaders of their partitions, under one producer's identity.
 
 Each partition has one batch in flight, so a batch that is sent again cannot overtake another, and a
 broker that had it already recognises its sequence number (KIP-98). A request holds a batch of each
-partition that its leader leads. What a leader refuses for now, and what is lost with a connection,
-goes out again once the metadata is new.
+partition that its leader leads. Batches that a leader refuses for now, or that a
+connection loses, are sent again after a metadata refresh.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,8 +40,7 @@ _ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
 
 
 class Identity:
-    """Who publishes: a producer id and its epoch. What a transaction needs to know of a
-    producer."""
+    """A producer id and its epoch: all that a transaction needs to know about a producer."""
 
     def __init__(self) -> None:
         self.producer_id = -1
@@ -76,7 +75,7 @@ async def new_identity(cluster: Cluster, config: ProducerConfig) -> Identity:
 
 @dataclass(slots=True)
 class _Queue:
-    """What is still to be sent to one partition; `head` is next, or in flight."""
+    """The unsent batches of one partition; `head` is next, or in flight."""
 
     partition: TopicPartition
     rest: Iterator[bytearray]
@@ -106,8 +105,8 @@ class Publisher:
     async def publish(self, batches: Mapping[TopicPartition, Iterable[bytearray]]) -> None:
         """Sends each partition's batches in order, and returns once all are acknowledged.
 
-        Raises KafkaError and ClientError where a partition made no progress for
-        `delivery.timeout.ms`, or never will. Goes on with the sequences of earlier calls.
+        Raises KafkaError and ClientError if a partition made no progress for
+        `delivery.timeout.ms`, or never will. Continues the sequences of earlier calls.
         """
         pending: list[_Queue] = []
         for tp, given in batches.items():
@@ -208,15 +207,14 @@ class Publisher:
         )
         low, high = 7, 32_767
         if transactions is not None:
-            # From version 12 on a produce adds its partition to the transaction by itself
-            # (KIP-890).
+            # A produce of version 12 or later adds its partition to the transaction (KIP-890).
             low, high = (12, 32_767) if transactions.adds_by_itself else (7, 11)
         if any(topic.topic_id == ZERO_UUID for topic in topics.values()):
             high = min(high, 12)
         version = connection.version_of(_PRODUCE, low=low, high=high)
         response = await connection.request(request, version=version)
         metadata.note_endpoints(response.node_endpoints)
-        # As the request names them: what metadata says of an id may have changed meanwhile.
+        # Use the request's names: the metadata's name for an id may have changed since.
         names = {topic.topic_id: name for name, topic in topics.items()}
         answers = {
             TopicPartition(topic.name or names.get(topic.topic_id, ""), p.index): p

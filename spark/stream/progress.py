@@ -1,7 +1,7 @@
-"""Which offsets the next batch of a stream reads: the source's decisions, on the driver.
+"""The source's decisions, on the driver, about the offsets that a stream's next batch reads.
 
-Spark asks with the end of the batch before and gets the end of the next one. What the brokers hold
-may not fit that offset any more: a topic was deleted, or deleted and created again, or lost its
+Spark asks with the end of the batch before and gets the end of the next one. The brokers' logs
+may no longer match that offset: a topic was deleted, or deleted and created again, or lost its
 last records in an unclean election. Each is an error that ends the query, because records were
 lost; with `failOnDataLoss=false` the query goes on with what remains. Brokers that have just
 restarted may not know a topic or its end for a moment, so a loss is believed when it lasts.
@@ -45,7 +45,7 @@ class Progress:
         return self._known()
 
     async def stop_at_latest(self) -> None:
-        """From now on nothing is read that comes later (the trigger AvailableNow). Raises
+        """Stops at the records that exist now (the trigger AvailableNow). Raises
         KafkaError, ClientError."""
         await self._arrivals.look()
         self._target = self._known()
@@ -148,8 +148,8 @@ class Progress:
 
 
 def begin_of(tp: TopicPartition, start: StreamOffset, ids: Mapping[str, Uuid]) -> int:
-    """Where a batch begins in a partition: where the one before ended, or at 0 if the partition is
-    new."""
+    """The start of a batch in a partition: the end of the previous one, or 0 for a new
+    partition."""
     if start.ids.get(tp.topic, ZERO_UUID) != ids.get(tp.topic, ZERO_UUID):
         return 0
     return start.positions.get(tp, 0)

@@ -180,8 +180,8 @@ class JsonReader:
         ]
 
     def read(self, texts: Iterable[bytes | None]) -> tuple[list[pa.Array], list[str | None]]:
-        """The columns of texts, and by row the reason why it does not fit; what does not fit is
-        null. Of a text that is null all columns are null."""
+        """The columns of texts, and each row's reason for not fitting; values that do not fit are
+        null. All columns of a null text are null."""
         rows, reasons = load_all(texts)
         return self.columns(rows, reasons), reasons
 
@@ -249,7 +249,7 @@ def _quick(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def _is_odd(number: str) -> bool:
-    """What Arrow's parser of decimals may crash at."""
+    """Whether Arrow's parser of decimals may crash at this number."""
     return len(number) > _DIGITS_MAX or "e" in number or "E" in number
 
 
