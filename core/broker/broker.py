@@ -123,16 +123,16 @@ class Broker(Struct, eq=False, kw_only=True):
     share_offsets: ShareOffsets
     """The progress of share groups in their topics."""
     share_partitions: SharePartitions
-    """What members of share groups fetch from this broker."""
+    """The partitions that share groups fetch from this broker."""
     markers: MarkerWriter
     """Writes transaction markers to partitions of this broker."""
     add_partitions: AddPartitionsToTxnManager
     """Sends requests to transaction coordinators, wherever they are."""
     producer_ids: ProducerIds
     faults: Faults | None
-    """What tests asked for; None without `pk.faults.enable`."""
+    """Faults that tests asked for; None without `pk.faults.enable`."""
     client_metrics: ClientMetrics | None
-    """What clients push; None where nothing shows it (`pk.metrics.listener`)."""
+    """Metrics that clients push; None without `pk.metrics.listener`, which shows them."""
     image_listeners: list[ImageListener]
     disconnected: list[Callable[[int], None]]
     """Called with a connection's id (`Context.connection_id`) when that connection has closed."""
@@ -152,7 +152,7 @@ class Broker(Struct, eq=False, kw_only=True):
 
     @property
     def metrics(self) -> BrokerMetrics:
-        """What it counts."""
+        """The broker's metrics."""
         return self.state.metrics
 
     @property

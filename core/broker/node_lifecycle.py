@@ -74,7 +74,7 @@ HAND_OVER_S = 5.0
 """How long the controller may take to move leadership away from a broker that ends."""
 
 WAITING_S = 5.0
-"""After this long, a starting broker logs what it waits for."""
+"""How long a starting broker waits before it logs the reason."""
 
 CAMPAIGN_AGAIN_S = 0.1
 """The interval between campaigns."""
@@ -216,7 +216,7 @@ class NodeLifecycle:
         metadata log."""
         self._refused: Exception | None = None
         self._trouble = ""
-        """What keeps this node from being the controller, apart from another controller."""
+        """The reason this node cannot be the controller, apart from another controller."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         if cluster_id:
             self._learned.set()
@@ -310,8 +310,8 @@ class NodeLifecycle:
         self._dirs.close(self._high_watermarks, epoch, threads=threads)
 
     def _hear_of(self, loop: trio.lowlevel.TrioToken) -> Callable[[str, OSError], None]:
-        """What the disk calls, in any thread, with an unreadable path: the directory that contains
-        it goes offline."""
+        """The function that the disk calls, in any thread, with an unreadable path: it takes the
+        directory that contains the path offline."""
 
         def tell(path: str, error: OSError) -> None:
             with contextlib.suppress(trio.RunFinishedError):

@@ -34,7 +34,7 @@ _CODEC_AT = 22
 
 
 class UpTo(Enum):
-    """Where a reader must stop."""
+    """The limit at which a reader must stop."""
 
     HIGH_WATERMARK = 0
     """A consumer of replicated records."""

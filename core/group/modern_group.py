@@ -29,11 +29,11 @@ class RecordKeys(NamedTuple):
     group: type[Message]
     """Its epoch; the tombstone ends the group."""
     member: type[Message]
-    """What a member says of itself."""
+    """The key of records with a member's own description."""
     current_assignment: type[Message]
-    """A member's epoch, and what it holds."""
+    """The key of records with a member's epoch and current assignment."""
     target_assignment: type[Message]
-    """What a member is to have."""
+    """The key of records with a member's target assignment."""
     target_epoch: type[Message]
 
 
@@ -105,7 +105,7 @@ class ModernGroup(AnyGroup, Generic[Member, Target]):
         raise NotImplementedError
 
     def replay_target(self, member_id: str, target: Target | None) -> None:
-        """What a member is to have. None: it is no longer part of the target assignment."""
+        """Set a member's target. None: it is no longer part of the target assignment."""
         if target is None:
             self.target.pop(member_id, None)
         else:

@@ -6,7 +6,7 @@ it all that is behind it: no coordinator would send a marker. So the leader asks
 the first protocol have added the partition themselves, and the leader has that verified; for
 clients of the second the leader adds it.
 
-Each broker is asked one request at a time. What comes up meanwhile goes into the next one together,
+Each broker gets one request at a time. Questions that come up before its answer share the next one,
 so the more transactions there are, the more of them share a request.
 """
 
@@ -37,7 +37,7 @@ from pk.core.wire.messages.add_partitions_to_txn import (
 
 
 class Ask(Enum):
-    """What a client's request is good for, by its version."""
+    """The kind of verification that a client's request allows, by its version."""
 
     VERIFY = "verify"
     """It knows no TRANSACTION_ABORTABLE: INVALID_TXN_STATE in its place."""
@@ -46,7 +46,7 @@ class Ask(Enum):
 
 
 class _Question:
-    """What is asked about one transaction, and what comes of it."""
+    """A question about one transaction, and its answer."""
 
     def __init__(
         self, asked: AddPartitionsToTxnTransaction, partitions: Sequence[TopicPartition]
@@ -81,7 +81,7 @@ class AddPartitionsToTxnManager:
         self._links = links
         self._start_soon = start_soon
         self._unasked: dict[int, deque[_Question]] = {}
-        """By broker, what waits for the request that is under way there; no entry where none is."""
+        """The questions that wait for each broker's current request; no entry if it has none."""
 
     def close(self) -> None:
         """End the connections."""

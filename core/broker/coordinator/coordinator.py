@@ -6,7 +6,7 @@ what it says may rest on records that are not yet safe, its own or an earlier re
 replica the watermark has passed by the time of asking, and the answer goes out without a
 checkpoint.
 
-A new leader first reads the partition to its end, in slices, off the loop; requests meanwhile get
+A new leader first reads the partition to its end, in slices, off the loop; until then requests get
 COORDINATOR_LOAD_IN_PROGRESS. When the broker loses leadership, it drops the state, and waiting
 requests get NOT_COORDINATOR. When an append fails, nothing was replayed, and the machine stays. One
 that raised an unexpected exception is dropped and loaded again.
@@ -84,7 +84,7 @@ M = TypeVar("M", bound=Machine)
 
 
 class State(Enum):
-    """What a coordinator can do."""
+    """The states of a coordinator."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -120,7 +120,7 @@ class Waiter:
 
 
 class _Loaded(NamedTuple):
-    """A slice of the log: what to replay, and where the next one begins."""
+    """A slice of the log: the records to replay, and the start of the next slice."""
 
     items: list[tuple[int, int, Any]]
     """(offset, producer id, record); for the end of a transaction, a bool: whether it was
@@ -129,7 +129,7 @@ class _Loaded(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """What a coordinator needs of its broker."""
+    """The parts of its broker that a coordinator needs."""
 
     clock: Clock
     timers: Timers[Any]
@@ -242,7 +242,7 @@ class Coordinator(Generic[M]):
         return self.written
 
     def fire(self, key: Hashable) -> None:
-        """A timer has run out."""
+        """Handle an expired timer."""
         if self.state is State.ACTIVE:
             self._run_quietly(lambda machine, _, now_ms: machine.fire(key, now_ms), timer=key)
 

@@ -1,5 +1,4 @@
-"""Sending the markers of transactions to the leaders of their partitions, until every one has been
-taken.
+"""Sends the markers of transactions to the leaders of their partitions, until all are written.
 
 It carries out the `SendMarkers` of transaction machines. Markers wait in a queue for each leader;
 one request takes all that wait for it. While a few requests are under way to one leader the next
@@ -42,7 +41,7 @@ PARTITIONS_MAX: Final = 2000
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
-"""Before what was refused is sent again, doubling."""
+"""The longest pause before a refused marker is sent again; pauses double up to this."""
 
 SETTLED: Final = (
     ErrorCode.NONE,
@@ -131,7 +130,7 @@ class MarkerSender:
                 self._start_soon(self._drain, leader)
 
     async def _drain(self, leader: int) -> None:
-        """Send what waits for one leader, request after request."""
+        """Send the markers that wait for one leader, request after request."""
         try:
             while self._queues.get(leader):
                 if batch := self._take(leader):

@@ -1,8 +1,8 @@
 """The five requests to share coordinators, which have one shape.
 
 Each names a group, and share partitions as topics with partitions; the answer has the same topics
-and partitions, each partition with an error of its own. Here requests and answers are made, in
-turns where they name many.
+and partitions, each partition with an error of its own. This module builds requests and answers,
+in turns if they name many.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pk.core.wire.messages import read_share_group_state_summary as summarizing
 from pk.core.wire.messages import write_share_group_state as writing
 
 Fields = Mapping[str, Any]
-"""What an answer says of one share partition, besides its number."""
+"""The fields of an answer for one share partition, except its number."""
 
 
 class StateRequest(NamedTuple):
@@ -49,8 +49,8 @@ class StateRequest(NamedTuple):
     async def answer(
         self, request: Any, answer_one: Callable[[ShareKey, Any], Awaitable[Fields]]
     ) -> Any:
-        """The answer to a request, one share partition after another. As with Kafka there is none
-        for a topic without partitions, and none at all where no group is named."""
+        """The answer to a request, one share partition after another. As in Kafka, there is none
+        for a topic without partitions, and none at all if no group is named."""
         results: list[Any] = []
         for topic in request.topics if request.group_id else ():
             partitions: list[Any] = []

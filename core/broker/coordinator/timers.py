@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 import trio
 
 SPARE_ENTRIES: Final = 64
-"""Entries of the heap that stand for nothing may be this many more than those of timers."""
+"""How many more stale entries than timers the heap may have."""
 
 Owner = TypeVar("Owner", bound=Hashable)
 
@@ -35,7 +35,7 @@ class Timers(Generic[Owner]):
         self._sooner = trio.Event()
 
     def set(self, owner: Owner, key: Hashable, at: float) -> None:
-        """Have the timer run out at `at`, whatever it was set to before."""
+        """Set the timer to expire at `at`, whatever it was set to before."""
         timers = self._at.setdefault(owner, {})
         if key not in timers:
             self._set += 1
@@ -94,7 +94,7 @@ class Timers(Generic[Owner]):
         self._sweep()
 
     def _sweep(self) -> None:
-        """Make the heap again where most of it stands for nothing."""
+        """Rebuild the heap if most of its entries are stale."""
         if len(self._heap) <= 2 * self._set + SPARE_ENTRIES:
             return
         self._queued = {

@@ -1,4 +1,4 @@
-"""Asking the controller for changes of in-sync replicas (AlterPartition, KIP-497).
+"""Asks the controller to change in-sync replicas (AlterPartition, KIP-497).
 
 A partition that this broker leads holds at most one proposal at a time; who has one is entered
 here. One request is under way at a time, for all partitions that are due, so a broker that lost a
@@ -42,7 +42,7 @@ logger = logging.getLogger("pk.replication")
 RETRY_S: Final = 0.05
 """After a request that failed, before the next."""
 TIMEOUT_MS: Final = 5_000
-"""How long one request may look for its controller. The next one asks for what is due by then."""
+"""How long one request may look for its controller. The next one asks for all that is due then."""
 
 NOT_DONE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """The controller knows the partition as we do, and did nothing."""
@@ -138,7 +138,7 @@ class AlterPartitionManager:
                     self._proposals.add(partition)
 
     async def _ask(self, due: Due) -> list[Partition]:
-        """Ask for what is due. Returns what must be asked for again."""
+        """Send the proposals in `due`. Returns the partitions that must be asked for again."""
         request = request_of(self._state.node_id, self._state.broker_epoch, due)
         try:
             answer: AlterPartitionResponse = await self._controller_client.request(
@@ -192,7 +192,7 @@ def request_of(node_id: int, broker_epoch: int, due: Due) -> AlterPartitionReque
 
 
 def take(partition: Partition, proposal: Proposal, data: ResponsePartitionData) -> bool:
-    """Take the answer for one partition; False where it has to be asked for again."""
+    """Take the answer for one partition; False if it has to be asked for again."""
     code = data.error_code
     if code == ErrorCode.NONE:
         logger.info("%s: ISR is now %s", partition.tp, ", ".join(map(str, data.isr)))

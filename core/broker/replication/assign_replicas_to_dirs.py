@@ -1,6 +1,6 @@
-"""Telling the controller in which log directory each replica of this broker lies (KIP-858).
+"""Tells the controller the log directory of each replica on this broker (KIP-858).
 
-The controller places replicas on brokers, not in directories; where a broker has several, it says
+The controller places replicas on brokers, not in directories; if a broker has several, it says
 afterwards which it chose, and again when a replica has moved. A directory that fails is reported by
 the heartbeat (`Replicas.offline_directories`): then the controller knows which replicas went with
 it. A broker with one directory has nothing to tell, unless it had others once: the controller waits
@@ -38,7 +38,7 @@ logger = logging.getLogger("pk.replication")
 RETRY_S: Final = 0.5
 TIMEOUT_MS: Final = 5_000
 PARTITIONS_MAX: Final = 2250
-"""In one request, as Kafka's broker has it."""
+"""The partitions in one request at most, as in Kafka's broker."""
 
 FINAL: Final = frozenset(
     {
@@ -51,7 +51,7 @@ FINAL: Final = frozenset(
 
 
 class AssignmentsManager:
-    """What the controller does not know yet."""
+    """The assignments that the controller does not know yet."""
 
     def __init__(
         self, state: BrokerState, replicas: Replicas, controller_client: NodeToController
@@ -63,7 +63,7 @@ class AssignmentsManager:
         self._more = trio.Event()
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
-        """An image is in force: report what it has in another directory than it is in."""
+        """Report replicas whose directory differs from that in the image, now in force."""
         replicas = self._replicas
         changed = chain((p.tp for p in opened), (change.tp for change in found.partitions))
         # One that was opened may come twice, which changes nothing.

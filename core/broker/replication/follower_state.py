@@ -1,4 +1,4 @@
-"""A follower as its leader knows it: what its fetches said, and when it last had everything.
+"""A follower as its leader knows it: the state its fetches reported, and when it last caught up.
 
 Kafka's rule for "in sync" is about time, not about records: a follower is caught up at the moment
 of a fetch that asks from the leader's log end, or from where that end was at its fetch before (then
@@ -16,8 +16,8 @@ from pk.core.broker.replication.fetch_sessions import FetchedPartition
 
 UNKNOWN_OFFSET: Final = -1
 NO_BROKER_EPOCH: Final = -1
-"""Of a Fetch that is too old to carry one, and of a broker that has not fetched yet: not checked by
-anybody."""
+"""The epoch of a Fetch too old to carry one, and of a broker that has not fetched yet. It is not
+checked."""
 NEVER: Final = float("-inf")
 
 
@@ -38,8 +38,8 @@ class Follower:
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.broker_epoch: int | None = None
-        """Of the registration under which it fetches, -1 where its Fetch is too old to say; None
-        before its first."""
+        """The epoch of the registration under which it fetches, -1 if its Fetch is too old to carry
+        one; None before its first."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self._caught_up_at = NEVER
@@ -105,5 +105,5 @@ class Follower:
 
     @property
     def confirmed_epoch(self) -> int:
-        """Its broker epoch for AlterPartition: -1 where it is not known."""
+        """Its broker epoch for AlterPartition: -1 if unknown."""
         return NO_BROKER_EPOCH if self.broker_epoch is None else self.broker_epoch

@@ -56,7 +56,7 @@ logger = logging.getLogger("pk.replication")
 NOTE_AGAIN_S_MIN: Final = 0.1
 NOTE_AGAIN_S_MAX: Final = 2.0
 NOTE_FOR_S: Final = 30.0
-"""A checkpoint that must be written is tried for so long."""
+"""How long to retry a checkpoint that must be written."""
 
 Divergence = tuple[PartitionFetchState, int, int]
 """(what, epoch, end offset): the leader's answer to where the log leaves its own."""

@@ -58,14 +58,14 @@ class Stop(NamedTuple):
     """Why a follower stopped: its log would have to be cut below its own high watermark."""
 
     cut_offset: int = NO_OFFSET
-    """From where on the leader's log has other records, or none; -1 while that is not known."""
+    """The offset from which the leader's log has other records, or none; -1 while unknown."""
     leader_end_offset: int = NO_OFFSET
     leader_last_epoch: int = NO_EPOCH
     """The leader epoch of the last batch of the leader's log."""
     may_cut: bool = False
     """Whether the controller lets it go on."""
     why: str = ""
-    """What the controller said."""
+    """The controller's reason."""
 
 
 class Partition:
@@ -128,11 +128,11 @@ class Partition:
         """The in-sync replicas, as the controller committed them last: the image may be a little
         behind."""
         self.epoch_start_offset = log.log_end_offset
-        """The log end when we became leader; the last leader acknowledged what is before
+        """The log end when we became leader; the last leader acknowledged all records before it
         (KIP-207)."""
         self.leads = False
         self.busy = False
-        """Whether a thread is truncating the log: no other task reads or appends meanwhile."""
+        """Whether a thread is truncating the log: until it ends, no other task reads or appends."""
         self.stopped: Stop | None = None
         """Why it follows no further, until the controller lets it, or elects another leader."""
         self.offline: KafkaError | None = None
@@ -149,7 +149,7 @@ class Partition:
         self.readers: dict[FetchedPartition, FetchSession] = {}
         """The sessions of consumers, notified once, when they may read further."""
         self._readers_max = READERS_MIN
-        """With more of them, those that nobody waits for any more are forgotten."""
+        """The number of readers beyond which those that no request waits for are forgotten."""
         self._maximal: frozenset[int] = frozenset()
         self._purgatory = purgatory
         self._owner = owner
@@ -269,7 +269,7 @@ class Partition:
 
     def delete_before(self, offset: int) -> None:
         """Delete the records before `offset`, which is at most the high watermark (DeleteRecords).
-        They are unreadable at once; the files are renamed a few segments at a time. Where the log
+        They are unreadable at once; the files are renamed a few segments at a time. If the log
         starts there already, no reader is woken: a thousand may wait for the partition. Raises
         KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
         started = self.log.log_start_offset
@@ -386,7 +386,7 @@ class Partition:
         return self._flushing
 
     def advance_high_watermark(self) -> None:
-        """Move the leader's high watermark to where it may be; wake who waits for it."""
+        """Move the leader's high watermark as far as it may go; wake the tasks that wait for it."""
         if not self.leads:
             return
         end = self.synced_offset if self._flushing else self.log.state.log_end_offset
@@ -423,7 +423,7 @@ class Partition:
         self._offset_waiters.release(high_watermark)
 
     def end_offset(self, isolation_level: int) -> int:
-        """Where a reader of this isolation level has to stop."""
+        """The offset at which a reader of this isolation level must stop."""
         if isolation_level == READ_COMMITTED:
             return self.log.last_stable_offset(self.high_watermark)
         return self.high_watermark
@@ -443,7 +443,7 @@ class Partition:
 
     def _forget_readers(self) -> None:
         """Forget the sessions that are over, unless their last request still waits. A partition
-        that nobody writes to would keep them for ever."""
+        without writes would keep them forever."""
         self.readers = {
             fetched: session
             for fetched, session in self.readers.items()
@@ -568,7 +568,7 @@ class Partition:
     def accepted(
         self, proposal: Proposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
     ) -> None:
-        """The controller has committed what was proposed, or says that it was so already."""
+        """Take note that the controller has committed the proposal, or had done so before."""
         if (
             self.proposal is proposal
             and leader_epoch == self.leader_epoch
@@ -581,8 +581,7 @@ class Partition:
             self._wake_all()
 
     def refused(self, proposal: Proposal) -> None:
-        """The controller has said that it did not do what was proposed, and never will: things are
-        as they were."""
+        """Take the proposal back: the controller has rejected it for good, so nothing changes."""
         if self.proposal is proposal:
             self._committed(self.isr)
             self._no_proposal_until = self._owner.now() + PROPOSAL_BACKOFF_S
@@ -602,8 +601,8 @@ class Partition:
     # --- as a follower ---
 
     def append_as_follower(self, data: Data, leader_epoch: int, now_ms: int) -> Replicated:
-        """Append the whole batches that the leader of `leader_epoch` gave; a batch of a later epoch
-        and what is behind it are left out. Raises CorruptBatch, KafkaError, StorageError as
+        """Append the whole batches that the leader of `leader_epoch` sent; a batch of a later epoch
+        and everything after it are left out. Raises CorruptBatch, KafkaError, StorageError as
         `Log.append_as_follower` does."""
         try:
             replicated = self.log.append_as_follower(data, now_ms, epoch_max=leader_epoch)
@@ -633,8 +632,7 @@ class Partition:
 
     @property
     def must_flush(self) -> bool:
-        """Whether `flush.messages` asks for a sync before the leader may count on what was appended
-        last."""
+        """Whether `flush.messages` requires a sync before the leader may count the last append."""
         log = self.log
         return log.log_end_offset - log.durable_offset >= self.config.flush_messages
 

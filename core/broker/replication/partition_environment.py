@@ -1,4 +1,4 @@
-"""What a partition needs of its surroundings, and what it wants of the controller."""
+"""The services that a partition needs from its broker, and its proposals to the controller."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Proposal(NamedTuple):
     """A change of the ISR that the controller is asked for."""
 
     isr: tuple[tuple[int, int], ...]
-    """(node id, broker epoch) of each member; the epoch is -1 where it is not known."""
+    """(node id, broker epoch) of each member; the epoch is -1 if unknown."""
     leader_epoch: int
     partition_epoch: int
     joining: int | None
-    """The replica to add; None where one must go."""
+    """The replica to add; None if one must be removed."""
 
 
 class PartitionEnvironment(Protocol[P_contra]):
-    """Who looks after a partition: does what must not be done on the loop, or not now, and knows
+    """The partition's environment: does work that must not run on the loop, or not now, and knows
     the other brokers."""
 
     lag_s: float

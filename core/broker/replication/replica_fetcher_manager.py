@@ -1,4 +1,4 @@
-"""Which partition is fetched from whom: the fetchers of a broker, one for each leader and each of
+"""Assigns partitions to the fetchers of a broker: one for each leader and each of
 `num.replica.fetchers`.
 
 They follow the images. Before an image comes into force, `release` lets go of every partition whose
@@ -48,7 +48,7 @@ class ReplicaFetcherManager:
         return iter(self._fetchers.values())
 
     def leader_of(self, partition: Partition) -> int | None:
-        """From whom a partition is fetched, None where it is not."""
+        """The broker from which a partition is fetched, or None."""
         fetcher = self._of.get(partition)
         return fetcher.leader if fetcher is not None else None
 
@@ -73,7 +73,7 @@ class ReplicaFetcherManager:
         for partition in released:
             self._remove(partition)
             await let_others_run()
-        # All are let go by now, so none of these is cut again.
+        # All are released by now, so none of them is truncated again.
         for partition in released:
             await let_others_run()
             if partition.busy:
@@ -89,7 +89,7 @@ class ReplicaFetcherManager:
         )
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
-        """Fetch what must be fetched, now that the image is in force."""
+        """Start the fetches that the image, now in force, requires."""
         if self._state.config.num_replica_fetchers != self._count:
             self._count = self._state.config.num_replica_fetchers
             changed = iter([partition.tp for partition in self._replicas])

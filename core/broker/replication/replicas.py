@@ -1,9 +1,9 @@
 """The partitions that this broker holds, and what must happen to their logs when the image changes.
 
-A change comes in three steps, so that no request sees it half done: `prepare` makes and opens the
-logs that are new (off the loop), `commit` enters and removes partitions, and others run between
-whole partitions, and `retire` renames away the logs of what was deleted. `Broker.publish` alone
-calls these, one after another: nothing else enters or removes a partition meanwhile.
+A change comes in three steps, so that no request sees it half done: `prepare` creates and opens
+new logs (off the loop), `commit` adds and removes partitions, letting other tasks run between
+them, and `retire` renames the logs of deleted partitions. Only `Broker.publish` calls these, one
+after another: nothing else adds or removes a partition.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ OPEN_AT_ONCE = 256
 """How many logs one turn through a thread opens."""
 
 TURNS = 8
-"""In so many parts each thread takes logs to recover: a large log keeps one thread, not what waits
-behind it."""
+"""The number of parts in which a thread takes logs to recover, so that a large log delays only
+its own part."""
 
 ALONE_AT_ONCE = 16
-"""So many logs a single thread recovers before it is seen whether more of them would help."""
+"""The number of logs one thread recovers before we measure whether more threads would help."""
 
 SNAPSHOT_BYTES_MAX = 1 << 15
 """A larger state of producers is read when its log is opened: 100,000 of them would keep the loop
@@ -67,10 +67,10 @@ _NONE: dict[int, Partition] = {}
 
 
 class Uncommitted(NamedTuple):
-    """What of an image `Replicas.commit` leaves to `Replicas.commit_internal`."""
+    """The part of an image that `Replicas.commit` leaves to `Replicas.commit_internal`."""
 
     gone: list[Partition]
-    """What is gone already, and to be retired."""
+    """The partitions that are removed already, and must be retired."""
     deleted: list[TopicImage]
     changed: list[tuple[TopicPartition, PartitionImage]]
 
@@ -126,16 +126,16 @@ class Replicas:
         self.damage_met: list[Callable[[Partition], None]] = []
         """Called with a partition in whose log a read has met damage."""
         self.was_cut: list[Callable[[Partition, int], None]] = []
-        """Called with each partition whose log was cut, and where it ends now."""
+        """Called with each partition whose log was truncated, and its new end."""
         self._by_topic: dict[str, dict[int, Partition]] = {}
 
     def find(self, topic: str, partition: int) -> Partition | None:
-        """The partition, None where this broker does not hold it."""
+        """The partition, or None if this broker does not hold it."""
         return self._by_topic.get(topic, _NONE).get(partition)
 
     def partition(self, topic: str, partition: int) -> Partition:
-        """The partition. Raises NOT_LEADER_OR_FOLLOWER where others hold it,
-        UNKNOWN_TOPIC_OR_PARTITION where no broker does, KAFKA_STORAGE_ERROR where its log could not
+        """The partition. Raises NOT_LEADER_OR_FOLLOWER if only others hold it,
+        UNKNOWN_TOPIC_OR_PARTITION if no broker does, KAFKA_STORAGE_ERROR if its log could not
         be opened."""
         try:
             return self._by_topic[topic][partition]
@@ -449,7 +449,7 @@ class Replicas:
                 self.fail_directory(log.log_dir, e)
 
     def _is_here(self, partition: Partition) -> bool:
-        """Whether it was not deleted meanwhile, its files with it."""
+        """Whether the partition still exists, and its files with it."""
         return self.find(*partition.tp) is partition
 
     def remove_leftovers(self) -> None:

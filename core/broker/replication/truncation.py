@@ -1,4 +1,4 @@
-"""Where a follower cuts its log so that it is a prefix of its leader's (KIP-101, KIP-279, KIP-595).
+"""Finds where a follower truncates its log to a prefix of its leader's (KIP-101, KIP-279, KIP-595).
 
 Two logs agree as far as the records of each leader epoch go that both hold. The follower names the
 epoch of its last record; the leader answers with the largest epoch not above it that *it* knows,
@@ -16,7 +16,7 @@ from pk.core.log.epochs import LeaderEpochs
 
 
 class Cut(NamedTuple):
-    """Where to cut, and whether the logs agree then; if not, the leader has to be asked again."""
+    """The offset to truncate to, and whether the logs agree then; if not, ask the leader again."""
 
     offset: int
     agreed: bool
@@ -36,7 +36,7 @@ def cut_at(epochs: LeaderEpochs, end: int, leader_epoch: int, leader_end_offset:
         return Cut(min(leader_end_offset, end), True)
     epoch, epoch_end = epochs.end_offset(leader_epoch, end)
     if epoch_end < 0:
-        # We know of no epoch that old: all that we have is of later ones.
+        # We know no epoch that old: all our records have later ones.
         return Cut(min(leader_end_offset, end), True)
     if epoch != leader_epoch:
         return Cut(min(epoch_end, end), False)

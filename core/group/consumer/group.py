@@ -1,4 +1,4 @@
-"""One consumer group: what its records say, and what follows from it.
+"""One consumer group: the state in its records, and the state derived from it.
 
 The *group epoch* counts the changes after which partitions must be assigned again: a member came,
 went or reads other topics, or a topic changed. The *target assignment* is made for an epoch; each
@@ -230,7 +230,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
     def preferred_assignor(
         self, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
-        """What most members ask for, with `new` in place of `old`."""
+        """The assignor most members ask for, with `new` in place of `old`."""
         counts = Counter(self.assignors)
         if old is not None and old.assignor is not None:
             counts[old.assignor] -= 1

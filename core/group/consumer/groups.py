@@ -347,8 +347,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
     def matched(
         self, group_id: str, found: Mapping[str, frozenset[str]], version: int, now_ms: int
     ) -> Decision[Record]:
-        """The expressions of a group were resolved off the loop: a new epoch, where that changes
-        what it reads."""
+        """Take a group's expressions, resolved off the loop; a new epoch if its topics change."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ConsumerGroup, group_id)
@@ -462,7 +461,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             )
         check_instance(member, request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
-            # Its heir begins at epoch 0, and may commit at once what it takes over.
+            # Its successor begins at epoch 0, and may commit its partitions at once.
             kept = {topic_id: dict.fromkeys(ps, 0) for topic_id, ps in member.assigned.items()}
             gone = replace(member, member_epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking={})
             step.records.append(records.current_assignment(group.group_id, gone))

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat says, and whether it may say it."""
+"""The contents of a ConsumerGroupHeartbeat, and their validation."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def said_by(request: ConsumerGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
-    """The fields of the member that the request sets; what it leaves out stays."""
+    """The fields of the member that the request sets; the others stay."""
     said: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,
@@ -92,7 +92,7 @@ def differs(member: ConsumerMember, said: Mapping[str, Any]) -> bool:
 
 
 def owned_by(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
-    """What the member says that it holds; None if it does not say."""
+    """The partitions the member reports as held; None if it reports nothing."""
     if request.topic_partitions is None:
         return None
     return {topic.topic_id: topic.partitions for topic in request.topic_partitions}

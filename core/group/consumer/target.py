@@ -1,4 +1,4 @@
-"""Makes a target assignment: what the assignor is to see, and who gets what it says."""
+"""Makes a target assignment: the assignor's input, and the members that get its result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def group_spec(
     resolved: Mapping[str, Resolved],
     updated: ConsumerMember | None = None,
 ) -> GroupSpec:
-    """What an assignor is to see, with `updated` in place of the member it was, or whom it
+    """The assignor's input, with `updated` in place of the member it was, or whom it
     replaces."""
     members = dict(group.members)
     if updated is not None:

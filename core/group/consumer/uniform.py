@@ -110,7 +110,7 @@ class _Alike:
                 self._unassigned += [TopicIdPartition(topic, p) for p in ordered[quota:]]
                 quota = 0
             if quota and has_extra and len(self._order) - index > extras:
-                # Others can have the extra partition, who may hold it now.
+                # Other members, which may hold the extra partition now, can have it.
                 quota -= 1
                 has_extra = False
             if quota:
@@ -166,7 +166,7 @@ class _Mixed:
             for topic in group.members[member_id].topics:
                 self._readers.setdefault(topic, []).append(index)
         self._owner = {t: [_NOBODY] * group.partitions[t] for t in self._readers}
-        """Topic → partition → the member that has it."""
+        """The member that has each partition, by topic and partition."""
 
     def assign(self) -> dict[str, Assignment]:
         self._keep()

@@ -1,4 +1,4 @@
-"""One share group: what its records say, and what follows from it.
+"""One share group: the state in its records, and the state derived from it.
 
 The *group epoch* counts the changes after which partitions must be assigned again: a member came,
 went or reads other topics, a topic changed, share partitions got a beginning. Everything here is
@@ -26,7 +26,7 @@ from pk.core.wire.messages import offsets_topic_share as wire
 
 
 class ShareGroupState(StrEnum):
-    """What a group is doing; the values are what Kafka prints."""
+    """The states of a group; the values are those that Kafka prints."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -54,7 +54,7 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups names it."""
+        """The state's name in ListGroups."""
         return (ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY).value
 
     def is_subscribed(self, topic: str) -> bool:
@@ -88,7 +88,7 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
     # --- members ---
 
     def target_of(self, member_id: str) -> Assignment:
-        """What the target assignment gives a member."""
+        """The partitions that the target assignment gives a member."""
         return self.target.get(member_id, EMPTY_ASSIGNMENT)
 
     def subscriptions(
@@ -143,7 +143,7 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
         self.target.pop(member_id, None)
 
     def replay_state_partitions(self, state: StatePartitions) -> None:
-        """Which share partitions exist."""
+        """The share partitions that exist."""
         self.state_partitions = state
 
     def replay_tombstone(self, key: Any) -> None:

@@ -160,7 +160,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     def _target(
         self, group: ShareGroup, epoch: int, updated: ShareMember, step: Step
     ) -> tuple[int, Assignment]:
-        """The epoch of the target assignment, and what it gives `updated`."""
+        """The epoch of the target assignment, and the partitions it gives `updated`."""
         member_id = updated.member_id
         if not self.target_is_due(group, epoch, step.now_ms):
             return group.assignment_epoch, group.target_of(member_id)
@@ -187,7 +187,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         return epoch, given[member_id]
 
     def _spec(self, group: ShareGroup, updated: ShareMember) -> GroupSpec:
-        """What the assignor is to see, with `updated` in place of the member it was."""
+        """The assignor's input, with `updated` in place of the member it was."""
         ids: dict[frozenset[str], frozenset[Uuid]] = {}
         specs: dict[str, MemberSpec] = {}
         for member_id, member in (group.members | {updated.member_id: updated}).items():
@@ -269,7 +269,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         failed: Mapping[Uuid, frozenset[int]],
         step: Step,
     ) -> None:
-        """What came of an `InitializeShareState`: what failed may be asked for again."""
+        """Take the result of an `InitializeShareState`; failed partitions may be retried."""
         group = self.groups.get_of(ShareGroup, group_id)
         asked = self._asked_at_ms.pop(group_id, {})
         if group is None:
@@ -279,7 +279,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         for topic_id, partitions in done.items():
             waiting = initializing.get(topic_id)
             if waiting is None:
-                continue  # the topic was deleted meanwhile, or the group's offsets of it
+                continue  # the topic or the group's offsets for it were deleted since
             before = initialized.get(topic_id, SharedTopic(waiting.name, frozenset()))
             initialized[topic_id] = SharedTopic(
                 waiting.name, before.partitions | (partitions & waiting.partitions)
@@ -299,7 +299,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             step.records.append(records.state_partitions(group_id, after))
 
     def ask_again(self, step: Step) -> None:
-        """The partition is loaded: whatever an earlier coordinator asked is asked again."""
+        """The partition is loaded: repeat the requests of an earlier coordinator."""
         for group in self.groups.all_of(ShareGroup):
             state = group.state_partitions
             offsets: dict[Uuid, dict[int, int]] = {}
@@ -428,8 +428,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             self.fence(group, member, step)
 
     def loaded(self, step: Step) -> None:
-        """See `GroupsOfType`. What an earlier coordinator asked of share coordinators is asked
-        again."""
+        """See `GroupsOfType`. Requests of an earlier coordinator to share coordinators are
+        repeated."""
         for group in self.groups.all_of(ShareGroup):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member_id in group.members:
@@ -483,7 +483,7 @@ def _check_request(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _said_by(request: ShareGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
-    """The fields of the member that the request sets; what it leaves out stays."""
+    """The fields of the member that the request sets; the others stay."""
     said: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,

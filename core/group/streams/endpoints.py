@@ -36,7 +36,7 @@ class Endpoints:
         self._known.clear()
 
     def changed(self, member: StreamsMember) -> None:
-        """What a member holds has changed."""
+        """Take note that a member's tasks have changed."""
         self.forget(member.member_id)
         if member.endpoint is not None:
             self.epoch += 1

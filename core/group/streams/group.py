@@ -1,4 +1,4 @@
-"""One streams group: what its records say, and what follows from it.
+"""One streams group: the state in its records, and the state derived from it.
 
 The *group epoch* counts the changes after which tasks must be assigned again: a member came, went
 or changed, a topic of the topology changed, the group's configs did. The *target assignment* is
@@ -37,7 +37,7 @@ STREAMS_COMMIT_SINCE: Final = 9
 
 
 class StreamsGroupState(StrEnum):
-    """What a group is doing; the values are what Kafka prints."""
+    """The states of a group; the values are those that Kafka prints."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -71,7 +71,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.configured: ConfiguredTopology | None = None
         self.endpoints = Endpoints()
         self.shutdown_member_id: str | None = None
-        """Who asked the whole application to shut down."""
+        """The member that asked the whole application to shut down."""
         self._active: dict[str, dict[int, str]] = {}
         """Subtopology id → partition → the process that has the active task."""
         self._copies: dict[str, dict[int, list[str]]] = {}
@@ -81,7 +81,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def state(self) -> StreamsGroupState:
-        """What it is doing."""
+        """The group's state."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
@@ -94,7 +94,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups names it."""
+        """The state's name in ListGroups."""
         return self.state.value
 
     def is_subscribed(self, topic: str) -> bool:
@@ -173,7 +173,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # --- members ---
 
     def target_of(self, member_id: str) -> Tasks:
-        """What the target assignment gives a member."""
+        """The tasks that the target assignment gives a member."""
         return self.target.get(member_id, NO_TASKS)
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:

@@ -83,7 +83,7 @@ STANDBY_REPLICAS: Final = "num.standby.replicas"
 
 
 class _Configured(NamedTuple):
-    """What came of step 2."""
+    """The result of step 2."""
 
     topology: Topology
     configured: ConfiguredTopology

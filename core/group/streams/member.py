@@ -19,10 +19,10 @@ from pk.core.group.streams.tasks import HOLDS_NONE, HeldTasks
 JOIN_EPOCH: Final = 0
 """The member epoch of a heartbeat that joins."""
 LEAVE_EPOCH: Final = -1
-"""Of one that leaves."""
+"""The epoch of a member that leaves."""
 LEAVE_STATIC_EPOCH: Final = -2
-"""Of a static member that leaves for a while; Apache Kafka 4.3.1 has no static members of streams
-groups."""
+"""The epoch of a static member that leaves for a while; Apache Kafka 4.3.1 has no static members of
+streams groups."""
 
 NO_TOPOLOGY_EPOCH: Final = -1
 
@@ -34,7 +34,7 @@ class MemberState(IntEnum):
     UNREVOKED_TASKS = 2
     UNRELEASED_TASKS = 3
     UNKNOWN = 127
-    """Of a record that a newer broker wrote."""
+    """The state in a record that a newer broker wrote."""
 
     @classmethod
     def of(cls, value: int) -> MemberState:
@@ -70,14 +70,14 @@ class StreamsMember(Struct, frozen=True):
     client_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     assigned: HeldTasks = HOLDS_NONE
     revoking: HeldTasks = HOLDS_NONE
-    """What it is to give up and has not said yet that it did."""
+    """The tasks it must give up and has not yet reported as given up."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         """Whether it has all of the target assignment of `epoch`."""
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def epoch_of(self, subtopology_id: str, partition: int) -> int | None:
-        """In which epoch it got an active task that it holds; None if it does not hold it."""
+        """The epoch in which it got an active task; None if it does not hold it."""
         for held in (self.assigned, self.revoking):
             epoch = held.active.get(subtopology_id, {}).get(partition)
             if epoch is not None:

@@ -21,14 +21,14 @@ from pk.core.group.streams.tasks import HOLDS_NONE, HeldTasks, Tasks, TaskSet, s
 
 
 class Target(Struct, frozen=True):
-    """What a member is to have."""
+    """The tasks that a member must have."""
 
     epoch: int
     tasks: Tasks
 
 
 class Holders(Protocol):
-    """Which processes have which tasks now."""
+    """The current tasks of processes."""
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
         """The process that has the active task."""
@@ -40,19 +40,19 @@ class Holders(Protocol):
 
 
 class _Difference(NamedTuple):
-    """From what a member holds of one kind to its target."""
+    """The step from a member's tasks of one kind to its target."""
 
     kept: dict[str, dict[int, int]]
     revoking: dict[str, dict[int, int]]
     new: dict[str, dict[int, int]]
     waits: bool
-    """Whether somebody has still what it is to get."""
+    """Whether others still hold tasks that it must get."""
 
 
 def reconcile(
     member: StreamsMember, target: Target, holders: Holders, owned: Tasks | None
 ) -> StreamsMember:
-    """The member after the next step, the same object where there is none.
+    """The member after the next step, the same object if there is none.
 
     `owned` is what the member says that it holds (None: it says nothing). Raises
     FENCED_MEMBER_EPOCH for a member in an unknown state that still holds tasks.

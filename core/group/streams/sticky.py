@@ -37,7 +37,7 @@ class StreamsMemberSpec(Struct, frozen=True):
 
     process_id: str
     target: Tasks = NO_TASKS
-    """What the last target assignment gave it."""
+    """Its tasks in the last target assignment."""
 
 
 class SubtopologySpec(NamedTuple):
@@ -75,12 +75,12 @@ class _Thread(Struct):
 
 
 class _Process(Struct):
-    """A process and what it is given."""
+    """A process and its tasks."""
 
     counts: dict[str, int] = field(default_factory=dict[str, int])
     """Member → how many tasks it has."""
     tasks: set[Task] = field(default_factory=set[Task])
-    """What any of its members has."""
+    """The tasks of all its members."""
     given: int = 0
     """How many tasks its members have."""
     by_load: PriorityQueue[_Thread] | None = None
@@ -100,7 +100,7 @@ class _Share:
         self.of_each = -(-tasks // members) if members else 0
 
     def given(self, count: int) -> None:
-        """A member has so many tasks now."""
+        """Take note that a member has `count` tasks now."""
         if count == self.of_each:
             self._members -= 1
             self._tasks -= count
@@ -240,7 +240,7 @@ class _Assignment:
     # Both
 
     def _least_loaded(self, members: Iterable[str], task: Task | None) -> str | None:
-        """Whichever of `members` has least; with `task`, None if the process of the first has
+        """The member with the least load; with `task`, None if the process of the first has
         it, as in Kafka."""
         candidate: str | None = None
         first: _Process | None = None
