@@ -9,10 +9,8 @@ dropped, like the partitions of a deleted topic, which form no cycles.
 A full collection runs after 7,000 new objects, not after Python's 70,000, so that each is short and
 its survivors are frozen soon.
 
-A request with 100,000 partitions creates half a million objects at once, which form no cycles and
-are freed without the collector. Collections that scanned them and each element of their lists took
-10 to 30 ms, so none run while a large request is decoded, handled and freed. Objects that it leaves
-behind, such as a fetch session, are frozen.
+A request with 100,000 partitions does not need more than that: messages are not tracked
+(core/wire/schema.py), and a collection that scans its lists takes 7 ms at most.
 """
 
 import gc
@@ -32,11 +30,6 @@ LONG_S: Final = 0.002
 THRESHOLDS: Final = (700, 5, 2)
 """New objects before the youngest generation is collected, and collections of each generation
 before the next."""
-
-
-WITH_LARGE_REQUEST: Final = 5_000_000
-"""New objects before a collection while a large request is handled, which may take long for
-requests that wait."""
 
 
 @contextmanager
@@ -72,27 +65,3 @@ def rare_collections() -> Generator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-class _LargeRequests:
-    """The number of requests being handled in this process, and the previous thresholds."""
-
-    count = 0
-    thresholds: tuple[int, int, int] = THRESHOLDS
-
-
-@contextmanager
-def large_request() -> Generator[None]:
-    """Inside this context there are no collections unless millions of objects are created; several
-    may overlap."""
-    if not _LargeRequests.count:
-        _LargeRequests.thresholds = gc.get_threshold()
-        gc.set_threshold(WITH_LARGE_REQUEST)
-    _LargeRequests.count += 1
-    try:
-        yield
-    finally:
-        _LargeRequests.count -= 1
-        if not _LargeRequests.count:
-            gc.freeze()
-            gc.set_threshold(*_LargeRequests.thresholds)

@@ -35,7 +35,6 @@ from pk.core.wire.decoder import ELEMENTS_MAX
 from pk.core.wire.header import RequestHead, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.types import Part
-from pk.net.collector import large_request
 from pk.net.connection.answers import Answers, Slot
 from pk.net.connection.login import Login
 from pk.net.connection.request import ReceivedRequest
@@ -465,15 +464,14 @@ class Connection:
         calls. The buffer does not change: nothing is received in the meantime."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)
-        with large_request():
-            with memoryview(self._buffer.data)[start:end] as frame:
-                async with self._limits.decoding:
-                    request = await self._decode_in_steps(head, frame)
-            self.last_active = trio.current_time()
-            hold = self._dispatch(api, head, request, end - start)
-            del request
-            if hold is not None:
-                await hold
+        with memoryview(self._buffer.data)[start:end] as frame:
+            async with self._limits.decoding:
+                request = await self._decode_in_steps(head, frame)
+        self.last_active = trio.current_time()
+        hold = self._dispatch(api, head, request, end - start)
+        del request
+        if hold is not None:
+            await hold
 
     async def _decode_in_steps(self, head: RequestHead, frame: memoryview) -> Any:
         """Decode a large request. Raises ProtocolError, also if the request has too many

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from pk.net.collector import large_request, rare_collections, short_collections
+from pk.net.collector import rare_collections, short_collections
 
 
 class Kept:
@@ -46,32 +46,4 @@ def test_while_a_node_starts_collections_are_rare() -> None:
     with rare_collections():
         assert all(rare >= usual for rare, usual in zip(gc.get_threshold(), before, strict=True))
         assert gc.get_threshold()[0] > before[0]
-    assert gc.get_threshold() == before
-
-
-def test_nothing_is_collected_while_a_large_request_is_handled() -> None:
-    before = gc.get_threshold()
-    collections: list[int] = []
-
-    def note(phase: str, info: dict[str, int]) -> None:
-        collections.append(info["generation"])
-
-    gc.collect()
-    gc.callbacks.append(note)
-    try:
-        with large_request():
-            with large_request():
-                elements = [[number] for number in range(200_000)]
-            assert gc.get_threshold() != before, "one is still handled"
-            assert not collections
-    finally:
-        gc.callbacks.remove(note)
-    assert gc.get_threshold() == before
-    assert gc.get_freeze_count() >= len(elements), "later ones do not look at what it left"
-
-
-def test_thresholds_are_those_of_before_where_a_large_request_fails() -> None:
-    before = gc.get_threshold()
-    with pytest.raises(ValueError), large_request():
-        raise ValueError
     assert gc.get_threshold() == before
