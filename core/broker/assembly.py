@@ -1,4 +1,4 @@
-"""The one place where the parts of a broker are made, each of them after what it needs."""
+"""Builds the parts of a broker, each after the parts it needs."""
 
 from __future__ import annotations
 

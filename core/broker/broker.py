@@ -95,7 +95,7 @@ class Broker(Struct, eq=False, kw_only=True):
     purgatory: Purgatory
     sessions: FetchSessions
     authorization: Authorization
-    """Who may do what."""
+    """The authorizer, and its audit log."""
     client_quotas: ClientQuotas
     """How much clients may take."""
     quotas: ReplicationQuotas

@@ -1,5 +1,4 @@
-"""What a broker counts while it works. What can be computed when it is asked for is in
-metric_samples.py."""
+"""The counters of a broker. Metrics that can be computed on request are in metric_samples.py."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ OTHER: Final = "(other)"
 
 
 class TopicMetrics:
-    """What clients wrote to and read from a topic on this broker."""
+    """The writes and reads of clients for a topic on this broker."""
 
     __slots__ = (
         "bytes_in",
@@ -28,11 +27,11 @@ class TopicMetrics:
     def __init__(self) -> None:
         self.messages_in = 0
         self.bytes_in = 0
-        """Of record batches, as they were sent."""
+        """Bytes of record batches, as they were sent."""
         self.bytes_out = 0
-        """To consumers."""
+        """Bytes sent to consumers."""
         self.replication_bytes_out = 0
-        """To followers."""
+        """Bytes sent to followers."""
         self.failed_produce = 0
         """Batches that were refused."""
 
@@ -45,8 +44,8 @@ class RequestMetrics:
     def __init__(self, api_key: int) -> None:
         self.name = MESSAGES[api_key].name
         self.total_time = Histogram()
-        """From its arrival until its answer is ready to be sent, in ms; its count is the number of
-        requests."""
+        """The time from a request's arrival until its answer is ready, in ms; its count is the
+        number of requests."""
         self.errors: dict[str, Counter] = {}
         """Requests that failed as a whole, by the error's name."""
 

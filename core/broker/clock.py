@@ -7,7 +7,7 @@ import trio
 
 
 class Clock(Protocol):
-    """What the broker knows of time."""
+    """The broker's source of time."""
 
     def now_ms(self) -> int:
         """The time of day, in ms since 1970."""

@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 BUDGET_MS: Final = 2
-"""How long a task goes on before the others run."""
+"""How long a task runs before the others get a turn."""
 
 _time_is_up: trio.lowlevel.RunVar[float] = trio.lowlevel.RunVar("time_is_up", 0.0)
 """When the time of the task that runs is up, by trio's clock."""
@@ -30,7 +30,7 @@ def begin_to_run() -> None:
 async def let_others_run() -> None:
     """Let the other tasks run, if the time of this one is up.
 
-    The task is not cancelled here: what it has begun, it finishes.
+    The task is not cancelled here: it finishes the work it has begun.
     """
     if trio.current_time() >= _time_is_up.get():
         await trio.lowlevel.cancel_shielded_checkpoint()

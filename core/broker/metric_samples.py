@@ -1,6 +1,6 @@
-"""A broker's metrics as they are now, by Kafka's names: what it counted, and what is computed here.
+"""A broker's current metrics, by Kafka's names: its counters, and metrics computed here.
 
-With 50,000 partitions that takes a while, so others run meanwhile.
+50,000 partitions take a while, so other tasks run in between.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class NodeLifecycle:
     ) -> None:
         """`dirs` comes from `hold_directories`, on `disk`. `dispatch` calls the handlers of this
         process's controller. `peers` reaches brokers' listeners, `controller_peers` those of
-        controllers, where they differ. `served` and `controller_served` are the responses to
+        controllers, if they differ. `served` and `controller_served` are the responses to
         ApiVersions on either kind of listener.
 
         `store` is for stores that campaign: a node with `pk.metadata.store=embedded` makes its own
@@ -299,7 +299,7 @@ class NodeLifecycle:
         await offload(self._close_logs if clean else self._dirs.release)
 
     def _close_logs(self) -> None:
-        """In a thread, and in more of them if there is something to wait for."""
+        """Close logs in a thread, or in several if there is something to wait for."""
         threads = 1 if is_inline() else THREADS_PER_DIRECTORY
         # A broker that never registered leaves the mark of its last life, which is still true.
         epoch = (

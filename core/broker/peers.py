@@ -41,8 +41,8 @@ class Channel(Protocol):
         ...
 
     def when_lost(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called as soon as the peer is found to have gone, before those who wait for
-        it hear of it; not where this side ends the channel."""
+        """Have `tell` called as soon as the peer is found to have gone, before its
+        waiting callers learn it; not if this side ends the channel."""
         ...
 
     def version_of(self, api_key: int) -> int:
@@ -55,10 +55,10 @@ class Channel(Protocol):
         answer.
 
         A request without an answer in `timeout_ms` ends the channel, and those behind it fail too.
-        Who is cancelled only stops waiting. `records` of the answer are views of a buffer that
+        A cancelled caller only stops waiting. `records` of the answer are views of a buffer that
         belongs to this answer alone.
 
-        Raises PeerLost; KafkaError(UNSUPPORTED_VERSION) where there is no common version.
+        Raises PeerLost; KafkaError(UNSUPPORTED_VERSION) if there is no common version.
         """
         ...
 
@@ -67,17 +67,17 @@ class Channel(Protocol):
         or with what `request` would raise, as soon as it is known, and also when this side closes
         the channel. It must be quick, and raise nothing.
 
-        Raises what `request` does where the request cannot go out.
+        Raises the errors of `request` if the request cannot be sent.
         """
         ...
 
     def close(self) -> None:
-        """End it; what is under way raises PeerLost. Idempotent, never blocks."""
+        """End it; requests under way raise PeerLost. Idempotent, never blocks."""
         ...
 
 
 class Peers(Protocol):
-    """Where channels come from."""
+    """Opens channels to peers."""
 
     async def connect(self, host: str, port: int, *, timeout_ms: float) -> Channel:
         """A new channel to the peer at that address, versions exchanged. Raises PeerLost."""

@@ -22,7 +22,7 @@ from typing import Protocol
 import trio
 
 TRIED_AT_ONCE = 4
-"""Operations that who touches them tries himself: a partition's two followers, and consumers."""
+"""The number of operations tried at once: a partition's two followers, and consumers."""
 
 TRIED_A_ROUND = 64
 """Operations that `serve` tries, and ends, between two checkpoints: a few milliseconds."""
@@ -40,7 +40,7 @@ class _Waiter(Protocol):
 
 
 class DelayedOperation:
-    """What waits in a purgatory without a task. A subclass says how it is tried."""
+    """An operation that waits in a purgatory without a task. A subclass defines how to try it."""
 
     __slots__ = ("deadline", "is_over", "is_touched", "keys", "purgatory")
 
@@ -66,15 +66,15 @@ class DelayedOperation:
 class Purgatory:
     """Requests that wait, by the keys that may complete them.
 
-    As a context manager it tries what is touched within at the end, before any other task runs, or
-    the first few of it. Nothing within may await, or enter it again.
+    As a context manager it tries the operations touched within, or the first few, at its end,
+    before any other task runs. Nothing within may await, or enter it again.
     """
 
     def __init__(self) -> None:
         # The inner ones are ordered sets: who waited first is woken first.
         self._waiting: dict[Hashable, dict[_Waiter, None]] = {}
         self._touched = OrderedDict[DelayedOperation, None]()
-        """To be tried by `serve`."""
+        """The operations that `serve` must try."""
         self._gathered = OrderedDict[DelayedOperation, None]()
         """Touched since `__enter__`."""
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []

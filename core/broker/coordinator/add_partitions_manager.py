@@ -96,10 +96,10 @@ class AddPartitionsToTxnManager:
         partitions: Sequence[TopicPartition],
         begin: Callable[[], None],
     ) -> PartitionErrors:
-        """An error code for each partition, as the producer's client is to hear it. Where the last
-        transaction of a client of the second protocol is still being ended, the coordinator is
+        """An error code for each partition, as the producer's client must see it. If the last
+        transaction of a client of the second protocol is still ending, the coordinator is
         asked again, for `add.partitions.to.txn.retry.backoff.max.ms`. `begin` is called before each
-        time, for a marker of that last transaction may have ended the verification that was begun
+        request, because a marker of that last transaction may have ended the verification begun
         before it."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:

@@ -58,13 +58,13 @@ TIMER_AGAIN_S: Final = 0.5
 
 
 class Machine(Protocol):
-    """What a coordinator runs (core/machine.py has the contract). Beside this it has the methods
-    that decide what requests ask.
+    """The machine that a coordinator runs (core/machine.py has the contract). It also has the
+    methods that decide requests.
 
-    After its log is replayed, a machine is handed the image of the cluster (`follow`, with nothing
-    changed), then hears that it is `loaded`. From then on `follow` brings each change of the
-    cluster once, also those that came during the load, with the image in force: where several
-    changes had to wait, that image comes with each of them. No image comes after a newer one.
+    After its log is replayed, a machine gets the image of the cluster (`follow` without changes),
+    then a call of `loaded`. From then on `follow` brings each change of the cluster once, including
+    those during the load, with the image in force. If several changes had to wait, each comes with
+    that same image. No image comes after a newer one.
     """
 
     log_is_compacted: ClassVar[bool]
@@ -249,8 +249,8 @@ class Coordinator(Generic[M]):
     def _run_quietly(
         self, decide: Callable[[M, Hashable, int], Decision[Any]], timer: Hashable = None
     ) -> bool:
-        """A decision that nobody asked for: what it raises is logged. False if the log refused its
-        records. `timer`: the one that brought it up."""
+        """Run a decision that no request asked for; its exceptions are logged. Returns False if
+        the log refused its records. `timer` is the timer that caused it, if any."""
         try:
             self._run(decide, None)
         except KafkaError as e:
@@ -262,8 +262,8 @@ class Coordinator(Generic[M]):
         return True
 
     def _set_again(self, timer: Hashable) -> None:
-        """The log refused what was decided when `timer` ran out: it runs out again, or a member
-        whose session is over would stay. (A coordinator that is loaded sets its timers itself.)"""
+        """Set `timer` again after the log refused the decision that it caused; otherwise a member
+        whose session is over would stay. (Loading a coordinator sets its timers.)"""
         around = self._around
         if timer is not None and self.state is State.ACTIVE and not around.timers.has(self, timer):
             around.timers.set(self, timer, around.clock.time() + TIMER_AGAIN_S)
@@ -282,8 +282,8 @@ class Coordinator(Generic[M]):
         return decision.reply
 
     def _commit(self, decision: Decision[Any], now_ms: int) -> None:
-        """Append, replay, set timers, answer who waited. Raises KafkaError where the log refused
-        the records."""
+        """Append, replay, set timers, answer waiting requests. Raises KafkaError if the log
+        refused the records."""
         refusal = self._append(decision, now_ms) if decision.records else None
         for waiter, answer in decision.answers:
             if isinstance(waiter, Waiter):
@@ -347,7 +347,7 @@ class Coordinator(Generic[M]):
         try:
             self._carry_out(effects)
         except Exception:
-            # No task of ours may end the broker. What is to do is in the log still.
+            # This task must not end the broker. The log still has the work to do.
             logger.exception("%s: what was decided cannot be carried out", self.partition.tp)
             if self.state is State.ACTIVE:
                 self._restart()
@@ -392,8 +392,8 @@ class Coordinator(Generic[M]):
         return await self._held(waiter.answer, waiter.offset)
 
     async def _held(self, reply: Any, offset: int) -> Any:
-        """`reply`, once the high watermark has passed what it rests on, in the epoch in which that
-        was written."""
+        """Return `reply` once the high watermark has passed the records it depends on, in the
+        epoch in which they were written."""
         clock = self._around.clock
         deadline = clock.time() + self._around.commit_timeout_ms / 1000
         try:
@@ -458,7 +458,7 @@ class Coordinator(Generic[M]):
             logger.warning("%s: %s", self.partition.tp, e)
 
     def close(self) -> None:
-        """Not the coordinator any more: drop the state, and send everybody who waits elsewhere."""
+        """Stop being the coordinator: drop the state; waiting requests get NOT_COORDINATOR."""
         self.state = State.CLOSED
         self._drop()
         # Timers that were to come up much later still name this coordinator: they need not keep its
@@ -482,9 +482,9 @@ class Coordinator(Generic[M]):
 
 
 def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> _Loaded:
-    """In a thread: the records of the next slice of the log. What a later record of the slice
-    replaces is left out, where the log is one that may be compacted: most records of a busy group's
-    coordinator are offsets that were committed again."""
+    """Read the next slice of the log, in a thread. In a log that may be compacted, records that
+    a later one in the slice replaces are left out: most records of a busy group's coordinator are
+    offsets that were committed again."""
     data = log.read_bytes(offset, bytes_max, end)
     found: list[tuple[int, int, bytes, bytes | None]] = []
     markers: dict[int, tuple[int, int, Any]] = {}

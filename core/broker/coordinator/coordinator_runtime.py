@@ -1,4 +1,4 @@
-"""The coordinators of this broker: one a partition that it leads of an internal topic.
+"""The coordinators of this broker: one for each partition of an internal topic that it leads.
 
 It is the same for every kind of machine: which partition a key belongs to, and that the
 coordinators follow the leadership of their partitions. What a kind adds is in a file of its own
@@ -109,7 +109,7 @@ class CoordinatorRuntime(Generic[M]):
                 coordinator.follow(found)
 
     async def stop(self) -> None:
-        """Close all: who waits is sent elsewhere."""
+        """Close all coordinators; waiting requests get NOT_COORDINATOR."""
         for number in list(self._by_partition):
             self._close(number)
 
@@ -147,7 +147,7 @@ class CoordinatorRuntime(Generic[M]):
             self.carry_out,
         )
 
-    # What a kind of coordinator says of itself
+    # Defined by each kind of coordinator
 
     def settings(self, config: BrokerConfig) -> CoordinatorSettings:
         """How its logs are written and read."""

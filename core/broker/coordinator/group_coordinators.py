@@ -122,7 +122,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
         return coordinator.is_active and group is not None and group.type == "share"
 
     def check_loaded(self) -> None:
-        """Raise COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet."""
+        """Raise COORDINATOR_LOAD_IN_PROGRESS if some groups are not known yet."""
         if any(c.state is State.LOADING for c in self):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

@@ -193,7 +193,7 @@ class MarkerSender:
     async def _report(
         self, coordinator: Coordinator[TransactionMachine], marked: list[Marked]
     ) -> None:
-        """Have the coordinator know, again and again while its log refuses what follows from it."""
+        """Report to the coordinator, and retry while its log refuses the resulting records."""
         while coordinator.is_active:
             if coordinator.when_active(lambda machine, now_ms: machine.marked(marked, now_ms)):
                 return

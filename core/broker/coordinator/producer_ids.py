@@ -11,8 +11,8 @@ from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsReque
 
 
 class ProducerIds:
-    """The ids this broker may give away. What is left of a block when the broker stops is never
-    given to anybody."""
+    """The producer ids that this broker may hand out. The rest of a block is lost when the broker
+    stops."""
 
     def __init__(self, state: BrokerState, controller_client: NodeToController) -> None:
         self._state = state

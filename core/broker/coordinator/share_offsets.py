@@ -35,7 +35,7 @@ from pk.core.wire.messages.list_offsets import (
 
 UNKNOWN_LAG: Final = -1
 TIMEOUT_MS: Final = 10_000
-"""For one answer of a leader."""
+"""The timeout for one answer of a leader."""
 
 _NO_PARTITION: Final = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -209,7 +209,7 @@ class ShareOffsets:
         return response
 
     async def _carry_out(self, effect: InitializeShareState) -> dict[tuple[Uuid, int], KafkaError]:
-        """Have share partitions begin elsewhere, and the group know of it. What went wrong, by
+        """Set new start offsets of share partitions, and tell the group. Returns errors by
         partition."""
         done: dict[Uuid, set[int]] = defaultdict(set)
         failed: dict[Uuid, set[int]] = defaultdict(set)
@@ -266,9 +266,9 @@ class ShareOffsets:
         return response
 
     async def delete_group(self, group_id: str) -> None:
-        """Before a share group is deleted: have its share partitions forgotten. Does nothing for a
-        group of another type, or that does not exist. Raises KafkaError where the group must
-        stay."""
+        """Delete the state of a share group's partitions, before the group is deleted. Does
+        nothing for a group of another type, or that does not exist. Raises KafkaError if the
+        group must stay."""
         partitions: Partitions = await self._groups.submit(
             group_id, lambda machine, _, now_ms: machine.begin_delete_share_group(group_id, now_ms)
         )
@@ -276,7 +276,7 @@ class ShareOffsets:
             raise error
 
     async def _forget(self, group_id: str, partitions: Partitions) -> dict[Uuid, KafkaError]:
-        """Have share partitions forgotten, and the group know of it. What went wrong, by topic."""
+        """Delete the state of share partitions, and tell the group. Returns errors by topic."""
         if not partitions:
             return {}
         found = await self._share_state_client.delete(group_id, partitions)
@@ -306,7 +306,7 @@ def _unknown_topic(
 def _described(
     number: int, summary: StateSummary | KafkaError, end: int | KafkaError | None
 ) -> describing.DescribeShareGroupOffsetsResponsePartition:
-    """What is said of one share partition, whose log ends at `end`."""
+    """The description of one share partition, whose log ends at `end`."""
     partition = describing.DescribeShareGroupOffsetsResponsePartition(
         partition_index=number, start_offset=NO_OFFSET, lag=UNKNOWN_LAG
     )

@@ -50,7 +50,7 @@ PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
 """Before a coordinator is asked again, doubling."""
 TIMEOUT_MS: Final = 10_000
-"""For one answer of another broker."""
+"""The timeout for one answer of another broker."""
 
 AGAIN: Final = frozenset(
     {
@@ -65,7 +65,7 @@ Partitions = Mapping[Uuid, frozenset[int]]
 
 
 class Asked(NamedTuple):
-    """What a coordinator says of one share partition."""
+    """A coordinator's answer for one share partition."""
 
     error: KafkaError | None
     answer: Any = None
@@ -91,7 +91,7 @@ class ShareStateClient:
             DELETE: coordinators.delete,
             READ_SUMMARY: coordinators.read_summary,
         }
-        """Answers each of the requests, where this broker coordinates."""
+        """The handlers of the requests, used if this broker is the coordinator."""
         self._links = links
         self._purgatory = purgatory
 
@@ -125,7 +125,7 @@ class ShareStateClient:
         return await self._ask(INITIALIZE, effect.group_id, about)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ReadState:
-        """What is stored of a share partition; the leader's epoch fences earlier leaders. Raises
+        """The stored state of a share partition; the leader's epoch fences earlier leaders. Raises
         KafkaError."""
         asked = reading.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
         answer = await self._ask_one(READ, key, asked)
@@ -162,7 +162,7 @@ class ShareStateClient:
     async def summaries(
         self, group_id: str, partitions: Partitions
     ) -> dict[ShareKey, StateSummary | KafkaError]:
-        """Where delivery is."""
+        """The progress of delivery."""
         about: dict[ShareKey, Any] = {}
         for topic_id, partition in _each(partitions):
             await let_others_run()
@@ -184,7 +184,7 @@ class ShareStateClient:
     # --- who coordinates ---
 
     async def _ask_one(self, kind: StateRequest, key: ShareKey, asked: Any) -> Any:
-        """What the coordinator answers of one share partition. Raises KafkaError."""
+        """The coordinator's answer for one share partition. Raises KafkaError."""
         found = (await self._ask(kind, key.group_id, {key: asked}))[key]
         if found.error is not None:
             raise without_frames(found.error)

@@ -35,7 +35,7 @@ class StateRequest(NamedTuple):
     partition_result: Callable[..., Any]
 
     async def ask(self, group_id: str, about: Mapping[ShareKey, Any]) -> Any:
-        """The request about these share partitions, with what it says of each."""
+        """The request about these share partitions, with the fields for each."""
         topics: dict[Uuid, list[Any]] = defaultdict(list)
         for key, asked in about.items():
             await let_others_run()

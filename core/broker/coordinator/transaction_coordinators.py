@@ -102,7 +102,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
         self, asked: AddPartitionsToTxnTransaction, client_version: int
     ) -> PartitionErrors:
         """Add partitions to one transaction, or verify that they are in it; an error code for each.
-        Where one of them does not exist, none is added."""
+        If one of them does not exist, none is added."""
         image = self._state.image
         partitions: list[TopicPartition] = []
         missing: set[TopicPartition] = set()
@@ -143,7 +143,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
         return {tp: code for tp in partitions}
 
     def check_loaded(self) -> None:
-        """Raise COORDINATOR_LOAD_IN_PROGRESS where some transactions are not known yet."""
+        """Raise COORDINATOR_LOAD_IN_PROGRESS if some transactions are not known yet."""
         if any(c.state is State.LOADING for c in self):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

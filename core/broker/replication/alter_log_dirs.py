@@ -44,7 +44,7 @@ COPY_BYTES = 1 << 20
 """Copied in one turn through a thread, and the most that the loop copies itself at the end."""
 PATIENCE_S = 0.001
 LOOK_AGAIN_S = 0.5
-"""The longest wait for the quota: it may be raised meanwhile."""
+"""The longest wait for the quota, which may be raised during the wait."""
 NOT_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 NEVER = 1 << 62
 """A `flush.messages` from here on, as its default is, asks for no sync."""
@@ -60,8 +60,8 @@ class Move:
         self.before = before
         self.future: Log | None = None
         self.cut: int | None = None
-        """Where the log was cut since the last piece was copied: what the copy has from there on
-        may be something else."""
+        """The offset at which the log was truncated since the last copied piece: from there on the
+        copy may differ."""
         self.scope = trio.CancelScope()
         self.is_ending = False
         """Whether it copies no more: it is through, has failed, or is not wanted any more."""
@@ -106,10 +106,10 @@ class AlterLogDirsManager:
 
     def move(self, topic: str, number: int, path: str) -> None:
         """Begin to move a partition's log to the directory at `path`; a move under way to another
-        one ends, and one to where the log is already means that it stays. Where the broker does not
-        hold the partition (yet), its log will be made in that directory: REPLICA_NOT_AVAILABLE says
-        so. Raises LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT for a directory that is cordoned,
-        KAFKA_STORAGE_ERROR, and what `Replicas.partition` does."""
+        one ends, and one to where the log is already means that it stays. If the broker does not
+        hold the partition (yet), its log will be created in that directory, which
+        REPLICA_NOT_AVAILABLE reports. Raises LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT for a
+        directory that is cordoned, KAFKA_STORAGE_ERROR, and the errors of `Replicas.partition`."""
         directory = next((d for d in self._dirs.directories if d.path == path.rstrip("/")), None)
         if directory is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
@@ -221,8 +221,8 @@ class AlterLogDirsManager:
                 return
 
     async def _align(self, move: Move, future: Log) -> None:
-        """Cut what was copied earlier to where it agrees with the log, as a follower cuts its log
-        to its leader's."""
+        """Truncate an earlier copy to where it agrees with the log, as a follower truncates its
+        log to its leader's."""
         log, path = move.partition.log, move.directory.path
         while future.size:
             ours = log.end_offset_for_epoch(future.latest_epoch)
@@ -236,13 +236,13 @@ class AlterLogDirsManager:
                 return
 
     async def _cut_copy(self, move: Move, future: Log) -> None:
-        """Cut the copy where the log was cut."""
+        """Truncate the copy where the log was truncated."""
         offset, move.cut = move.cut, None
         assert offset is not None
         await offload(future.truncate_to, offset, directory=move.directory.path)
 
     async def _catch_up(self, move: Move, future: Log) -> bool:
-        """Copy what is missing; whether so much that more has come meanwhile."""
+        """Copy up to COPY_BYTES of the missing records. Returns whether more may be missing."""
         partition = move.partition
         try:
             copied = await offload(_copy_some, partition.log, future, self._replicas.clock.now_ms())
@@ -255,8 +255,8 @@ class AlterLogDirsManager:
         return copied >= COPY_BYTES
 
     def _switch(self, partition: Partition, future: Log, rest: bytes) -> bool:
-        """Copy the rest and change over, without a checkpoint: no append or read comes in between.
-        False where the rest was not all."""
+        """Copy the rest and switch over, without a checkpoint: no append or read comes in between.
+        Returns False if the rest was incomplete."""
         log = partition.log
         if rest:
             future.append_as_follower(rest, self._replicas.clock.now_ms())
@@ -291,7 +291,7 @@ def _abandon(future: Log) -> None:
 
 
 def _copy_some(log: Log, future: Log, now_ms: int) -> int:
-    """In a thread: copy up to COPY_BYTES; how many it was."""
+    """Copy up to COPY_BYTES, in a thread. Returns the number of bytes copied."""
     start = log.log_start_offset
     if future.log_end_offset < start:
         future.restart_at(start, now_ms)
@@ -302,7 +302,7 @@ def _copy_some(log: Log, future: Log, now_ms: int) -> int:
     except KafkaError as e:
         if e.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
-        return COPY_BYTES  # retention took it meanwhile: again from where the log begins now
+        return COPY_BYTES  # retention deleted it: try again from the log's new start
     if data:
         base = read_header(data).base_offset
         if base < future.log_end_offset == future.log_start_offset:

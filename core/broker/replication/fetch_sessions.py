@@ -39,7 +39,7 @@ NO_SESSION = 0
 
 
 class FetchedPartition:
-    """What a session knows of one partition: what the client wants, and the last answer."""
+    """A session's state of one partition: the client's request, and the last answer."""
 
     __slots__ = (
         "counted",
@@ -63,9 +63,9 @@ class FetchedPartition:
         self.topic_id = topic_id
         self.partition = partition
         self.key: Hashable = (topic_id or topic, partition)
-        """What names the partition in its session: the topic's id where the client uses ids."""
+        """The partition's key in its session: it has the topic's id if the client uses ids."""
         self.session: FetchSession | None = None
-        """The session that has it, while it has it and is not over."""
+        """The session that contains it, as long as that is not over."""
         self.counted = False
         """Whether the partition knows what this follower has, from an earlier request."""
         self.fetch_offset = 0
@@ -74,10 +74,10 @@ class FetchedPartition:
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
         self.high_watermark = -1
-        """As in the last answer to the client."""
+        """The high watermark in the last answer to the client."""
         self.sent_log_start_offset = -1
         self.idle: PartitionData | None = None
-        """What a RepeatedFetch answers as long as the partition does not move."""
+        """The answer of a RepeatedFetch as long as the partition does not move."""
 
     def want(
         self, offset: int, bytes_max: int, leader_epoch: int, fetched_epoch: int, start: int
@@ -181,7 +181,7 @@ class FetchSessions:
     def open(
         self, partitions: Partitions, *, by_id: bool, privileged: bool, now_ms: int
     ) -> FetchSession | None:
-        """A new session over `partitions`, or None where the cache is full of busier ones."""
+        """A new session over `partitions`, or None if the cache is full of busier ones."""
         if len(self._sessions) >= self._slots and not self._evict(privileged, now_ms):
             return None
         session_id = 0

@@ -59,7 +59,7 @@ NOTE_FOR_S: Final = 30.0
 """How long to retry a checkpoint that must be written."""
 
 Divergence = tuple[PartitionFetchState, int, int]
-"""(what, epoch, end offset): the leader's answer to where the log leaves its own."""
+"""(partition, epoch, end offset): the leader's answer about where the logs diverge."""
 
 
 class LogReconciler:
@@ -84,8 +84,8 @@ class LogReconciler:
         self._stop = stop
 
     async def cut(self, channel: Channel, cuts: list[Divergence]) -> None:
-        """Cut logs where the leader's answers say; whether they agree now shows in the next
-        answer."""
+        """Truncate logs as the leader's answers say; the next answer shows whether they agree
+        then."""
         due: list[tuple[PartitionFetchState, int]] = []
         for fetch_state, epoch, end_offset in cuts:
             if self._is_current(fetch_state):
@@ -144,7 +144,7 @@ class LogReconciler:
             self._stop(fetch_state, stop)
 
     async def _compared(self, channel: Channel, fetch_state: PartitionFetchState) -> Stop:
-        """Where the two logs part, and where the leader's ends. Raises PeerLost, KafkaError."""
+        """The offset where the logs diverge, and the leader's end. Raises PeerLost, KafkaError."""
         log = fetch_state.partition.log
         epoch, end = log.epochs.end_offset(
             min(log.latest_epoch, fetch_state.leader_epoch), log.log_end_offset
@@ -186,7 +186,7 @@ class LogReconciler:
                 if p.log.log_start_offset < start:
                     to_write[directory.write_log_start_offsets] = directory
                 if p.high_watermark < high_watermark:
-                    # Else the next start finds that the log ends below what was committed.
+                    # Otherwise the next start finds that the log ends below the committed records.
                     fallen.setdefault(directory, {})[p.tp] = p.high_watermark
             for directory, marks in fallen.items():
                 to_write[partial(directory.write_high_watermarks, marks)] = directory
@@ -235,7 +235,7 @@ class LogReconciler:
         await self._replicas.off_loop(partition, partition.log.truncate_to, offset)
 
     async def _keep(self, fetch_state: PartitionFetchState, offset: int) -> bool:
-        """Copy what is going to be cut off; whether that succeeded."""
+        """Copy the records that will be cut off; returns whether that succeeded."""
         partition, log = fetch_state.partition, fetch_state.partition.log
         if offset >= partition.high_watermark:
             return True
@@ -309,7 +309,7 @@ class LogReconciler:
     async def _leader_epoch_end(
         self, channel: Channel, fetch_state: PartitionFetchState, epoch: int
     ) -> EpochEnd:
-        """Where the largest epoch not above `epoch` ends in the leader's log. Raises PeerLost,
+        """The end, in the leader's log, of its largest epoch not above `epoch`. Raises PeerLost,
         KafkaError."""
         name, number = fetch_state.partition.tp
         asked = OffsetForLeaderPartition(
@@ -328,8 +328,8 @@ class LogReconciler:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
 
     async def ask(self, channel: Channel, logs: Iterable[PartitionFetchState]) -> None:
-        """For a leader whose Fetch does not tell of diverging epochs: ask it where those of `logs`
-        end, and cut, until every log agrees with its. Raises PeerLost, KafkaError."""
+        """Ask a leader whose Fetch does not report diverging epochs where those of `logs` end, and
+        truncate, until every log agrees with the leader's. Raises PeerLost, KafkaError."""
         logs = list(logs)
         while due := [f for f in logs if self._is_current(f) and self._is_to_check(f)]:
             topics: dict[str, OffsetForLeaderTopic] = {}

@@ -178,8 +178,8 @@ class Partition:
             self.log.assign_epoch_start(image.leader_epoch)
             self.epoch_start_offset = self.log.log_end_offset
         if image.partition_epoch > self.partition_epoch or image.leader_epoch != old_epoch:
-            # Else an answer has reported it before, and what was proposed since then may be
-            # committed already.
+            # Otherwise an answer has reported it before, and a later proposal may be committed
+            # already.
             self._committed(image.isr)
         self.leader_epoch = image.leader_epoch
         self.leads = leads

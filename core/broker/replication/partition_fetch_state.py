@@ -9,7 +9,7 @@ from pk.core.values import TopicIdPartition
 
 
 class FetchPosition(NamedTuple):
-    """What a fetch request says about a partition: where this broker's log ends, and how."""
+    """A partition's fields in a fetch request: the end of this broker's log, and its epoch."""
 
     leader_epoch: int
     offset: int

@@ -1,5 +1,5 @@
-"""What the operator sees while logs that were not closed are checked: a line now and then, where
-that takes long."""
+"""Reports progress to the operator while logs that were not closed are checked: a line now and then
+if that takes long."""
 
 import logging
 import threading
@@ -14,7 +14,7 @@ _GB: Final = 1e9
 
 
 class RecoveryProgress:
-    """How far the recovery of so many logs is. Its methods are called from several threads."""
+    """The progress of recovering a number of logs. Its methods are called from several threads."""
 
     def __init__(self, logs: int, now_ms: Callable[[], int]) -> None:
         self._logs = logs
@@ -30,7 +30,7 @@ class RecoveryProgress:
             self._due += count
 
     def checked(self, count: int) -> None:
-        """So many bytes more have been."""
+        """Count bytes that have been checked."""
         with self._lock:
             self._checked += count
             self._tell()

@@ -12,7 +12,7 @@ So each round of logs is measured, and the next one goes by it.
 from typing import Final
 
 LARGE_BYTES: Final = 1 << 20
-"""To check in a log, on average: more than that is worth a thread."""
+"""The average number of bytes to check in a log that makes another thread worthwhile."""
 WAITING: Final = 0.5
 """The disk takes the time where threads computed for less than this share of a round."""
 
@@ -26,8 +26,7 @@ class RecoveryThreads:
         self.count = threads_max
 
     def round_took(self, logs: int, checked_bytes: int, busy_s: float, elapsed_s: float) -> None:
-        """A round of so many logs is over: `busy_s` is what all its threads took of the processor's
-        time."""
+        """Adjust the count after a round of `logs`; `busy_s` is the CPU time of all its threads."""
         if checked_bytes > logs * LARGE_BYTES or busy_s < elapsed_s * WAITING:
             self.count = self._threads_max
         elif busy_s > elapsed_s:  # they would be done by now, one after another

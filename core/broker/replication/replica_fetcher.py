@@ -66,7 +66,7 @@ FETCH: Final = 1
 
 STOPPED_S_MIN: Final = 0.2
 STOPPED_S_MAX: Final = 5.0
-"""A follower that stopped tries again after so long."""
+"""The longest time until a follower that stopped tries again."""
 
 SESSION_ERRORS: Final = frozenset(
     {
@@ -167,7 +167,7 @@ class ReplicaFetcher:
         self._moved.set()
 
     def remove(self, partition: Partition) -> None:
-        """Fetch it no more; what is being cut is cut to the end."""
+        """Stop fetching it; a truncation under way finishes."""
         fetch_state = self._fetch_states.pop(
             TopicIdPartition(partition.topic_id, partition.tp.partition), None
         )
@@ -249,7 +249,7 @@ class ReplicaFetcher:
             while first.answer is None and not (len(under_way) == 1 and self._may_overtake(first)):
                 if first.error is not None:
                     raise without_frames(first.error)
-                # Whose pause is over has to wait all the same where no other request may follow.
+                # A partition whose pause is over still waits if no other request may follow.
                 may_follow = len(under_way) == 1 and self._has_session(first)
                 await self._wait(self._paused_for() if may_follow else inf)
             if first.answer is not None:
@@ -257,8 +257,8 @@ class ReplicaFetcher:
                 await self._take(channel, under_way.popleft(), first.answer)
 
     def _may_overtake(self, asked: _Asked) -> bool:
-        """Whether another request is to follow before this one is answered: not where this one
-        opens the session."""
+        """Whether another request may follow before this one is answered: not if this one opens
+        the session."""
         if not self._has_session(asked):
             return False
         return self._urgent or (bool(self._paused) and not self._paused_for())
@@ -294,7 +294,7 @@ class ReplicaFetcher:
                 self._dirty[fetch_state.key] = fetch_state
 
     def _request(self, version: int) -> FetchRequest | None:
-        """The next request; None where there is nothing to fetch."""
+        """The next request; None if there is nothing to fetch."""
         self._resume()
         config, state = self._state.config, self._state
         topics: dict[str, FetchTopic] = {}
@@ -352,7 +352,7 @@ class ReplicaFetcher:
         position: FetchPosition,
         version: int,
     ) -> None:
-        """Have the request say where the partition stands."""
+        """Put the partition's position into the request."""
         partition = fetch_state.partition
         name, number = partition.tp
         topic = topics.get(name)
@@ -495,8 +495,8 @@ class ReplicaFetcher:
                 self._give_up(fetch_state)
 
     def _give_up(self, fetch_state: PartitionFetchState) -> None:
-        """An unforeseen error came of what was fetched for it. As Kafka does, fetch it no more
-        until its leader epoch is another one: it falls out of the ISR, and the others go on."""
+        """Stop fetching it, after an unexpected error, until its leader epoch changes. As in Kafka,
+        it falls out of the ISR, and the other partitions are unaffected."""
         partition = fetch_state.partition
         logger.exception(
             "%s: stopped fetching from broker %d in epoch %d: failed at offset %d",
@@ -554,7 +554,7 @@ class ReplicaFetcher:
 
 
 class _News:
-    """What an answer asks for beyond appending."""
+    """The work that an answer requires beyond appending."""
 
     __slots__ = ("appended", "cuts", "out_of_range", "to_flush")
 

@@ -53,9 +53,9 @@ class ReplicaFetcherManager:
         return fetcher.leader if fetcher is not None else None
 
     async def release(self, found: Changes) -> None:
-        """Stop fetching what `found` gives another leader, another epoch or no leader, and
-        everything where it gives partitions to other fetchers; returns when none of it is being
-        cut."""
+        """Stop fetching partitions to which `found` gives another leader, another epoch or no
+        leader, or all if it reassigns partitions among fetchers. Returns when none of them is
+        being truncated."""
         released: list[Partition] = []
         for topic in found.topics_deleted:
             for one in topic.partitions:

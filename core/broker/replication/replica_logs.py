@@ -38,7 +38,7 @@ logger = logging.getLogger("pk.replication")
 RETRY_S: Final = 0.1
 TIMEOUT_MS: Final = 5_000
 LOGS_MAX: Final = 2_000
-"""In one request."""
+"""The number of logs in one request at most."""
 
 FINAL: Final = frozenset(
     {
@@ -69,7 +69,7 @@ class ReplicaLogs:
         """Those that the controller knows to have damaged segments."""
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
-        """An image is in force: report what has no leader in it."""
+        """Report partitions without a leader in the image, now in force."""
         now = (self._state.image.controller_epoch, self._state.broker_epoch)
         if now != self._told:
             self._told = now
@@ -141,7 +141,7 @@ class ReplicaLogs:
                 await trio.sleep(RETRY_S)
 
     async def _report(self, due: list[TopicIdPartition]) -> bool:
-        """Whether the controller has what is left of `due`."""
+        """Whether the controller has the rest of `due`."""
         request = self._request(due)
         if not request.topics:
             return True
@@ -202,7 +202,7 @@ class ReplicaLogs:
         )
 
     def _log(self, key: TopicIdPartition) -> ReplicaLog | None:
-        """What is to be said of a log; None where nothing is, any more."""
+        """The report on a log; None if there is nothing left to report."""
         topic = self._state.image.topic_by_id(key.topic_id)
         known = topic.partition(key.partition) if topic is not None else None
         if topic is None or known is None:

@@ -1,7 +1,7 @@
 """The replica nearest to a consumer (KIP-392, `replica.selector.class`).
 
 Kafka's RackAwareReplicaSelector: of the in-sync replicas in the consumer's rack that hold the
-offset it asks for, the leader if it is one of them, else the one that is furthest; where there is
+offset it asks for, the leader if it is one of them, else the one that is furthest; if there is
 none, the leader.
 """
 

@@ -76,7 +76,7 @@ class Uncommitted(NamedTuple):
 
 
 class _Recovery(NamedTuple):
-    """What the recovery of all logs goes by."""
+    """The progress of recovering all logs, and the number of threads for it."""
 
     progress: RecoveryProgress
     threads: RecoveryThreads
@@ -192,9 +192,9 @@ class Replicas:
     async def prepare(
         self, image: MetadataImage, found: Changes, config: BrokerConfig
     ) -> list[Partition]:
-        """Make and open the logs of partitions that are new to this broker, and of those that were
-        offline: these become changes in `found`, for who follows the image has not met them. One
-        that cannot be opened is offline; the others go on."""
+        """Create and open the logs of partitions that are new to this broker or were offline. The
+        latter become changes in `found`, since followers of the image have not seen them. One
+        that cannot be opened is offline; the others are unaffected."""
         self._broker_config = config
         self._dirs.cordon(config.cordoned_log_dirs)
         again = [topic for topic in found.topics_deleted if topic.name in image.topics]
@@ -250,7 +250,7 @@ class Replicas:
         return opened
 
     def _is_lost(self, change: PartitionChange) -> bool:
-        """Whether its log lies where this broker cannot go (see `_lost`)."""
+        """Whether its log is in a place this broker cannot reach (see `_lost`)."""
         tp, topic_id = change.tp, change.topic.topic_id
         if not self._loaded and len(self._dirs.usable) < len(self._dirs.directories):
             if not any(tp in directory.found for directory in self._dirs.usable):
@@ -263,7 +263,7 @@ class Replicas:
     def _to_try_again(
         self, image: MetadataImage, wanted: set[TopicPartition]
     ) -> list[PartitionChange]:
-        """What was offline and is not asked for by the image's changes; the rest is forgotten."""
+        """The offline partitions that the image's changes do not cover; the rest are forgotten."""
         again: list[PartitionChange] = []
         for tp, (change, _) in list(self._offline.items()):
             topic, new = image.topics.get(tp.topic), image.partition(*tp)
@@ -279,8 +279,8 @@ class Replicas:
         return again
 
     def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
-        """What could not be made or opened for want of room, or of descriptors, as if it were new
-        in `image`."""
+        """The partitions that could not be created or opened for lack of space or descriptors, as
+        if they were new in `image`."""
         lacking: list[PartitionChange] = []
         for change in self._to_try_again(image, set()):
             error = self._offline[change.tp][1]
@@ -291,9 +291,9 @@ class Replicas:
     async def commit(
         self, image: MetadataImage, found: Changes, opened: list[Partition]
     ) -> Uncommitted:
-        """Enter what was opened, take the new leaders and configs, remove what is gone:
-        each partition by itself is what `image` says or what the image before it said. Internal
-        topics are left to `commit_internal`."""
+        """Add opened partitions, apply new leaders and configs, remove deleted partitions. Each
+        partition matches either `image` or the previous image. Internal topics are left to
+        `commit_internal`."""
         self._image, self._loaded = image, True
         deleted = [topic for topic in found.topics_deleted if topic.name not in INTERNAL_TOPICS]
         later = Uncommitted(
@@ -343,8 +343,8 @@ class Replicas:
                 self._start_soon(self._mend, partition, partition.log, new)
 
     async def _mend(self, partition: Partition, log: Log, image: PartitionImage) -> None:
-        """A log that was found damaged is in sync again: it is damaged no more. What was cut off is
-        kept on if it may be on no other replica."""
+        """Clear the damage mark of a log that is in sync again. Records cut off are kept if no
+        other replica may have them."""
         mark = log.mark
         if mark is None or not self._is_here(partition):
             return
@@ -385,8 +385,8 @@ class Replicas:
         self._start_soon(self.sync, partition)
 
     async def sync(self, partition: Partition) -> None:
-        """Sync the partition's log, and tell the partition how far: not as far as it went if it was
-        cut meanwhile."""
+        """Sync the partition's log, and tell the partition how far, or less far if the log was
+        truncated during the sync."""
         log = partition.log
         end, started = log.log_end_offset, self.now()
         try:
@@ -424,8 +424,7 @@ class Replicas:
             self._start_soon(self._drop_more, partition, partition.log)
 
     async def _drop_more(self, partition: Partition, log: Log) -> None:
-        """Drop some more; where that is not possible just now, it is left to retention, which finds
-        them as well."""
+        """Drop some more segments; if that is not possible now, retention finds them later."""
         await trio.lowlevel.checkpoint()
         if partition.log is not log or not self._is_here(partition):
             return
@@ -485,8 +484,7 @@ class Replicas:
             )
 
     def storage_failed(self, error: StorageError) -> None:
-        """What failed in a directory that the error names: it is offline, unless its disk is only
-        full."""
+        """Take the directory that the error names offline, unless its disk is only full."""
         if error.undone or error.is_passing:
             return
         for directory in self._dirs.usable:
@@ -506,8 +504,8 @@ class Replicas:
         configs: dict[str, TopicConfig],
         recovery: _Recovery | None,
     ) -> list[Log | KafkaError]:
-        """In a thread, and in more of them where that helps to recover logs: each log, or why it
-        cannot be opened."""
+        """Open logs in a thread, or in several if that speeds up recovery. Returns each log, or
+        the reason it cannot be opened."""
         names = {change.topic.name for change in some}
         log_configs = {name: self._log_config(configs[name]) for name in names}
         progress = None if recovery is None else recovery.progress
@@ -549,7 +547,7 @@ class Replicas:
         return not self._loaded and image.partition_epoch > 0 and self._node_id in members
 
     def _delete(self, gone: list[Partition]) -> list[tuple[str, int]]:
-        """In a thread: (the path of a log now, for how long to keep it)."""
+        """Rename logs for deletion, in a thread. Returns (the new path, how long to keep it)."""
         renamed: list[tuple[str, int]] = []
         for partition in gone:
             try:
@@ -600,8 +598,8 @@ class Replicas:
 
 
 def is_in_sync_again(node_id: int, image: PartitionImage) -> bool:
-    """Whether a replica that was found damaged is as good as the others. The only replica there is
-    stays what it is."""
+    """Whether a replica that was found damaged is as good as the others. A sole replica stays
+    damaged."""
     if len(image.replicas) == 1 or node_id not in image.isr:
         return False
     return len(image.isr) > 1 or image.leader == node_id

@@ -43,7 +43,7 @@ class Quota:
         return self.rate >= UNLIMITED
 
     def passed(self, count: int) -> None:
-        """So many bytes have passed."""
+        """Count bytes that have passed."""
         if self.rate >= UNLIMITED or not count:
             return
         now = self._clock.time()
@@ -110,16 +110,16 @@ class ReplicationQuotas:
             config.replication_quota_window_size_seconds,
         )
         self.leader = Quota(clock, UNLIMITED, num, size_s)
-        """What this broker sends to throttled replicas."""
+        """The quota for sending to throttled replicas."""
         self.follower = Quota(clock, UNLIMITED, num, size_s)
-        """What its throttled replicas take from their leaders."""
+        """The quota for fetches of its throttled replicas."""
         self.directories = Quota(
             clock,
             UNLIMITED,
             config.alter_log_dirs_replication_quota_window_num,
             config.alter_log_dirs_replication_quota_window_size_seconds,
         )
-        """What moves from one of its log directories to another."""
+        """The quota for moves between its log directories."""
         self.configure(config)
 
     def configure(self, config: BrokerConfig) -> None:

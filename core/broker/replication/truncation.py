@@ -23,12 +23,11 @@ class Cut(NamedTuple):
 
 
 def cut_at(epochs: LeaderEpochs, end: int, leader_epoch: int, leader_end_offset: int) -> Cut | None:
-    """What a leader's answer means for a log of these `epochs` that ends at `end`: `leader_epoch`
+    """Interprets a leader's answer for a log of these `epochs` that ends at `end`: `leader_epoch`
     is the largest epoch the leader knows that is not above the one it was asked for,
     `leader_end_offset` where that ends there; -1 where it knows none.
 
-    None where the leader knows nothing that helps: what it holds and what we hold have no epoch in
-    common.
+    Returns None if the leader's answer does not help: the two logs have no epoch in common.
     """
     if leader_end_offset < 0:
         return None

@@ -1,1 +1,1 @@
-"""Share groups on the leaders of partitions (KIP-932): what is in flight, and its state."""
+"""Share groups on the leaders of partitions (KIP-932): records in flight, and their state."""

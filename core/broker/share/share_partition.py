@@ -54,7 +54,7 @@ _ELSEWHERE: Final = frozenset(
 
 
 class Reset:
-    """Where a group without a beginning begins (`share.auto.offset.reset`)."""
+    """The start offset of a group that has none yet (`share.auto.offset.reset`)."""
 
     __slots__ = ("after_ms", "earliest")
 
@@ -102,7 +102,7 @@ class SharePartition:
         self._dropped = dropped
         self._loaded = trio.Event()
         self._unstored: list[tuple[StateWrite, Stored]] = []
-        """What waits for the write that is under way."""
+        """The writes that wait for the one under way."""
         self._is_storing = False
         self._retires = False
         self._lock_timer_ms: int | None = None
@@ -110,7 +110,7 @@ class SharePartition:
     # --- its life ---
 
     async def load(self) -> None:
-        """Take over what is stored; runs as a task of the broker's."""
+        """Load the stored state; runs as one of the broker's tasks."""
         try:
             await self._load()
         except KafkaError as e:
@@ -146,7 +146,7 @@ class SharePartition:
         return self.partition.high_watermark
 
     async def wait_until_loaded(self) -> None:
-        """Until it can be used. Raises KafkaError where it cannot."""
+        """Wait until it can be used. Raises KafkaError if it cannot."""
         await self._loaded.wait()
         self.loaded()
 
@@ -156,7 +156,7 @@ class SharePartition:
         return not self._loaded.is_set()
 
     def loaded(self) -> SharePartitionState:
-        """The machine, with the settings in force. Raises KafkaError where it cannot be used."""
+        """The machine, with the settings in force. Raises KafkaError if it cannot be used."""
         if self.error is not None:
             raise without_frames(self.error)
         assert self.state is not None
@@ -200,7 +200,7 @@ class SharePartition:
         return None if write is None else self._store(write)
 
     def release(self, member_id: str) -> None:
-        """Give back what a member holds. It is stored meanwhile."""
+        """Release the records that a member holds. Storing this happens in the background."""
         if self.state is not None and self.error is None:
             write = self.state.release(member_id)
             if write is not None:
@@ -239,9 +239,8 @@ class SharePartition:
         return stored
 
     async def _store_all(self) -> None:
-        """Store what changed, one request after the other: a write that overtakes an earlier one
-        would say what is out of date. What changes meanwhile goes into the next request
-        together."""
+        """Store changes, one request after another, since a write that overtook an earlier one
+        would store stale state. Changes during a request go into the next one together."""
         while self._unstored:
             unstored, self._unstored = self._unstored, []
             error = await self._write([write for write, _ in unstored])
@@ -257,7 +256,7 @@ class SharePartition:
             self.retire()
 
     async def _write(self, writes: Sequence[StateWrite]) -> KafkaError | None:
-        """Have the share coordinator store these. Returns the error for the member where it does
+        """Have the share coordinator store these. Returns the error for the member if it does
         not."""
         assert self.state is not None
         try:
@@ -267,15 +266,15 @@ class SharePartition:
         except KafkaError as e:
             error = _error_for_member(e)
             if e.code not in _ELSEWHERE:
-                # Somebody newer is in charge, or the group has given it up: what is in flight here
-                # counts no more.
+                # A newer leader has taken over, or the group has given it up: the records in
+                # flight here no longer count.
                 self.drop(error)
             return error
         return None
 
 
 class Stored:
-    """What comes of something that is being stored."""
+    """The outcome of a write."""
 
     __slots__ = ("_done", "_error")
 

@@ -133,7 +133,7 @@ class SharePartitions:
     # --- sessions ---
 
     def end(self, key: SessionKey) -> None:
-        """End a member's session, if it has one, and give back what it holds."""
+        """End a member's session, if it has one, and release its records."""
         session = self.sessions.end(key)
         if session is not None:
             self._ended([session])
@@ -150,7 +150,7 @@ class SharePartitions:
             ]:
                 if share_partition is not None:
                     share_partition.release(member_id)
-        # Only when each has given back what it held: a share partition goes with its last session.
+        # Only after each has released its records: a share partition ends with its last session.
         for group_id in {session.key.group_id for session in sessions}:
             if not self.sessions.has_group(group_id):
                 for key in [key for key in self._partitions if key.group_id == group_id]:
