@@ -20,10 +20,10 @@ options (`option_sets`) that the worker finds in the context.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import typer
-from typer.main import get_group
+from typer.main import get_command, get_group
 
 from pk.cli.command_line.callbacks import callback
 from pk.cli.command_line.declared import Declared, RowsByOption, Screen
@@ -45,6 +45,7 @@ class Noun:
         )
         self.app.callback(invoke_without_command=True, add_help_option=False)(callback(()))
         self._one_word = False
+        self._declarations: dict[str, Declared] = {}
 
     def command(
         self,
@@ -96,14 +97,25 @@ class Noun:
             from_use=from_use,
             repeatable=repeatable,
         )
-        called = callback(declared.parameters, declared)
-        self.app.command(declared.names[0], cls=Command, help=help, add_help_option=False)(called)
+        self._declarations[declared.names[0]] = declared
 
     def for_typer(self) -> Command | Group:
         """The typer command for this noun."""
-        made = get_group(self.app)
-        assert isinstance(made, Group)
-        found = next(iter(made.commands.values())) if self._one_word else made
-        assert isinstance(found, Command | Group)
+        if self._one_word:
+            (declared,) = self._declarations.values()
+            found: Command | Group = _command(declared)
+        else:
+            found = cast(Group, get_group(self.app))
+            found.declarations, found.make = self._declarations, _command
         found.name = self.name
         return found
+
+
+def _command(declared: Declared) -> Command:
+    """The typer command of a declaration."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    declares = app.command(
+        declared.names[0], cls=Command, help=declared.help, add_help_option=False
+    )
+    declares(callback(declared.parameters, declared))
+    return cast(Command, get_command(app))

@@ -2,7 +2,7 @@
 completion reads."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from pk.cli.command_line import tree
 from pk.cli.command_line.declared import Declared
@@ -121,7 +121,7 @@ def noun_data(name: str, node: Command | Group, options: list[dict[str, Any]]) -
     if isinstance(node, Command):
         return _command(node.declared, options)
     entry = NOUNS[name]
-    children = [_command(cast(Command, each).declared, options) for each in node.commands.values()]
+    children = [_command(each, options) for each in node.declarations.values()]
     return {
         "names": list(entry.names),
         "help": entry.help,

@@ -6,7 +6,7 @@ command: values are read by `Parameter.read`, since typer's reader imports pydan
 second), and help is `pk.cli.command_line.help`, since typer's imports rich.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
@@ -180,28 +180,45 @@ class Command(_Parsing, TyperCommand):
 
 
 class Group(_Parsing, TyperGroup):
-    """A pk noun."""
+    """A pk noun. Of its commands only the one that is named becomes typer's, since making all of
+    them takes longer than a short command."""
+
+    declarations: "Mapping[str, Declared]"
+    """Each command by its main name."""
+
+    make: "Callable[[Declared], Command]"
+    """Makes typer's command of a declaration."""
 
     @property
     def names(self) -> dict[str, str]:
         """Each name of a command → its main name."""
         found: dict[str, str] = {}
-        for name, command in self.commands.items():
-            assert isinstance(command, Command)
-            found.update(dict.fromkeys(command.declared.names, name))
+        for name, declared in self.declarations.items():
+            found.update(dict.fromkeys(declared.names, name))
         return found
+
+    def own(self, name: str) -> "Command | None":
+        """Its command of this name or alias."""
+        main = self.names.get(name)
+        if main is None:
+            return None
+        if main not in self.commands:
+            self.commands[main] = self.make(self.declarations[main])
+        return cast(Command, self.commands[main])
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Part of typer's Group."""
+        return list(self.declarations)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Part of typer's Group: the command of this name or alias, also of the noun whose commands
         work under this one too."""
-        name = self.names.get(cmd_name)
-        if name is not None:
-            return self.commands[name]
+        found = self.own(cmd_name)
         also = NOUNS[self.name].also if self.name in NOUNS else ""
-        other = load_noun(also) if also else None
-        if not isinstance(other, Group):
-            return None
-        return other.commands.get(other.names.get(cmd_name, ""))
+        if found is None and also:
+            other = load_noun(also)
+            return other.own(cmd_name) if isinstance(other, Group) else None
+        return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
         """Part of typer's Group. Raises UsageError."""
@@ -228,8 +245,8 @@ class Group(_Parsing, TyperGroup):
 
     def unknown_option(self, ctx: Any, name: str) -> str:
         """What is said of an option that does not exist, or that a command takes."""
-        commands = cast(dict[str, Command], self.commands)
-        taking = (n for n, c in commands.items() if any(name in p.names for p in c.parameters))
+        commands = self.declarations.items()
+        taking = (n for n, d in commands if any(name in p.names for p in d.parameters))
         under = next(taking, None)
         if under is None:
             return super().unknown_option(ctx, name)
@@ -243,6 +260,10 @@ class Root(Group):
     def names(self) -> dict[str, str]:
         """Each name of a noun → its main name."""
         return {name: noun for noun, entry in NOUNS.items() for name in entry.names}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Part of typer's Group."""
+        return list(NOUNS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Part of typer's Group."""

@@ -20,7 +20,7 @@ from pk.cli.command_line.apache import ACTIONS
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.kit import Command as TyperCommand
-from pk.cli.command_line.kit import load_noun
+from pk.cli.command_line.kit import Group, load_noun
 from pk.cli.command_line.nouns import NOUNS, Entry
 from pk.cli.command_line.other_tools import OPTIONS, TOOLS, WORDS
 from pk.cli.command_line.parameters import Argument, Option, fields_of
@@ -486,7 +486,10 @@ def test_no_option_is_accepted_and_ignored() -> None:
 def typer_commands(noun: str) -> list[TyperCommand]:
     """The commands of a noun as typer knows them."""
     node = root().commands["t"] if noun == "t" else load_noun(noun)
-    return [node] if isinstance(node, TyperCommand) else list(node.commands.values())  # pyright: ignore
+    if isinstance(node, TyperCommand):
+        return [node]
+    assert isinstance(node, Group)
+    return [found for name in node.declarations if (found := node.own(name))]
 
 
 def test_the_parser_is_typer_s() -> None:

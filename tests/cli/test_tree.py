@@ -211,9 +211,7 @@ def test_every_list_can_be_filtered(path: tuple[str, ...], command: Command) -> 
 def declared(path: tuple[str, ...]) -> Declared:
     """A command as it was declared."""
     node = load_noun(path[0])
-    found = node if isinstance(node, DeclaredCommand) else node.commands[path[-1]]
-    assert isinstance(found, DeclaredCommand)
-    return found.declared
+    return node.declared if isinstance(node, DeclaredCommand) else node.declarations[path[-1]]
 
 
 @pytest.mark.parametrize(("path", "command"), ALL)
