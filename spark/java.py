@@ -164,7 +164,7 @@ def use_java(directory: Path, environ: MutableMapping[str, str] | None = None) -
     """Sets the variables that a session of `SparkSession.builder` needs: JAVA_HOME, PYSPARK_PYTHON,
     PYTHONPATH.
 
-    For programs that use the `pk` data source in their own sessions; call it before creating the
+    Use it in programs that use the `pk` data source in their own sessions, before creating the
     session. `directory` receives the launcher, if one is needed, and must exist as long as the
     session. Raises SparkMissing.
     """

@@ -1,4 +1,4 @@
-"""What a user names as a place for files: a path, or a URL.
+"""The user's names for places of files: a path, or a URL.
 
 Every command and every file of a pipeline asks here, so that none makes a directory `s3:` of a URL
 that it does not know.

@@ -1,6 +1,6 @@
-"""Why Spark failed, in one sentence.
+"""The reason Spark failed, in one sentence.
 
-What Spark says is a text of a hundred lines: the plan, the trace of Java and that of Python, and
+Spark's message is a text of a hundred lines: the plan, the trace of Java and that of Python, and
 somewhere among them the error that began it.
 """
 
@@ -79,7 +79,7 @@ def _sentence(text: str) -> str:
 
 
 def jdbc_sentence(error: BaseException) -> str:
-    """What a database's driver said; if there is no driver, how to name one."""
+    """The error of a database's driver; if there is no driver, how to name one."""
     from pyspark.errors import AnalysisException
 
     text = str(error)

@@ -79,7 +79,7 @@ def load_packed(packed: bytes) -> None:
 
 
 def restored(packed: bytes, pickled: bytes) -> Any:
-    """What `carrying` made, in another process."""
+    """Restores the result of `carrying` in another process."""
     load_packed(packed)
     kind, state = pickle.loads(pickled)
     made = kind.__new__(kind)

@@ -63,7 +63,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 
 FIRST_APIS: Final = frozenset({2, 8, 9, 10, 11, 12, 13, 14, 22})
-"""What producers and members of classic groups ask, besides Produce, Fetch and Metadata:
+"""The requests of producers and members of classic groups, except Produce, Fetch and Metadata:
 ListOffsets, OffsetCommit to SyncGroup, InitProducerId."""
 
 
@@ -136,7 +136,7 @@ class Broker(Faults):
         self.stop()
 
     async def __aenter__(self) -> Self:
-        """For `async with` in trio or asyncio: starting takes a few milliseconds, and needs no
+        """Start, for `async with` in trio or asyncio; it takes a few milliseconds, and needs no
         other thread."""
         return self.start()
 
@@ -179,7 +179,7 @@ class Broker(Faults):
 
     @property
     def metrics_url(self) -> str:
-        """Where its metrics are. Raises RuntimeError if it does not run, or not with
+        """The URL of its metrics. Raises RuntimeError if it does not run, or runs without
         `pk.metrics.listener`."""
         if self._thread is None or self._node is None or self._node.metrics_port is None:
             raise RuntimeError("the broker serves no metrics: set pk.metrics.listener=127.0.0.1:0")
@@ -219,7 +219,7 @@ class Broker(Faults):
 
     def move_leader(self, topic: str, partition: int = 0, *, away_s: float = AWAY_S) -> None:
         """Have the broker resign as leader of a partition, and lead it again `away_s` seconds later
-        in a new epoch. Producers and consumers get NOT_LEADER_OR_FOLLOWER meanwhile. Raises
+        in a new epoch. Until then producers and consumers get NOT_LEADER_OR_FOLLOWER. Raises
         KafkaError."""
         away_ms = round(away_s * 1000)
         self._call(lambda node: actions.move_leader(node.broker, topic, partition, away_ms))
@@ -250,7 +250,7 @@ class Broker(Faults):
         client_id: str | None = None,
         timeout_s: float = WAIT_S,
     ) -> list[Request]:
-        """Wait until `count` such requests have come; all of them. Raises TimeoutError. In async
+        """Wait until `count` such requests have come, and return all. Raises TimeoutError. In async
         code, call it in a thread (`asyncio.to_thread`)."""
         key = api_key(api)
 
@@ -320,7 +320,7 @@ def _context(node: Node, api_key: int, version: int) -> Context:
 
 
 async def _answer(result: Any) -> Any:
-    """What a handler's result comes to."""
+    """The final answer of a handler's result."""
     while isawaitable(result):
         result = await result
     return result

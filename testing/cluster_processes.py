@@ -28,7 +28,7 @@ STOP_S: Final = 60.0
 
 
 class ClusterError(Exception):
-    """The cluster did not start; the message has what it wrote."""
+    """The cluster did not start; the message has its output."""
 
 
 class Cluster(Faults):

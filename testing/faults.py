@@ -17,7 +17,7 @@ AWAY_S: Final = 0.3
 
 
 class Faults:
-    """What `Broker` and `Cluster` have in common. The brokers of a cluster count `times` each for
+    """The faults that `Broker` and `Cluster` share. Each broker of a cluster counts `times` by
     itself."""
 
     def _ask(self, request: PkFaultsRequest) -> Sequence[PkFaultsResponse]:

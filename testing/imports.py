@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 
 def preload() -> None:
-    """Import the broker, and what it otherwise imports when a producer or a group's first member
-    asks for it.
+    """Import the broker, and the modules that it otherwise imports when a producer or a group's
+    first member needs them.
 
     The plugin does it for pytest, and `KafkaTestCase` for its tests. Elsewhere the first test that
     uses a broker waits for it: a quarter of a second, in which clients may give up and wait before
@@ -24,8 +24,8 @@ def preload() -> None:
 
 @contextmanager
 def collections_off() -> Generator[None]:
-    """What an import makes stays: collections would look through all of it several times, which
-    takes a tenth of the import's time."""
+    """Turn garbage collection off during an import: its objects stay, and collections would scan
+    them several times, which takes a tenth of the import's time."""
     collects = gc.isenabled()
     gc.disable()
     try:

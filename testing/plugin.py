@@ -39,7 +39,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _uses_our_kafka(item: pytest.Item) -> bool:
     """Whether a test has this file's `kafka`, and not one of its own project's. pytest has no
-    public way to ask; where this one fails, the first test imports the broker."""
+    public way to ask; if this one fails, the first test imports the broker."""
     found: Any = getattr(item, "_fixtureinfo", None)
     definitions = getattr(found, "name2fixturedefs", {}).get("kafka", ())
     return bool(definitions) and definitions[-1].func.__module__ == __name__

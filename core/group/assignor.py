@@ -1,4 +1,4 @@
-"""What a server-side assignor sees of a group: a frozen view that may be read in another thread.
+"""The input of a server-side assignor: a frozen view of a group that another thread may read.
 
 Members come in the order of Java's `HashMap`, because Kafka's assignors break ties by it and a
 group may move between coordinators of both kinds.

@@ -34,7 +34,7 @@ def topic_hash(name: str, topic_id: Uuid, racks: Sequence[Collection[str]]) -> i
 
 
 def group_hash(topics: Mapping[str, int]) -> int:
-    """The hash of all topics a group reads, from each topic's; 0 where there is none."""
+    """The hash of all topics a group reads, from each topic's; 0 if there is none."""
     if not topics:
         return 0
     return _hash(b"".join(_LONG.pack(topics[name]) for name in sorted(topics, key=java_order)))

@@ -90,7 +90,7 @@ class ModernGroups(Generic[G, S]):
         group = self.groups.get_of(self._group_type, group_id)
         if group is None:
             if value is None:
-                return  # of a group that has ended, or is of another type by now
+                return  # the record of a group that has ended, or has another type by now
             group = self._group_type(group_id)
             self.groups.put(group)
         if value is not None:

@@ -111,8 +111,8 @@ class CommitRecords(Struct):
 def commit_records(
     request: OffsetCommitRequest, metadata_max: int, now_ms: int, response: OffsetCommitResponse
 ) -> Iterator[Record]:
-    """The records of an OffsetCommit. `response` is filled meanwhile: an offset whose metadata is
-    too large has no record. `metadata_max` bounds that, in UTF-16 units."""
+    """The records of an OffsetCommit. Also fills `response`: an offset whose metadata is
+    too large has no record. `metadata_max` is the limit, in UTF-16 units."""
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != NO_RETENTION:
         expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MAX)
@@ -153,7 +153,7 @@ class Offsets:
         self.committed: dict[str, dict[str, dict[int, Committed]]] = {}
         """Offsets by group, topic, partition. No level is ever empty."""
         self.pending: dict[int, dict[Position, Committed]] = {}
-        """By producer id: the offsets that its open transaction would commit."""
+        """The offsets that each producer id's open transaction would commit."""
         self._open: dict[Position, set[int]] = {}
         """The producer ids whose open transactions would commit here."""
         self._classic = classic
@@ -303,7 +303,7 @@ class Offsets:
             if len(step.records) >= EXPIRED_RECORDS_MAX:
                 return True
             if group.type is GroupType.SHARE:
-                # It has no such offsets, and where it is in its topics outlives its members.
+                # It has no such offsets, and its progress in topics outlives its members.
                 continue
             self._expire_group(group, group.group_id in in_transactions, step)
         return len(step.records) >= EXPIRED_RECORDS_MAX

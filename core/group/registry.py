@@ -28,7 +28,7 @@ class Groups(dict[str, AnyGroup]):
         return group
 
     def get_of(self, group_type: type[G], group_id: str) -> G | None:
-        """The group, if it is of this type."""
+        """The group, if it has this type."""
         group = self.get(group_id)
         return group if isinstance(group, group_type) else None
 
@@ -47,7 +47,7 @@ def not_found(group_id: str) -> KafkaError:
 
 
 def not_of_type(group_id: str, group_type: GroupType) -> KafkaError:
-    """The group exists, but is of another type."""
+    """The error for a group that exists, but has another type."""
     return KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {group_type.value} group."
     )

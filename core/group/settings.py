@@ -46,7 +46,7 @@ class MigrationPolicy(StrEnum):
 
 class ModernGroupSettings(Struct, frozen=True):
     """The broker's keys that consumer, share and streams groups have in common, under Kafka's
-    defaults. Of the first three the cluster or a group may have its own, within bounds."""
+    defaults. The cluster or a group may override the first three, within bounds."""
 
     KIND: ClassVar[str]
     """The group's type in the names of keys: `group.KIND.…` of brokers, `KIND.…` of groups."""

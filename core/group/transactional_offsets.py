@@ -75,8 +75,8 @@ def commit_records(
     now_ms: int,
     response: TxnOffsetCommitResponse,
 ) -> Iterator[Record]:
-    """The records of a commit in a transaction. `response` is filled meanwhile: an offset whose
-    metadata is too large has no record. `metadata_max` bounds that, in UTF-16 units."""
+    """The records of a commit in a transaction. Also fills `response`: an offset whose
+    metadata is too large has no record. `metadata_max` is the limit, in UTF-16 units."""
     for topic in request.topics:
         answer = TxnOffsetCommitResponseTopic(name=topic.name)
         response.topics.append(answer)

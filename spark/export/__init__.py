@@ -1,1 +1,1 @@
-"""The export of topics to files and tables: what it reads, its job on Spark, and its manifest."""
+"""The export of topics to files and tables: its plan, its job on Spark, and its manifest."""

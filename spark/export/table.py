@@ -25,7 +25,7 @@ _OWN_NAME: Final = "pk.export"
 
 
 class TableRefused(SparkError):
-    """The table is of others; nothing was changed in it."""
+    """The table belongs to another program; nothing was changed in it."""
 
 
 class TableFailed(SparkError):

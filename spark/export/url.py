@@ -170,7 +170,7 @@ def open_url(url: str, staging: Path | None, lock_wait_s: float) -> Iterator[Exp
     Raises DirectoryRefused, SparkMissing; OSError and what the file system raises.
     """
     url = url.rstrip("/")
-    file_system(url)  # words what is missing, before anything is made
+    file_system(url)  # reports missing libraries before anything is created
     known = hashlib.sha256(url.encode()).hexdigest()[:16]
     parent = staging or Path(tempfile.gettempdir())
     # A fixed name, so that the next run removes the files of a killed one.

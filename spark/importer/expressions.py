@@ -56,7 +56,7 @@ def _type_of(rows: "DataFrame", option: str, text: str) -> "DataType":
 
 
 def _bytes(rows: "DataFrame", option: str, text: str) -> str:
-    """The expression as a string or bytes: what has fields as JSON, all else as its text."""
+    """The expression as a string or bytes: one with fields as JSON, any other as its text."""
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
     kind = _type_of(rows, option, text)

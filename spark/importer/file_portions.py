@@ -22,7 +22,7 @@ class Portion:
     begin: int
     bytes: int
     stamp: str
-    """What the file is now: its size and time."""
+    """The current size and time of the file."""
 
 
 def partitions_of(frame: "DataFrame") -> list[Any]:

@@ -257,7 +257,7 @@ class _Text:
         )
 
     def _found(self, limit: int | None = None) -> "Found":
-        """What the lines have; with `limit`, the first of them."""
+        """The fields found in the lines; with `limit`, the first of them."""
         from pk.spark.importer.read_lines import FindFields
         from pk.spark.text.json_inference import Found
 

@@ -1,7 +1,7 @@
-"""Spark's checkpoint of a query, as far as it says which offsets of a topic a batch has.
+"""Reads the offsets of a topic in a batch from Spark's checkpoint of a query.
 
-`offsets/N` says what batch N reads, `commits/N` that its sink has it. The file of a batch has a
-line of JSON for each source; a query that uses a topic twice has it in two lines.
+`offsets/N` has the offsets that batch N reads; `commits/N` shows that its sink has it. The file of
+a batch has a line of JSON for each source; a query that uses a topic twice has it in two lines.
 """
 
 import json
@@ -14,7 +14,7 @@ from pk.spark.stream.offsets import StreamOffset, WrongOffset
 
 
 def committed(checkpoint: Path, topic: str) -> dict[TopicPartition, int]:
-    """Where the next batch of a query begins to read a topic; empty before its first batch."""
+    """The offsets at which a query's next batch begins to read a topic; empty before the first."""
     newest = _newest(checkpoint / "commits")
     if newest is None:
         return {}

@@ -38,9 +38,9 @@ def letters(
     says: "Mapping[str, Column]",
     limit: int,
 ) -> "DataFrame":
-    """The records `raw`, with the key and value that they had, for a topic. `says` has the
-    headers that tell why, without the start of their names. What would make a record larger than
-    `limit` is left out, and named in a header: a refused letter would stop the pipeline."""
+    """The records `raw`, with the key and value that they had, for a topic. `says` has the headers
+    that tell why, without the start of their names. Fields that would make a record larger than
+    `limit` are left out, and named in a header: a refused letter would stop the pipeline."""
     places = {name: f.col(name).cast("string") for name in _RECORD}
     why = {name: f.left(text, f.lit(_REASON)) for name, text in says.items()}
     ours = [_header(name, text) for name, text in {**places, **why}.items()]

@@ -1,8 +1,8 @@
 """Writes a pipeline as a project for Spark's declarative pipelines (`spark-pipelines run`).
 
 Sources and steps become temporary views, topics become sinks of the data source `pk`, and tables
-become streaming tables in Spark's catalog. What has no counterpart there is refused: sinks that
-update, dead letters, JDBC, Delta and Iceberg, and fields that are not declared.
+become streaming tables in Spark's catalog. Features without a counterpart there are refused: sinks
+that update, dead letters, JDBC, Delta and Iceberg, and fields that are not declared.
 """
 
 import shutil
@@ -141,7 +141,7 @@ def _relation(pipeline: Pipeline, places: Places, relation: Relation) -> str:
 
 
 def _parser(source: Relation) -> list[str]:
-    """What parses values or files, made outside of the view, in which Spark is not to be asked."""
+    """The parser of values or files, created outside the view, which must not call Spark."""
     if isinstance(source, TopicSource) and source.value == "json":
         made = f"json_parser(spark(), {' '.join((source.fields or '').split())!r})"
     elif isinstance(source, FileSource) and source.format in ("csv", "json"):

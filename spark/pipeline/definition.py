@@ -323,7 +323,7 @@ class _Table:
         return name in self.values
 
     def text(self, name: str, default: str = "", *, needed: str | None = None) -> str:
-        """A text. `needed` says what is missing without it."""
+        """A text. `needed` completes the error if it is missing."""
         self.known.add(name)
         if name not in self.values:
             if needed is not None:
@@ -342,7 +342,7 @@ class _Table:
         return place
 
     def must_be_here(self, path: Path, what: str, place: str) -> None:
-        """Reports a place that is not on this machine. `path` is where this table has it."""
+        """Reports a place that is not on this machine; `path` is its position in this table."""
         try:
             local_path(place)
         except OptionError:

@@ -37,7 +37,7 @@ class Fields:
         self._kafka = kafka
 
     def known(self, spark: "SparkSession") -> dict[str, StructType]:
-        """The schema of each JSON source; samples topics for what is neither declared nor
+        """The schema of each JSON source; samples topics for fields neither declared nor
         remembered.
 
         Raises WrongPipeline, KafkaError, ClientError.

@@ -34,8 +34,8 @@ class GroupOffsets:
         self._kafka = kafka
         self._last: dict[TopicPartition, int] = {}
         self.problem: str | None = None
-        """Why the last commit failed; the pipeline goes on, and tries again after the next
-        batch."""
+        """The reason the last commit failed; the pipeline continues, and tries again after the
+        next batch."""
 
     def commit(self, queries: Iterable[tuple[Path, frozenset[str]]]) -> None:
         """Commits the offsets that every query has which reads the topic. `queries`: checkpoint and

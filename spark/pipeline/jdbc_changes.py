@@ -37,7 +37,8 @@ class Changes:
         self._spool = places.spool(source.name)
 
     def look(self) -> int:
-        """Takes over what is new; how many rows. Raises PySparkException, Py4JError, OSError."""
+        """Takes over new rows, and returns their number. Raises PySparkException, Py4JError,
+        OSError."""
         from pyspark.sql import functions as f
 
         columns = self._source.changes

@@ -79,7 +79,7 @@ def upsert(
 
 
 def _quoted(dialect: str, name: str) -> str:
-    # As Spark's own dialects quote the columns of the tables that it makes.
+    # Spark's own dialects quote the columns of its tables in the same way.
     mark = "`" if dialect in ("mysql", "mariadb") else '"'
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
@@ -147,8 +147,8 @@ class Database:
     def create(self, table: str, frame: "DataFrame") -> None:
         """Makes a table with the columns of a frame, in Spark's types for this database.
 
-        Spark's writer makes tables too, but only where it knows the database's error for one that
-        is missing.
+        Spark's writer creates tables too, but only if it knows the database's error for a missing
+        one.
         """
         self.run(f"CREATE TABLE {table} ({self._columns(frame)})")
 

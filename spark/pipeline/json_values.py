@@ -51,7 +51,8 @@ def raise_bad_record(why: "Column") -> "Column":
 
 
 def said_bad_record(message: str) -> str | None:
-    """Which record does not parse and why; None if the batch failed for another reason."""
+    """The record that does not parse and the reason; None if the batch failed for another
+    reason."""
     match = _BAD.search(message)
     return None if match is None else match[1]
 

@@ -89,8 +89,8 @@ def sink_options(pipeline: Pipeline, sink: TopicSink) -> dict[str, str]:
 def check_encoders(
     pipeline: Pipeline, sink: TopicSink, options: Mapping[str, str], rows: StructType
 ) -> None:
-    """Whether a sink's rows fit their schema. What would be registered is not looked at. Raises
-    WrongPipeline."""
+    """Check that a sink's rows fit their schema. Schemas yet to be registered are not checked.
+    Raises WrongPipeline."""
     schemas = split_options(options, sink=True)[1]
     if schemas is None or schemas.register:
         return
@@ -108,7 +108,7 @@ def is_new_version(failure: str) -> bool:
 
 
 class RegistryVersions:
-    """Which versions each source is read with; remembered beside the checkpoint."""
+    """The schema versions of each source, stored beside the checkpoint."""
 
     def __init__(self, pipeline: Pipeline, places: Places, kafka: Mapping[str, str]) -> None:
         self._pipeline = pipeline

@@ -344,7 +344,7 @@ def load_function(where: str, places: Places) -> Any:
     raises."""
     file, _, name = where.rpartition(":")
     path = places.path(file)
-    # By this name its functions are pickled; Spark's workers find the file by their path.
+    # Its functions are pickled under this name; Spark's workers find the file by their path.
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -88,7 +88,7 @@ def queries(
                 raise pipeline.problem((*sink.path, "options"), str(e)) from e
             frame = records(pipeline, sink, frame)
             check_encoders(pipeline, sink, options, frame.schema)
-            # Complete takes no rows that are not aggregated, and a schema only those that it is of.
+            # Complete needs aggregated rows, and a schema takes only rows of its own columns.
             if sink.mode != "complete" and not sink.formats:
                 for name in sorted(uses & waiting):
                     waiting.remove(name)

@@ -1,5 +1,5 @@
-"""What a running pipeline says of itself, beside its checkpoint: a status file, a lock, and a file
-that asks it to stop.
+"""The files of a running pipeline beside its checkpoint: a status file, a lock, and a file that
+asks it to stop.
 
 `pk pipeline status` and `stop` read and write these files, so they need neither Spark nor the
 process.

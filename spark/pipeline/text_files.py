@@ -134,7 +134,7 @@ def text_files(
         fields = _csv_columns(found, own) if kind == "csv" else _json_columns(spark, found)
     parse = file_parser(spark, kind, fields, options)
     frame = (spark.readStream if stream else spark.read).format("text").options(**files).load(where)
-    # What the names of directories say, as in date=2026-01-31, is a column of each row, too.
+    # Values in the names of directories, as in date=2026-01-31, are columns of each row, too.
     folders = [f.col(f"`{name}`") for name in frame.columns if name != "value"]
     rows = parse(f.col("_metadata.file_path"), f.col("value").cast("binary"))
     return frame.select(f.inline(rows), *folders)

@@ -1,4 +1,4 @@
-"""What Spark hands a task of a batch read or of a stream: its range of offsets."""
+"""The range of offsets that Spark hands a task of a batch read or of a stream."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from typing import Final
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid
 
 OFFSETS_A_RANGE: Final = 2_000_000
-"""By default, a partition with more offsets than this is read by several tasks."""
+"""The default number of offsets above which several tasks read a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def split(
     if sum(pieces.values()) < min_ranges:
         for r in whole:
             pieces[r] = max(pieces[r], min(round(min_ranges * r.offsets / total), r.offsets))
-    # Rounding may have left too few pieces: split further where they are largest.
+    # Rounding may have left too few pieces: split the largest further.
     while sum(pieces.values()) < min(min_ranges, total):
         largest = max(whole, key=lambda r: r.offsets / pieces[r] if pieces[r] < r.offsets else 0)
         pieces[largest] += 1

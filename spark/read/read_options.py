@@ -15,8 +15,8 @@ DEFAULTS: Final = {
     "max.partition.fetch.bytes": FETCH_BYTES,
     "isolation.level": "read_committed",
 }
-"""The configs whose defaults differ from a consumer's. What is read is kept as a result, and
-records of an aborted transaction are part of none."""
+"""The configs whose defaults differ from a consumer's. Reads produce results that
+last, which must not contain records of aborted transactions."""
 
 WAIT_MS: Final = 120_000
 """How long to wait for an expected record (`kafkaConsumer.pollTimeoutMs`; Spark's default)."""

@@ -154,7 +154,7 @@ class RangeFetch:
         """Passes the batches of each response to `hand` until the range is read.
 
         Repeats the request after an empty response until `wait_ms` have passed without progress. A
-        topic that is deleted meanwhile is lost after `_GONE_S`.
+        topic that is deleted during the read counts as lost after `_GONE_S`.
         """
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -214,7 +214,7 @@ class RangeFetch:
         timeout_ms = _KNOWN_MS if wanted.topic_id != ZERO_UUID else default_ms
         info = await cluster.topic(wanted.topic, timeout_ms=timeout_ms)
         if wanted.topic_id not in (ZERO_UUID, info.topic_id):
-            # What this process knows may be older than the plan.
+            # This process's metadata may be older than the plan.
             await cluster.refresh([wanted.topic])
             info = await cluster.topic(wanted.topic, timeout_ms=timeout_ms)
         if wanted.topic_id not in (ZERO_UUID, info.topic_id):
@@ -267,7 +267,7 @@ class RangeFetch:
         return []
 
     def _bytes_max(self) -> int:
-        """The bytes to request: near the end of the range, no more than what is probably left."""
+        """The bytes to request: near the end of the range, no more than probably remain."""
         limit = self._config.max_partition_fetch_bytes
         if not self._bytes_an_offset:
             return limit

@@ -197,7 +197,7 @@ def _of_values(node: Node) -> Shape:
 def _combined(node: Node, within: tuple[Node, ...]) -> Shape:
     parts = [each for each in node.parts if each.kind not in ("null", "not", "if", "true")]
     if node.criterion == "allOf":
-        # What says no type of its own only narrows what another part says.
+        # A part without a type only narrows another part.
         shapes = [_shape(each, within) for each in parts]
         told = [each for each in shapes if each is not _ANYTHING]
         structs = [each for each in told if isinstance(each.type, t.StructType)]

@@ -6,4 +6,4 @@
 from typing import Final
 
 KINDS: Final = {"avro": "avro", "json-schema": "json", "protobuf": "protobuf"}
-"""By its name there, what the data source's `value.format` calls it."""
+"""The data source's `value.format` for each kind."""

@@ -58,7 +58,7 @@ _TLS_KEYS: Final = tuple(key for key in KEYS if key != "ssl.client.auth")
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    """Where the registry is, and as whom it is asked. It stays with the driver."""
+    """The registry's address and the credentials for it. They stay with the driver."""
 
     where: str
     user: str | None = None
@@ -109,7 +109,7 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """What a read or a write says about schemas."""
+    """The options of a read or a write about schemas."""
 
     registry: RegistryOptions
     columns: Mapping[Column, ColumnOptions]
@@ -119,7 +119,7 @@ class SchemaOptions:
     """Whether a write adds the schema of its rows to the registry."""
 
     include_bytes: bool = False
-    """Whether a read adds `key_bytes` and `value_bytes`: what was decoded."""
+    """Whether a read adds `key_bytes` and `value_bytes`, the bytes before decoding."""
 
 
 def split_options(

@@ -1,4 +1,4 @@
-"""What a schema is to Spark: the type of its column, and how a decoded value becomes one of it."""
+"""A schema as Spark sees it: the type of its column, and the conversion of decoded values to it."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ _QUIET: Final = "-Xlog:cds=off"
 
 
 def archives_folder() -> Path:
-    """Where this user's archives are: in the cache directory of pk.cli.runtime.paths, which is
-    above this stratum. It may be missing."""
+    """The directory of this user's archives: in the cache directory of pk.cli.runtime.paths, which
+    is above this stratum. It may be missing."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     under = "Library/Caches" if sys.platform == "darwin" else ".cache"
     cache = Path(given) if os.path.isabs(given) else Path.home() / under

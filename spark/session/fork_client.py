@@ -23,7 +23,7 @@ def main(path: str, python: str, arguments: list[str]) -> int:
     """The exit code. Does not return where PYTHON takes over."""
     asked = socket.socket(socket.AF_UNIX)
     found: bytes = b""
-    # From the question on, a SIGTERM waits until it is known whom it is passed on to.
+    # Hold SIGTERM from here on, until the process that must receive it is known.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     if arguments[:1] == ["-m"]:
         found = _ask(asked, path, arguments)

@@ -159,7 +159,7 @@ class _Server:
                 fork.asker.sendall(STATUS.pack(os.waitstatus_to_exitcode(status)))
 
     def _end(self, fork: "_Fork") -> None:
-        """Who asked says nothing more, so it is gone: what Spark killed is the process that it
+        """The client closed its connection, so it is gone: Spark killed the process that it
         knows. The fork is not waited for yet, so its id is still its own."""
         if fork.asker.fileno() < 0:
             return  # the process ended in the same moment

@@ -20,7 +20,7 @@ Args = TypeVarTuple("Args")
 
 
 class DeferredInterrupts:
-    """Records Ctrl-C during the block, and SIGTERM where that acts as Ctrl-C; `check` or the end of
+    """Records Ctrl-C during the block, and SIGTERM if that acts as Ctrl-C; `check` or the end of
     the block raises KeyboardInterrupt for it.
 
     Has an effect only in the main thread. A Ctrl-C that is ignored stays ignored.

@@ -180,7 +180,7 @@ class OwnSpark:
             if can_fork(self._folder):
                 self._forks = ForkServer(self._folder, environ, (self._own.lock,))
                 self._python = str(self._forks.python)
-                # What plans beside the driver runs as the driver's Python.
+                # Planning processes beside the driver run as the driver's Python.
                 environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), self._python)
         (self._folder / "log4j2.properties").write_text(_LOG4J)
         settings = {
@@ -255,8 +255,8 @@ class OwnSpark:
 
     def _python_of_sources(self, path: str) -> dict[str, str]:
         """Variables of the JVM by which the driver and the workers find Python for data sources:
-        Spark starts both by the same word. Where the workers look for it on their PATH, it must
-        mean this interpreter here."""
+        Spark starts both by the same name. If the workers look for it on their PATH, it must
+        mean this interpreter."""
         word = self._python
         if os.sep in word:
             here = word if os.access(word, os.X_OK) else sys.executable

@@ -29,10 +29,10 @@ _ROOTS: Final = (
     *("trio", "msgspec", "cbor2", "crc32c", "cramjam", "xxhash", "cryptography"),
     *("numpy", "pandas", "pyarrow"),
 )
-"""The modules that tasks import, besides their own requirements."""
+"""The modules that tasks import, in addition to their own requirements."""
 
 _SCHEMAS: Final = ("fastavro", "protobuf", "proto-schema-parser", "jsonschema")
-"""What tasks with schemas import: the extra `schemas`, where it is installed."""
+"""The imports of tasks with schemas: the extra `schemas`, if it is installed."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)

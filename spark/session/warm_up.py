@@ -99,7 +99,7 @@ def _make(archive: ClassArchive) -> None:
                 raise SparkFailed(f"Spark failed: {reason(e)}") from e
             raise
     if own.exit_status:
-        # What it wrote may be half an archive.
+        # Its output may be half an archive.
         raise SparkFailed(f"Spark's Java ended with {own.exit_status} as it wrote the archive")
 
 

@@ -44,8 +44,8 @@ _DECIDED_ANEW: Final = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
 )
-"""A broker and this producer disagree about what was written: the transaction is aborted and tried
-again."""
+"""A broker and this producer disagree about the written records: the transaction is aborted and
+tried again."""
 
 
 class CheckpointTooOld(SparkError):

@@ -71,8 +71,8 @@ class Markers:
         self._query_id = query_id
 
     async def partition(self) -> TopicPartition:
-        """Where the query's markers are; creates the topic if it is missing. Raises KafkaError,
-        ClientError."""
+        """The partition of the query's markers; creates the topic if it is missing. Raises
+        KafkaError, ClientError."""
         await self._cluster.refresh([TOPIC])
         if self._cluster.metadata.topics[TOPIC].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             new = NewTopic(TOPIC, PARTITIONS, configs=_CONFIGS)

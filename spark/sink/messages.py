@@ -21,7 +21,7 @@ from pk.spark.errors import SparkError
 from pk.spark.sink.seal import Sealed
 
 INLINE_BYTES: Final = 32 << 20
-"""No message holds more than this; what is larger is staged."""
+"""The size limit of a message; larger contents are staged."""
 
 _RESULTS_BYTES: Final = 1 << 30
 """Spark's default of spark.driver.maxResultSize."""
@@ -152,10 +152,10 @@ def _create(staged: str) -> Any:
 def remove_staged(
     messages: Iterable[SealedMessage | None], folder: str | None, batch_id: int | None = None
 ) -> None:
-    """Removes what the tasks of a write staged, in `folder` too, where attempts that lost may have
+    """Removes the staged files of a write's tasks, also in `folder`, where losing attempts may have
     left files.
 
-    With `batch_id` only what belongs to that batch and to earlier ones. Raises StagingFailed.
+    `batch_id` limits this to that batch and earlier ones. Raises StagingFailed.
     """
     folders = {m.staged.rsplit("/", 2)[0] for m in messages if m is not None and m.staged}
     if folder is not None:

@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def partitions_for_keys(keys: pa.Array, partitions: int) -> Ints:
-    """The partition of each key among so many; anything where the key is null. `keys` is a binary
+    """The partition of each key among `partitions`; arbitrary for null keys. `keys` is a binary
     array."""
     return (_murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
 

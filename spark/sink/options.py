@@ -1,8 +1,8 @@
 """The options of writing with the `pk` data source, and the columns that it writes.
 
 Names are those of Spark's own Kafka sink. Producer configs that have no effect here are refused
-with the reason: tasks seal whole batches, so nothing lingers, and what makes a write exactly once
-is not up to the options.
+with the reason: tasks seal whole batches, so nothing lingers, and the options cannot change how a
+write is exactly once.
 """
 
 import re
@@ -75,7 +75,7 @@ class Delivery(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """What tells a stream's batch from all others; written again, it is left out."""
+    """The identity of a stream's batch; a batch that was written before is skipped."""
 
     query_id: str
     batch_id: int
@@ -88,7 +88,7 @@ class SinkOptions:
     bootstrap: str
     client: Mapping[str, str] = field(default_factory=dict)
     topic: str | None = None
-    """Where all rows go; None: where the column `topic` says."""
+    """The topic of all rows; None means the one in the column `topic`."""
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
     batch: "StreamBatch | None" = None

@@ -52,8 +52,8 @@ def seal(
     """The rows as record batches. Rows of a partition keep their order.
 
     `partitions_of` gives the number of a topic's partitions. Rows without key and partition go to
-    one partition after another, beginning with number `turn`. With `timestamps` records have the
-    times of the column `timestamp`, and else all have the time of sealing. Raises RowRefused,
+    one partition after another, beginning with number `turn`. `timestamps` gives records the times
+    of the column `timestamp`; otherwise all have the time of sealing. Raises RowRefused,
     KafkaError(MESSAGE_TOO_LARGE).
     """
     sealer = _Sealer(topic, config, partitions_of, turn, timestamps)

@@ -111,7 +111,7 @@ def _written(
     batch_id: int,
     query_id: str | None,
 ) -> SealedMessage:
-    """What a task does: seals its rows, and publishes them at once only if repetitions are
+    """Runs a task: seals its rows, and publishes them at once only if repetitions are
     allowed."""
     put_modules_aside()
     context = TaskContext.get()

@@ -1,1 +1,1 @@
-"""`readStream`: what a query has read, what is new, and how much of it a batch takes."""
+"""`readStream`: the offsets a query has read, new ones, and how many a batch takes."""

@@ -1,4 +1,4 @@
-"""How much of what is new goes into a batch: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`,
+"""The number of new offsets in a batch: `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`,
 `maxTriggerDelay`.
 
 The rules are those of Spark's own Kafka source, so that a query that moves over has batches of the
@@ -15,8 +15,8 @@ from pk.spark.read.options import BatchLimits
 def shared_out(
     offsets_max: int, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Where a batch of about `offsets_max` offsets from `begin` ends: each partition has its share
-    of what it has to offer.
+    """The end of a batch of about `offsets_max` offsets from `begin`: each partition gets a share
+    in proportion to its new offsets.
 
     A partition's share is at least one offset, so that a small one moves on; a batch may therefore
     have some more.

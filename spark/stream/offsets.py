@@ -41,7 +41,7 @@ class StreamOffset:
     """The topics' ids; without those of brokers that are too old to send them."""
 
     start: Mapping[TopicPartition, int] | None = None
-    """At the end of the first batch: where that batch began."""
+    """The start of the first batch, in the offset of its end."""
 
     @property
     def is_initial(self) -> bool:

@@ -110,8 +110,9 @@ class Progress:
         return self._limited(start, end) if limited else end
 
     async def _held(self, start: StreamOffset) -> StreamOffset:
-        """What the brokers hold. A partition that was read further than its last stable offset,
-        when the query still read uncommitted records, ends where it was read to."""
+        """The current ends on the brokers. A partition that was read further than its last stable
+        offset, when the query still read uncommitted records, ends at the offset up to which it was
+        read."""
         held = self._known()
         behind = {
             tp: held.ids.get(tp.topic, ZERO_UUID)

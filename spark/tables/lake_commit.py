@@ -73,7 +73,7 @@ def delta_add(
     partition_by: Sequence[str] = (),
     replace: bool = False,
 ) -> None:
-    """Adds the files of a batch to the table at `root`, which is made if it is missing.
+    """Adds the files of a batch to the table at `root`, created if missing.
 
     `schema` is Spark's, as JSON; the table gets the columns that it lacks. The directories between
     `within` (or `root`) and a file are named by the values of `partition_by`. With `replace` the

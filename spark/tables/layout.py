@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 _HOUR_US: Final = 3_600_000_000
 _BUILT_IN: Final = {
-    # By the number of microseconds: the session's time zone has no say in it.
+    # Computed from microseconds, so the session's time zone does not matter.
     "date": f"date_from_unix_date(CAST(floor(unix_micros(timestamp) / {24 * _HOUR_US}) AS INT))",
     "hour": f"CAST(pmod(floor(unix_micros(timestamp) / {_HOUR_US}), 24) AS INT)",
     "topic": "topic",

@@ -248,7 +248,7 @@ class _Fields:
         kept[returns] = False
         quotes = self._quotes
         if len(quotes):
-            # Of two quotes for one the first, which closes, is taken out, and the second stays.
+            # Two quotes stand for one: the first, which closes, is removed, and the second stays.
             kept[quotes] = False
             opening, closing = quotes[::2], quotes[1::2]
             kept[opening[1:][opening[1:] == closing[: len(opening) - 1] + 1]] = True

@@ -66,7 +66,7 @@ def _whole(text: str | None) -> str | None:
 def _new_fields(
     objects: Sequence[Mapping[str, Any]], reasons: list[str | None], names: Names | None
 ) -> list[str | None]:
-    """By row, the fields that have no column; adds to `reasons` why a name cannot become one."""
+    """Each row's fields without a column; adds to `reasons` why a name cannot become one."""
     found: list[str | None] = [None] * len(objects)
     if names is None:
         return found

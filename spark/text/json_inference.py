@@ -113,7 +113,7 @@ def _kind(value: Any) -> str:
 
 
 def infer(texts: Iterable[bytes]) -> Found:
-    """What the objects among texts have; other texts are left out."""
+    """The fields of the objects among texts; other texts are left out."""
     found = Found("object")
     for text in texts:
         try:

@@ -17,12 +17,12 @@ MICROSECONDS: Final[Mapping[str, str]] = {
 
 
 def as_json(column: "Column | str") -> "Column":
-    """What has fields or elements as JSON; a field that is null is left out."""
+    """A column with fields or elements, as JSON; null fields are left out."""
     return f.to_json(column, dict(MICROSECONDS))
 
 
 def as_bytes(column: "Column", kind: DataType) -> "Column":
-    """A column as bytes: what has fields or elements as JSON, all else as its text."""
+    """A column as bytes: one with fields or elements as JSON, any other as its text."""
     if isinstance(kind, BinaryType):
         return column
     if isinstance(kind, StructType | MapType | ArrayType):

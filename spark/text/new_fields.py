@@ -88,8 +88,8 @@ def as_text(found: Mapping[str, Any], names: Names) -> StructType:
 
 
 def in_one_case(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """The JSON objects among texts, for Spark to find their columns. Of names that differ in upper
-    and lower case alone, the one that comes first is kept; what is very deep is text."""
+    """The JSON objects among texts, for Spark to find their columns. Only the first of names that
+    differ in case alone is kept; very deep values become text."""
     known: dict[str, Any] = {}
     for text in texts:
         try:

@@ -7,8 +7,8 @@ from pk.core.wire.messages.describe_groups import DescribedGroup, DescribedGroup
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """The group. What members say of themselves, and what was assigned to them, counts only while
-    it is stable."""
+    """The description of a group. Members' metadata and assignments count only while it is
+    stable."""
     stable = group.state is State.STABLE
     return DescribedGroup(
         group_id=group.group_id,

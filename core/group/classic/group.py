@@ -131,7 +131,7 @@ class ClassicGroup(Struct, eq=False):
     subscribed_topics: frozenset[str] | None = None
     """The topics to which members are subscribed; None if unknown."""
 
-    # As a group of any type
+    # Methods of every group type
 
     @property
     def is_empty(self) -> bool:

@@ -66,8 +66,8 @@ class ClassicGroups:
         self.groups = groups
         self._new_id = new_id
         self._loading = True
-        """Until `loaded`, a record gives a group's whole state; later ones confirm what was decided
-        here."""
+        """Whether records still give a group's whole state; after `loaded` they confirm decisions
+        made here."""
 
     # JoinGroup
 

@@ -87,7 +87,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         self._holders: dict[Uuid, dict[int, str]] = {}
         """Topic id → partition → the member that holds it."""
 
-    # As a group of any type
+    # Methods of every group type
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -197,8 +197,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         return partition in self._holders.get(topic_id, ())
 
     def target_of(self, member: ConsumerMember) -> Assignment:
-        """What the target assignment gives a member; one that replaces a static member takes over
-        what was that one's."""
+        """The member's partitions in the target assignment; one that replaces a static member
+        takes over those of its predecessor."""
         member_id = member.member_id
         if member.instance_id is not None:
             member_id = self.static_members.get(member.instance_id, member_id)
@@ -295,7 +295,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
             del self.static_members[old.instance_id or ""]
 
     def replay_regex(self, regex: str, resolved: Resolved | None) -> None:
-        """The topics that an expression matched. None: no member has it any more."""
+        """Set the topics that an expression matched. None: no member has it any more."""
         if resolved is None:
             self.resolved.pop(regex, None)
         else:

@@ -405,7 +405,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         epoch: int,
         now_ms: int,
     ) -> Decision[Record]:
-        """A target assignment was made off the loop, for the group as `spec` has it."""
+        """Take a target assignment, made off the loop for the group as described by `spec`."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ConsumerGroup, group_id)
@@ -469,8 +469,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             self.fence(group, [member], step)
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], step: Step) -> None:
-        """Take members out of the group: they left, or were silent, or did not do as they must.
-        Where only members of the classic protocol stay, the group may become a classic one."""
+        """Remove members that left, were silent, or broke the protocol's rules. If only members of
+        the classic protocol remain, the group may become a classic one."""
         if not members:
             return
         group_id = group.group_id
@@ -490,9 +490,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
 
     def _downgrade_where_due(self, group_id: str, step: Step) -> None:
-        """A classic member has taken the place of one of the consumer protocol: if that was the
-        last one, the group may become a classic one. It goes on with what it has, since no member
-        is gone."""
+        """Convert the group to a classic one, if allowed, after a classic member replaced the last
+        member of the consumer protocol. It keeps its assignment, since no member is gone."""
         group = self.groups.get_of(ConsumerGroup, group_id)
         if group is not None and may_downgrade(group, (), self.settings):
             self._downgrade(group, set(), step)

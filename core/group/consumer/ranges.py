@@ -75,7 +75,7 @@ def _split_near(group: GroupSpec, readers: Mapping[Uuid, list[str]], given: Give
 def _near_first(
     group: GroupSpec, topics: Sequence[Uuid], count: int, members: Sequence[str]
 ) -> dict[str, list[int]]:
-    """Who gets which partition numbers, alike in all of `topics`."""
+    """The partition numbers of each member, the same in all of `topics`."""
     each, extras = divmod(count, len(members))
     quota = {m: each + (index < extras) for index, m in enumerate(members)}
     given: dict[str, list[int]] = {m: [] for m in members}

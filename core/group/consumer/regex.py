@@ -35,8 +35,8 @@ def matching(
     topics: Iterable[str],
     may_describe: Callable[[str], bool] | None = None,
 ) -> dict[str, frozenset[str]]:
-    """What each expression matches among `topics`, but for those that the member who made the group
-    look may not describe. One that cannot be read matches nothing."""
+    """The matches of each expression among `topics`, except topics that the member who caused the
+    resolution may not describe. An invalid expression matches nothing."""
     names = list(topics)
     found: dict[str, frozenset[str]] = {}
     for regex in regexes:

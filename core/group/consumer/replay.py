@@ -1,4 +1,4 @@
-"""What the records of consumer groups change."""
+"""Applies the records of consumer groups."""
 
 from __future__ import annotations
 

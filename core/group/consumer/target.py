@@ -59,8 +59,8 @@ def group_spec(
 def still_there(
     group: ConsumerGroup, spec: GroupSpec, given: Mapping[str, Assignment]
 ) -> dict[str, Assignment]:
-    """What of `given`, made for the members in `spec`, still has somebody to go to: a static member
-    that was replaced meanwhile hands its part on."""
+    """The part of `given`, made for the members in `spec`, whose members still exist. A static
+    member that was replaced since passes its part on."""
     kept: dict[str, Assignment] = {}
     for member_id, assignment in given.items():
         instance_id = spec.members[member_id].instance_id

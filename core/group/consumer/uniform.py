@@ -29,7 +29,7 @@ from pk.core.group.racks import rack_aware
 from pk.core.values import TopicIdPartition, Uuid
 
 BALANCING_ROUNDS_MAX: Final = 16
-"""Over all topics; then what is reached must do. Kafka's."""
+"""The number of rounds over all topics, as in Kafka; then the result is taken as it is."""
 
 _NOBODY: Final = -1
 
@@ -90,7 +90,8 @@ class _Alike:
         return {m: {t: frozenset(ps) for t, ps in g.items()} for m, g in self._given.items()}
 
     def _keep_within_quota(self, quota_min: int, extras: int) -> None:
-        """Let each member keep what it had up to its quota. `extras` members may have one more."""
+        """Let each member keep its partitions up to its quota. `extras` members may have one
+        more."""
         for index, member_id in enumerate(self._order):
             quota = quota_min + (extras > 0)
             has_extra = extras > 0

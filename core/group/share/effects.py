@@ -1,4 +1,4 @@
-"""What share groups have done by others: the runtime carries it out."""
+"""The effects of share groups, which the runtime carries out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pk.core.values import Uuid
 
 
 class InitializeShareState(NamedTuple):
-    """An effect: the share coordinator is to give these share partitions a beginning. What came of
-    it returns by `ShareGroups.initialized`."""
+    """An effect: the share coordinator must set the start of these share partitions. The result
+    goes to `ShareGroups.initialized`."""
 
     group_id: str
     state_epoch: int

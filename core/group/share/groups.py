@@ -318,9 +318,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     def begin_alter(
         self, group_id: str, offsets: Mapping[Uuid, Mapping[int, int]], step: Step
     ) -> None:
-        """AlterShareGroupOffsets: partitions known to exist are to begin elsewhere; a group that
-        does not exist is made. Replies with the `InitializeShareState` to carry out, None where
-        there is nothing to do.
+        """AlterShareGroupOffsets: set the start of partitions known to exist; create the group if
+        missing. Replies with the `InitializeShareState` to carry out, None if there is nothing
+        to do.
 
         Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND.
         """

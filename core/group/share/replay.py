@@ -1,4 +1,4 @@
-"""What the records of share groups change."""
+"""Applies the records of share groups."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _shared_out(
     partitions: Sequence[TopicIdPartition],
     held: Mapping[str, Sequence[TopicIdPartition]],
 ) -> dict[str, dict[TopicIdPartition, None]]:
-    """Share `partitions` out among `members`, who hold some of them already."""
+    """Divide `partitions` among `members`, which hold some of them already."""
     if not partitions or not members:
         return {member_id: {} for member_id in members}
     sharing = -(-len(members) // len(partitions))

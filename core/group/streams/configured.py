@@ -53,7 +53,7 @@ class ConfiguredTopology(Struct, frozen=True):
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
-    """By id, sorted as Java sorts them; None if they cannot be worked out."""
+    """Subtopologies by id, sorted as Java sorts them; None if they cannot be worked out."""
     to_create: Mapping[str, CreatableTopic] = field(default_factory=dict[str, CreatableTopic])
     """Internal topics that are missing."""
     problem: TopologyNotReady | None = None

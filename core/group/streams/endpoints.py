@@ -1,8 +1,8 @@
 """Endpoints: where the processes of an application answer queries, and which partitions each has.
 
-Every member hears of all endpoints when they have changed, which a number tells it: the endpoint
-information epoch. All of this is soft; another coordinator begins at 0, and members hear everything
-again.
+Every member gets all endpoints when they have changed. It recognises a change by a number, the
+endpoint information epoch. All of this is soft; another coordinator begins at 0, and members get
+everything again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Endpoints:
     def __init__(self) -> None:
         self.epoch = 0
         self._known: dict[str, EndpointToPartitions] = {}
-        """By member id."""
+        """The endpoints by member id."""
 
     def forget(self, member_id: str) -> None:
         """A member holds other tasks, or is gone."""

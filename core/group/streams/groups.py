@@ -433,7 +433,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
     def topics_created(
         self, effect: CreateInternalTopics, refused: Mapping[str, str], step: Step
     ) -> None:
-        """What came of a `CreateInternalTopics`: why topics could not be made, by topic."""
+        """Take the result of a `CreateInternalTopics`: why topics were not created, by topic."""
         self.internal_topics.created(effect, refused, step.now_ms)
 
     # --- members go, time passes ---

@@ -1,8 +1,8 @@
-"""Internal topics of streams groups: the broker is asked to make those that are missing.
+"""Internal topics of streams groups: asks the broker to create missing ones.
 
 All of this is soft: members send heartbeats until their topics are there, and each heartbeat may
-ask. A topic is not asked for again while the broker works on it, nor soon after it could not be
-made; meanwhile members hear why.
+ask. A topic is not requested again while the broker works on it, nor soon after its creation
+failed; until then members get the reason.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class InternalTopics:
     def created(
         self, effect: CreateInternalTopics, refused: Mapping[str, str], now_ms: int
     ) -> None:
-        """What came of an effect: why topics could not be made, by topic."""
+        """Take the result of an effect: why topics could not be created, by topic."""
         asked = self._asked.get(effect.group_id, {})
         for topic in effect.topics:
             asked.pop(topic.name, None)
@@ -70,7 +70,7 @@ class InternalTopics:
             )
 
     def failures(self, group_id: str, missing: Collection[str], now_ms: int) -> str:
-        """What a status adds about topics that could not be made; empty where there are none."""
+        """The text of a status about topics that could not be created; empty if there are none."""
         found = [
             f"{name} ({failure.message})"
             for name, failure in self._failed.get(group_id, {}).items()

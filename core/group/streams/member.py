@@ -46,7 +46,7 @@ _STATES: Final = frozenset(MemberState)
 
 
 class Endpoint(NamedTuple):
-    """Where an application answers interactive queries (`application.server`)."""
+    """The address for interactive queries of an application (`application.server`)."""
 
     host: str
     port: int

@@ -21,7 +21,7 @@ PartitionCount = Callable[[str], int | None]
 
 
 class StatusCode(IntEnum):
-    """What a heartbeat says of the topology, or of the application."""
+    """The status of the topology or the application in a heartbeat."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1

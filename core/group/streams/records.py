@@ -45,7 +45,7 @@ def topology(group_id: str, found: Topology) -> Record:
 
 
 def member_metadata(group_id: str, member: StreamsMember) -> Record:
-    """What a member says of itself."""
+    """The record of a member's own description."""
     endpoint = member.endpoint
     return Record(
         wire.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
@@ -85,7 +85,7 @@ def with_metadata(value: wire.StreamsGroupMemberMetadataValue) -> dict[str, Any]
 
 
 def current_assignment(group_id: str, member: StreamsMember) -> Record:
-    """What a member holds, and its epoch."""
+    """The record of a member's epoch and current tasks."""
     held, revoking = member.assigned, member.revoking
     return Record(
         wire.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
@@ -124,7 +124,7 @@ def with_assignment(value: wire.StreamsGroupCurrentMemberAssignmentValue) -> dic
 
 
 def target_member(group_id: str, member_id: str, tasks: Tasks) -> Record:
-    """What a member is to have."""
+    """The record of a member's target tasks."""
     return Record(
         wire.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         wire.StreamsGroupTargetAssignmentMemberValue(
@@ -136,7 +136,7 @@ def target_member(group_id: str, member_id: str, tasks: Tasks) -> Record:
 
 
 def target_of(value: wire.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
-    """What the record of a target says."""
+    """The tasks in the record of a target."""
     return Tasks(
         task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks)
     )

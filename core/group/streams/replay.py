@@ -1,4 +1,4 @@
-"""What the records of streams groups change."""
+"""Applies the records of streams groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a StreamsGroupHeartbeat says, and whether it may say it."""
+"""The contents of a StreamsGroupHeartbeat, and their validation."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def said_by(request: StreamsGroupHeartbeatRequest, client: Client) -> dict[str, Any]:
-    """The fields of the member that the request sets; what it leaves out stays."""
+    """The fields of the member that the request sets; the others stay."""
     said: dict[str, Any] = {
         "client_id": client.client_id[:STRING_BYTES_MAX],
         "client_host": client.client_host,
@@ -151,7 +151,7 @@ def said_by(request: StreamsGroupHeartbeatRequest, client: Client) -> dict[str, 
 
 
 def owned_by(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
-    """What the member says that it holds; None if it does not say."""
+    """The tasks the member reports as held; None if it reports nothing."""
     active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if active is None or standby is None or warmup is None:
         return None

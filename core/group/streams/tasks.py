@@ -52,7 +52,7 @@ HOLDS_NONE: Final = HeldTasks()
 
 
 def task_set(ids: Iterable[TaskIds]) -> dict[str, frozenset[int]]:
-    """What a message names; a subtopology that it names twice counts with its last partitions."""
+    """The tasks in a message; the last entry counts for a subtopology that it names twice."""
     return {each.subtopology_id: frozenset(each.partitions) for each in ids}
 
 

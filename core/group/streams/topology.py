@@ -26,7 +26,7 @@ good."""
 
 
 def java_ordered(names: Collection[str]) -> list[str]:
-    """`names` in the order of Java's `HashMap`, where they are not too many."""
+    """`names` in the order of Java's `HashMap`, unless there are too many."""
     return hash_map_order(names) if len(names) <= ORDERED_MAX else list(names)
 
 
@@ -42,11 +42,11 @@ class Topology(Struct, frozen=True, eq=False, dict=True):
     subtopologies: Mapping[str, wire.Subtopology] = field(
         default_factory=dict[str, wire.Subtopology]
     )
-    """By id, in the order of the member that sent them."""
+    """Subtopologies by id, in the order of the member that sent them."""
 
     @cached_property
     def in_java_order(self) -> list[wire.Subtopology]:
-        """The subtopologies in the order of Java's `HashMap`, where the order shows."""
+        """The subtopologies in the order of Java's `HashMap`, for places where the order shows."""
         return [self.subtopologies[name] for name in java_ordered(self.subtopologies)]
 
     @cached_property
