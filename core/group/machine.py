@@ -293,10 +293,12 @@ class GroupMachine:
         reply = self.offsets.fetch(request, require_stable=require_stable)
         return Step(reply=reply, now_ms=now_ms)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, now_ms: int) -> Decision[Record]:
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, made: CommitRecords, now_ms: int
+    ) -> Decision[Record]:
         """OffsetDelete 0."""
         step = Step(now_ms=now_ms)
-        self.offsets.delete(request, step)
+        self.offsets.delete(request, made, step)
         return step
 
     def delete_group(self, group_id: str, now_ms: int) -> Decision[Record]:

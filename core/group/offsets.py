@@ -94,11 +94,11 @@ Position = tuple[str, str, int]
 
 
 class CommitRecords(Struct):
-    """The records of a commit as its messages and as the log has them, and the answer if they are
-    appended. Those of thousands of offsets take long to make, so they are made before the
+    """The records of offsets to commit or delete, as messages and as the log has them, and the
+    answer to a commit. Those of thousands of offsets take long to make, so they are made before the
     coordinator decides, while others run."""
 
-    reply: Any
+    reply: Any = None
     records: list[Record] = field(default_factory=new_list)
     encoded: list[EncodedRecord] = field(default_factory=new_list)
 
@@ -142,6 +142,13 @@ def commit_records(
                     expire_timestamp_ms=expire_ms,
                     topic_id=topic.topic_id,
                 )
+
+
+def delete_records(request: OffsetDeleteRequest) -> Iterator[Record]:
+    """The tombstones of all partitions that an OffsetDelete names."""
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield offset_tombstone(request.group_id, topic.name, partition.partition_index)
 
 
 class Offsets:
@@ -247,26 +254,32 @@ class Offsets:
 
     # OffsetDelete, DeleteGroups
 
-    def delete(self, request: OffsetDeleteRequest, step: Step) -> None:
-        """OffsetDelete (KIP-496). Raises INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    def delete(self, request: OffsetDeleteRequest, made: CommitRecords, step: Step) -> None:
+        """OffsetDelete (KIP-496). `made` are the tombstones of all partitions that the request
+        names, by `delete_records`; only those of committed offsets are written.
+
+        Raises INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
         group_id = request.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         group = self._groups.find(group_id)
         group.check_offset_delete()
         response = OffsetDeleteResponse()
+        tombstones = zip(made.records, made.encoded, strict=True)
         for topic in request.topics:
             subscribed = group.is_subscribed(topic.name)
             answer = OffsetDeleteResponseTopic(name=topic.name)
             response.topics.append(answer)
-            for partition in topic.partitions:
+            for partition, (tombstone, encoded) in zip(topic.partitions, tombstones, strict=False):
                 index = partition.partition_index
                 error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
                 answer.partitions.append(
                     OffsetDeleteResponsePartition(partition_index=index, error_code=error)
                 )
                 if not subscribed and self._has(group_id, topic.name, index):
-                    step.records.append(offset_tombstone(group_id, topic.name, index))
+                    step.records.append(tombstone)
+                    step.encoded.append(encoded)
         step.reply = response
 
     def delete_group(self, group_id: str, step: Step) -> ErrorCode:

@@ -524,10 +524,10 @@ class TestTime:
             assert [await committed(test, group) for group in groups] == [{}] * 20
 
     @simulated
-    async def test_a_commit_is_encoded_before_it_is_decided(
+    async def test_a_commit_and_a_deletion_are_encoded_before_they_are_decided(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Nothing else runs from a decision to the end of its replay, and a commit may name
+        """Nothing else runs from a decision to the end of its replay, and a request may name
         thousands of partitions."""
         async with running(**ONE_PARTITION) as test:
             await test.ask(find())
@@ -540,7 +540,11 @@ class TestTime:
             with monkeypatch.context() as patched:
                 patched.setattr(GroupMachine, "encode", encode)
                 assert await put(test, 7) == [NONE]
-            assert await committed(test) == {"t": 7}
+                assert await committed(test) == {"t": 7}
+                named = [OffsetDeleteRequestPartition(partition_index=0)]
+                topic = OffsetDeleteRequestTopic(name="t", partitions=named)
+                await test.ask(OffsetDeleteRequest(group_id="g", topics=[topic]))
+            assert await committed(test) == {}
 
     @simulated
     async def test_a_group_of_more_offsets_than_one_batch_holds_is_deleted(self) -> None:

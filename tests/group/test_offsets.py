@@ -7,6 +7,7 @@ from group.scenario import START_MS, Scenario, classic_of, subscription
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import normalized
+from pk.core.group.offsets import CommitRecords, delete_records
 from pk.core.group.records import Record, decode_record, offset_commit
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings
 from pk.core.wire.messages.list_groups import ListedGroup
@@ -74,7 +75,10 @@ def delete(s: Scenario, *positions: tuple[str, int], group: str = "g") -> list[i
         ],
     )
     try:
-        reply = s.take(s.machine.delete_offsets(request, s.now_ms))
+        made = CommitRecords()
+        for record in delete_records(request):
+            made.add(record)
+        reply = s.take(s.machine.delete_offsets(request, made, s.now_ms))
     except KafkaError as e:
         return e.code
     return [p.error_code for t in reply.topics for p in t.partitions]

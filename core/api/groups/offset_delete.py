@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from pk.core.api.groups.offset_topics import merged, refuse_missing
+from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
 from pk.core.broker.requests.context import Context
 from pk.core.group.machine import GroupMachine
+from pk.core.group.offsets import delete_records
 from pk.core.machine import Decision
 from pk.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -25,8 +26,10 @@ async def handle(
     """Filter out partitions that do not exist, and submit the rest to the group's coordinator."""
     refused = await refuse_missing(context, request, _refused, OffsetDeleteResponsePartition)
 
+    made = await made_ahead(delete_records(request))
+
     def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
-        decision = machine.delete_offsets(request, now_ms)
+        decision = machine.delete_offsets(request, made, now_ms)
         decision.reply.topics = merged(refused, decision.reply.topics)
         return decision
 

@@ -86,8 +86,9 @@ async def refuse_missing(
     return refused
 
 
-async def made_ahead(records: Iterable[Record], reply: Any) -> CommitRecords:
-    """The records of a commit with its answer, before the coordinator decides about them."""
+async def made_ahead(records: Iterable[Record], reply: Any = None) -> CommitRecords:
+    """Make and encode the records of offsets before the coordinator decides about them. `reply` is
+    the answer to a commit."""
     made = CommitRecords(reply)
     for record in records:
         made.add(record)
