@@ -200,7 +200,7 @@ class Broker(Faults):
 
         async def create(node: Node) -> Any:
             response: Any = await _answer(create_topics.handle(_context(node, 19, 7), request))
-            controller = node.broker.controller
+            controller = node.broker.cluster.controller
             assert controller is not None
             offset = controller.image.offset
             await node.broker.purgatory.until(

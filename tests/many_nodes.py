@@ -48,7 +48,7 @@ class Cluster:
     def controller_id(self) -> int:
         """Which node has the active controller; `CONTROLLER` where none has."""
         for node_id, node in self.nodes.items():
-            controller = node.broker.controller
+            controller = node.broker.cluster.controller
             if controller is not None and controller.active:
                 return node_id
         return CONTROLLER
@@ -56,7 +56,7 @@ class Cluster:
     @property
     def image(self) -> MetadataImage:
         """What the controller has committed."""
-        controller = self.controller.broker.controller
+        controller = self.controller.broker.cluster.controller
         assert controller is not None
         return controller.image
 

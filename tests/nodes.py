@@ -80,8 +80,8 @@ async def running_node(disk: Disk | None = None, **keys: str) -> AsyncIterator[N
 
 def controller_of(broker: Broker) -> Controller:
     """The controller in the broker's own process."""
-    assert broker.controller is not None
-    return broker.controller
+    assert broker.cluster.controller is not None
+    return broker.cluster.controller
 
 
 async def decide(broker: Broker, decide: Decide) -> Any:
@@ -209,8 +209,8 @@ class Cluster:
     @property
     def image(self) -> MetadataImage:
         """The cluster as the controller has it."""
-        assert self.controller.broker.controller is not None
-        return self.controller.broker.controller.image
+        assert self.controller.broker.cluster.controller is not None
+        return self.controller.broker.cluster.controller.image
 
     def config(self, node_id: int, **keys: str) -> BrokerConfig:
         """What a node runs with; where it listened before, it listens again."""
@@ -264,9 +264,9 @@ class Cluster:
 
     async def until(self, holds: Callable[[MetadataImage], bool]) -> MetadataImage:
         """Wait until the controller's image is so."""
-        assert self.controller.broker.controller is not None
+        assert self.controller.broker.cluster.controller is not None
         while not holds(self.image):
-            await self.controller.broker.controller.feed.wait_beyond(
+            await self.controller.broker.cluster.controller.feed.wait_beyond(
                 self.image.offset, trio.current_time() + 1
             )
         return self.image

@@ -43,7 +43,7 @@ async def make_replicated(cluster: Cluster, name: str, partitions: int = 1) -> N
 
 async def holds(node: Node, topic: str, partitions: int) -> None:
     """Wait until a broker holds all of the topic's partitions."""
-    replicas, deadline = node.broker.replicas, trio.current_time() + 60
+    replicas, deadline = node.broker.data.replicas, trio.current_time() + 60
     assert await node.broker.purgatory.until(
         lambda: all(replicas.find(topic, n) is not None for n in range(partitions)),
         (MetadataImage,),
@@ -100,7 +100,7 @@ async def agree(cluster: Cluster, end: int, topic: str = "t") -> None:
     """Wait until every broker that runs has the log up to `end`, and lets readers see it."""
     for node_id, node in cluster.nodes.items():
         if node_id != cluster.CONTROLLER:
-            partition = node.broker.replicas.partition(topic, 0)
+            partition = node.broker.data.replicas.partition(topic, 0)
             with trio.fail_after(60):
                 while (partition.log.log_end_offset, partition.high_watermark) != (end, end):  # noqa: ASYNC110
                     await trio.sleep(0.005)

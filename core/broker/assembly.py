@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
+from msgspec import Struct
+
 from pk.core.broker.background import Background
-from pk.core.broker.broker import Broker, ImageListener, Served
+from pk.core.broker.broker import Broker, ImageListener
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_client import ForwardingClient
@@ -21,6 +23,7 @@ from pk.core.broker.coordinator.share_offsets import ShareOffsets
 from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.coordinator.write_markers import MarkerWriter
+from pk.core.broker.facades import BrokerCluster, BrokerData, BrokerGroups, Served
 from pk.core.broker.faults.faults import Faults
 from pk.core.broker.peers import Peers
 from pk.core.broker.purgatory import Purgatory
@@ -75,26 +78,89 @@ def assemble(
     listener. `directory_failed` is called when a log directory has failed. `image_listeners` hear
     of each image before the coordinators do. `faults` are given if tests may ask for some.
     """
-    config, purgatory, proposals = state.config, Purgatory(), Proposals()
-    quotas, client_quotas = ReplicationQuotas(config, clock), ClientQuotas(config, clock)
+    purgatory = Purgatory()
+    disconnected_leaders = DisconnectedLeaders(state, purgatory)
+    topic_creation = AutoTopicCreation(state, controller_client, purgatory)
+    shared = _Shared(state, background, clock, random, controller_client, peers, purgatory)
+    data = _data(shared, dirs, directory_failed, disconnected_leaders)
+    groups = _groups(shared, data.replicas, topic_creation)
+    cluster = BrokerCluster(
+        controller_client=controller_client,
+        controller=controller,
+        disconnected_leaders=disconnected_leaders,
+        recently_fenced=RecentlyFencedBrokers(),
+        topics_on_demand=OnDemand(topic_creation, background.start_soon),
+        served=served,
+        controller_served=controller_served,
+    )
+    config = state.config
+    authorization = Authorization(config, AuditLog())
+    client_quotas = ClientQuotas(config, clock)
+    client_metrics = ClientMetrics(state, clock, random) if config.pk_metrics_listener else None
+    return Broker(
+        state=state,
+        background=background,
+        clock=clock,
+        random=random,
+        purgatory=purgatory,
+        data=data,
+        groups=groups,
+        cluster=cluster,
+        authorization=authorization,
+        client_quotas=client_quotas,
+        faults=faults,
+        client_metrics=client_metrics,
+        image_listeners=[
+            authorization,
+            client_quotas,
+            *image_listeners,
+            cluster.recently_fenced,
+            groups.coordinators,
+            groups.transactions,
+            groups.share_coordinators,
+            groups.share_partitions,
+        ],
+        disconnected=[
+            one.disconnected
+            for one in (controller, groups.share_partitions, faults, client_metrics)
+            if one is not None
+        ],
+    )
+
+
+class _Shared(Struct, frozen=True):
+    """What most parts of a broker need."""
+
+    state: BrokerState
+    background: Background
+    clock: Clock
+    random: Random
+    controller_client: ForwardingClient
+    peers: Peers
+    purgatory: Purgatory
+
+
+def _data(
+    shared: _Shared,
+    dirs: LogDirs,
+    directory_failed: Callable[[], None],
+    disconnected_leaders: DisconnectedLeaders,
+) -> BrokerData:
+    state, start_soon, purgatory = shared.state, shared.background.start_soon, shared.purgatory
+    config, controller_client, proposals = state.config, shared.controller_client, Proposals()
+    quotas = ReplicationQuotas(config, shared.clock)
     replicas = Replicas(
         dirs,
         config,
         node_id=state.node_id,
         purgatory=purgatory,
-        clock=clock,
-        start_soon=background.start_soon,
-        fail_broker=background.fail,
+        clock=shared.clock,
+        start_soon=start_soon,
+        fail_broker=shared.background.fail,
         propose=proposals.add,
         directory_failed=directory_failed,
         log_flushed=state.metrics.log_flushed,
     )
-    authorization = Authorization(config, AuditLog())
-    disconnected_leaders, recently_fenced = (
-        DisconnectedLeaders(state, purgatory),
-        RecentlyFencedBrokers(),
-    )
-
     replica_logs = ReplicaLogs(state, replicas, controller_client)
 
     def fetcher(leader: int, index: int) -> ReplicaFetcher:
@@ -103,87 +169,62 @@ def assemble(
             index,
             state,
             replicas,
-            peers,
+            shared.peers,
             quotas.follower,
             disconnected_leaders.lost,
             replica_logs.changed,
         )
 
     assignments = AssignmentsManager(state, replicas, controller_client)
-    topic_creation = AutoTopicCreation(state, controller_client, purgatory)
-    start_soon = background.start_soon
-    share_coordinators = ShareCoordinators(state, replicas, start_soon, topic_creation)
-    share_state_client = ShareStateClient(
-        state, share_coordinators, BrokerLinks(state, peers), purgatory
-    )
-    coordinators = GroupCoordinators(
-        state, replicas, start_soon, random, topic_creation, share_state_client
-    )
-    share_offsets = ShareOffsets(
-        state, replicas, coordinators, share_state_client, BrokerLinks(state, peers)
-    )
-    producer_ids = ProducerIds(state, controller_client)
-    markers = MarkerWriter(replicas, clock, [coordinators])
-    sender = MarkerSender(state, BrokerLinks(state, peers), markers, start_soon)
-    transactions = TransactionCoordinators(
-        state, replicas, start_soon, sender, producer_ids, topic_creation
-    )
-    share_partitions = SharePartitions(state, replicas, share_state_client, purgatory, start_soon)
-    client_metrics = ClientMetrics(state, clock, random) if config.pk_metrics_listener else None
-    return Broker(
-        state=state,
-        background=background,
-        clock=clock,
-        random=random,
-        served=served,
-        controller_served=controller_served,
-        controller_client=controller_client,
-        controller=controller,
-        purgatory=purgatory,
-        sessions=FetchSessions(
-            config.max_incremental_fetch_session_cache_slots, EVICTION_MS, random
-        ),
-        authorization=authorization,
-        client_quotas=client_quotas,
-        quotas=quotas,
+    return BrokerData(
         replicas=replicas,
+        fetch_sessions=FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, EVICTION_MS, shared.random
+        ),
+        replication_quotas=quotas,
         alter_partition=AlterPartitionManager(state, replicas, controller_client, proposals),
-        fetchers=ReplicaFetcherManager(state, replicas, purgatory, background.start_soon, fetcher),
-        disconnected_leaders=disconnected_leaders,
-        recently_fenced=recently_fenced,
+        fetchers=ReplicaFetcherManager(state, replicas, purgatory, start_soon, fetcher),
         assignments=assignments,
         replica_logs=replica_logs,
         alter_log_dirs=AlterLogDirsManager(
-            replicas, dirs, background.start_soon, quotas.directories, assignments.moved
+            replicas, dirs, start_soon, quotas.directories, assignments.moved
         ),
-        topics_on_demand=OnDemand(topic_creation, background.start_soon),
+    )
+
+
+def _groups(shared: _Shared, replicas: Replicas, topic_creation: AutoTopicCreation) -> BrokerGroups:
+    state, start_soon = shared.state, shared.background.start_soon
+    share_coordinators = ShareCoordinators(state, replicas, start_soon, topic_creation)
+    share_state_client = ShareStateClient(
+        state, share_coordinators, BrokerLinks(state, shared.peers), shared.purgatory
+    )
+    coordinators = GroupCoordinators(
+        state, replicas, start_soon, shared.random, topic_creation, share_state_client
+    )
+    producer_ids = ProducerIds(state, shared.controller_client)
+    markers = MarkerWriter(replicas, shared.clock, [coordinators])
+    sender = MarkerSender(state, BrokerLinks(state, shared.peers), markers, start_soon)
+    transactions = TransactionCoordinators(
+        state, replicas, start_soon, sender, producer_ids, topic_creation
+    )
+    return BrokerGroups(
         coordinators=coordinators,
         transactions=transactions,
         share_coordinators=share_coordinators,
         share_state_client=share_state_client,
-        share_offsets=share_offsets,
-        share_partitions=share_partitions,
+        share_offsets=ShareOffsets(
+            state,
+            replicas,
+            coordinators,
+            share_state_client,
+            BrokerLinks(state, shared.peers),
+        ),
+        share_partitions=SharePartitions(
+            state, replicas, share_state_client, shared.purgatory, start_soon
+        ),
         markers=markers,
         add_partitions=AddPartitionsToTxnManager(
-            state, transactions, BrokerLinks(state, peers), background.start_soon
+            state, transactions, BrokerLinks(state, shared.peers), start_soon
         ),
         producer_ids=producer_ids,
-        faults=faults,
-        client_metrics=client_metrics,
-        image_listeners=[
-            authorization,
-            client_quotas,
-            *image_listeners,
-            recently_fenced,
-            coordinators,
-            transactions,
-            share_coordinators,
-            share_partitions,
-        ],
-        disconnected=[
-            *([] if controller is None else [controller.disconnected]),
-            share_partitions.disconnected,
-            *([] if faults is None else [faults.disconnected]),
-            *([] if client_metrics is None else [client_metrics.disconnected]),
-        ],
     )

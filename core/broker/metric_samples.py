@@ -41,7 +41,7 @@ async def metrics_of(broker: Broker) -> list[Metric]:
     """All metrics of the broker."""
     found = [*_topics(broker), *_requests(broker), *_sockets(broker)]
     found += await _partitions(broker)
-    if broker.controller is not None and broker.controller.active:
+    if broker.cluster.controller is not None and broker.cluster.controller.active:
         found += await _cluster(broker)
     found += await _coordinators(broker)
     counted = broker.metrics
@@ -50,7 +50,11 @@ async def metrics_of(broker: Broker) -> list[Metric]:
             f"{_CONTROLLER}ActiveControllerCount",
             "gauge",
             "1 on the controller, 0 elsewhere.",
-            [Sample(int(broker.controller is not None and broker.controller.active))],
+            [
+                Sample(
+                    int(broker.cluster.controller is not None and broker.cluster.controller.active)
+                )
+            ],
         ),
         Metric(
             f"{_REPLICAS}IsrShrinksPerSec",
@@ -107,7 +111,7 @@ async def metrics_of(broker: Broker) -> list[Metric]:
             "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
             "gauge",
             "Fetch sessions of clients and followers.",
-            [Sample(len(broker.sessions))],
+            [Sample(len(broker.data.fetch_sessions))],
         ),
     ]
     return found
@@ -177,7 +181,7 @@ def _sockets(broker: Broker) -> Iterator[Metric]:
 async def _partitions(broker: Broker) -> list[Metric]:
     tally: Tally[str] = Tally()
     image = broker.image
-    for partition in list(broker.replicas):
+    for partition in list(broker.data.replicas):
         tally["PartitionCount"] += 1
         tally["OfflineReplicaCount"] += partition.offline is not None
         log = partition.log
@@ -211,7 +215,7 @@ async def _partitions(broker: Broker) -> list[Metric]:
 
 async def _cluster(broker: Broker) -> list[Metric]:
     tally: Tally[str] = Tally()
-    controller = broker.controller
+    controller = broker.cluster.controller
     assert controller is not None
     image = controller.image
     tally["GlobalTopicCount"] = len(image.topics)
@@ -247,12 +251,12 @@ async def _cluster(broker: Broker) -> list[Metric]:
 async def _coordinators(broker: Broker) -> list[Metric]:
     groups: Tally[tuple[str, str]] = Tally()
     transactions: Tally[str] = Tally()
-    for coordinator in broker.coordinators:
+    for coordinator in broker.groups.coordinators:
         if coordinator.is_active:
             for group in list(coordinator.machine.groups.values()):
                 groups[group.type.value, group.state_name] += 1
                 await let_others_run()
-    for coordinator in broker.transactions:
+    for coordinator in broker.groups.transactions:
         if coordinator.is_active:
             for transaction in list(coordinator.machine.transactions.values()):
                 transactions[transaction.state.kafka_name] += 1

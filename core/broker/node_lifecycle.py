@@ -31,7 +31,6 @@ import trio
 
 from pk.core.broker.assembly import assemble
 from pk.core.broker.background import Background
-from pk.core.broker.broker import Served
 from pk.core.broker.clock import Clock, ShiftedClock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.controller.controller import Controller
@@ -40,6 +39,7 @@ from pk.core.broker.controller.embedded_store import DIRECTORY as METADATA_DIREC
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.metadata_follower import MetadataFollower
 from pk.core.broker.controller.static_locator import StaticLocator
+from pk.core.broker.facades import Served
 from pk.core.broker.faults.faults import Faults
 from pk.core.broker.offload import THREADS_PER_DIRECTORY, is_inline, offload
 from pk.core.broker.peers import Peers
@@ -205,9 +205,9 @@ class NodeLifecycle:
         )
         broker = self.broker
         self._scrubber = Scrubber(
-            state, broker.replicas, peers, broker.replica_logs, lambda: broker.config
+            state, broker.data.replicas, peers, broker.data.replica_logs, lambda: broker.config
         )
-        self._upkeep = ScheduledTasks(self.broker.replicas, dirs, config)
+        self._upkeep = ScheduledTasks(self.broker.data.replicas, dirs, config)
         self._compactor = compactor if compactor is not None else InThread(disk)
         self._newest = MetadataImage(cluster_id=cluster_id)
         """The newest known image; the broker's may be behind it."""
@@ -273,7 +273,7 @@ class NodeLifecycle:
     async def serve(self) -> None:
         """The listeners are bound: have the controller unfence this broker; return when it has."""
         if self._config.is_broker:
-            await self.broker.replica_logs.report_damage()
+            await self.broker.data.replica_logs.report_damage()
             await self.broker_lifecycle.serve()
 
     async def stop(self, drain: Callable[[float], Awaitable[None]]) -> None:
@@ -283,7 +283,7 @@ class NodeLifecycle:
         if self._config.is_broker:
             await self.broker_lifecycle.hand_over(HAND_OVER_S)
         await drain(DRAIN_S * PATIENCE)
-        await self.broker.stop_coordinators()
+        await self.broker.groups.stop()
         await drain(DRAIN_S * (1 - PATIENCE))
         self._high_watermarks = self._upkeep.high_watermarks()
 
@@ -316,7 +316,7 @@ class NodeLifecycle:
         def tell(path: str, error: OSError) -> None:
             with contextlib.suppress(trio.RunFinishedError):
                 loop.run_sync_soon(
-                    self.broker.replicas.storage_failed, StorageError(path, "read", error)
+                    self.broker.data.replicas.storage_failed, StorageError(path, "read", error)
                 )
 
         return tell
@@ -463,15 +463,17 @@ class NodeLifecycle:
         try:
             await offload(dirs.rename_strays, known)
         except StorageError as e:
-            broker.replicas.storage_failed(e)
-        broker.replicas.remove_leftovers()
-        broker.alter_log_dirs.resume()
+            broker.data.replicas.storage_failed(e)
+        broker.data.replicas.remove_leftovers()
+        broker.data.alter_log_dirs.resume()
         nursery.start_soon(self._upkeep.run)
-        retention = LogRetention(broker.replicas, config)
+        retention = LogRetention(broker.data.replicas, config)
         nursery.start_soon(retention.run)
         if broker.faults is not None:
             broker.faults.clock_moved += [retention.check, self._upkeep.expire_producers]
-        nursery.start_soon(Cleaner(broker.replicas, lambda: broker.config, self._compactor).run)
+        nursery.start_soon(
+            Cleaner(broker.data.replicas, lambda: broker.config, self._compactor).run
+        )
         nursery.start_soon(self._scrubber.run)
 
     async def _register(self) -> None:

@@ -163,7 +163,7 @@ class Side:
 
     def log_of(self, topic: str, partition: int) -> bytes:
         """All batches of a partition."""
-        log = self.broker.replicas.partition(topic, partition).log
+        log = self.broker.data.replicas.partition(topic, partition).log
         return b"".join(
             segment.file.pread(segment.size, 0) for segment in log.segments if segment.size
         )
@@ -305,5 +305,5 @@ def held(side: Side) -> dict[str, bytes]:
     """The bytes of all logs."""
     return {
         str(partition.tp): side.log_of(partition.tp.topic, partition.tp.partition)
-        for partition in side.broker.replicas
+        for partition in side.broker.data.replicas
     }

@@ -159,7 +159,7 @@ def test_what_is_missing_is_not_described(kind: int, name: str, code: ErrorCode)
 async def test_a_topics_keys_are_in_force_at_once() -> None:
     async with asking() as admin:
         await admin.create("t")
-        log = admin.broker.replicas.partition("t", 0).log
+        log = admin.broker.data.replicas.partition("t", 0).log
         assert await alter(admin, TOPIC, "t", "max.message.bytes", SET, "99") == 0
         assert log.config.max_message_bytes == 99
         found = await described(admin, TOPIC, "t", "max.message.bytes")

@@ -87,7 +87,7 @@ async def a_session(
 @trio_test
 async def test_an_idle_poll_looks_at_nothing() -> None:
     async with a_session(50) as (node, other, session):
-        cached = node.broker.sessions.next(session.id, session.epoch, False, 0)
+        cached = node.broker.data.fetch_sessions.next(session.id, session.epoch, False, 0)
         session.epoch += 1
         assert not cached.dirty
         await produce(other, batch(b"a"), partition=7)
@@ -147,7 +147,7 @@ async def test_a_forgotten_partition_tells_nothing() -> None:
 @trio_test
 async def test_a_new_log_start_is_sent_with_the_next_news() -> None:
     async with a_session() as (node, other, session):
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         await produce(other, batch(b"a"), batch(b"b"))
         await session.poll()
         assert reported(await session.poll((0, 2))) == {}
@@ -212,7 +212,7 @@ async def test_a_reader_of_committed_records_hears_of_the_end_of_a_transaction(
 ) -> None:
     async with running_node() as node, caller_of(node) as other, caller_of(node) as caller:
         await make_topic(other, "t")
-        partition, now_ms = node.broker.replicas.partition("t", 0), node.broker.clock.now_ms()
+        partition, now_ms = node.broker.data.replicas.partition("t", 0), node.broker.clock.now_ms()
         session = Session(caller, isolation_level=READ_COMMITTED)
         await session.poll((0, 0))
         append_transactional(partition, now_ms)
@@ -235,7 +235,7 @@ async def test_a_change_of_leader_is_reported_until_it_is_over() -> None:
         session = Session(caller, 10)  # which reads from leaders only
         await session.poll((0, 0))
         assert reported(await session.poll()) == {}
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         ours = partition.image
         assert ours is not None
         epoch = ours.partition_epoch
@@ -287,7 +287,7 @@ async def test_a_session_tells_what_a_look_at_everything_would(seed: int) -> Non
     high watermark or log start than it was told of last."""
     random, count = Random(seed), 5
     async with a_session(count) as (node, other, session):
-        partitions = [node.broker.replicas.partition("t", number) for number in range(count)]
+        partitions = [node.broker.data.replicas.partition("t", number) for number in range(count)]
         at = dict.fromkeys(range(count), 0)
         known: dict[int, tuple[int, int]] = dict.fromkeys(range(count), (0, 0))
         for _ in range(120):

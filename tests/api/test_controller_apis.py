@@ -325,7 +325,7 @@ async def test_a_fault_of_ours_is_an_answer_to_the_node_itself_too() -> None:
     """What would be an error to another node must not end the tasks of this one."""
     async with running_cluster(1) as cluster:
         broker = cluster.controller.broker
-        assert broker.controller is not None
+        assert broker.cluster.controller is not None
 
         def fail(image: MetadataImage, *args: Any, **options: Any) -> Any:
             raise RuntimeError("not foreseen")
@@ -333,7 +333,7 @@ async def test_a_fault_of_ours_is_an_answer_to_the_node_itself_too() -> None:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(brokers, "heartbeat", fail)
             request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)
-            answer = await broker.controller_client.request(request, timeout_ms=60_000)
+            answer = await broker.cluster.controller_client.request(request, timeout_ms=60_000)
         assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -415,7 +415,7 @@ async def test_an_answer_names_its_controller_though_its_own_broker_has_not_reac
 @trio_test
 async def test_who_is_far_behind_loads_a_snapshot_in_pieces() -> None:
     async with at_controller() as (cluster, one):
-        controller = cluster.controller.broker.controller
+        controller = cluster.controller.broker.cluster.controller
         assert controller is not None
         await cluster.kill(2)
         await cluster.until(lambda: cluster.image.brokers[2].fenced)
@@ -462,7 +462,7 @@ def test_the_quorum_is_described_by_any_node(version: int) -> None:
         async with running_cluster(2) as cluster:
 
             def observed() -> bool:
-                controller = cluster.controller.broker.controller
+                controller = cluster.controller.broker.cluster.controller
                 return controller is not None and all(
                     (one := controller.observers.get(n)) is not None
                     and one.offset == cluster.image.offset

@@ -227,7 +227,7 @@ async def test_a_partition_whose_disk_failed() -> None:
     disk = MemoryDisk()
     async with running_node(disk) as node, caller_of(node) as caller:
         await make_topic(caller, "t")
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk failed"))
         assert await produce(caller, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
         with uncollected():

@@ -92,7 +92,7 @@ async def test_between_high_watermark_and_log_end_is_empty_not_out_of_range() ->
     async with running_node() as node, caller_of(node) as caller:
         await make_topic(caller, "t")
         await produce(caller, batch(b"a"), batch(b"b"))
-        node.broker.replicas.partition("t", 0).high_watermark = 1
+        node.broker.data.replicas.partition("t", 0).high_watermark = 1
         assert offsets(only(await caller.call(fetch((0, 0)), 11)).records) == [0]
         for offset in (1, 2):
             found = only(await caller.call(fetch((0, offset)), 11))
@@ -114,7 +114,7 @@ def test_leader_epochs(epoch: int, error: int) -> None:
             await make_topic(caller, "t")
             found = only(await caller.call(fetch((0, 0), current_leader_epoch=epoch), 11))
             assert found.error_code == error
-            partition = node.broker.replicas.partition("t", 0)
+            partition = node.broker.data.replicas.partition("t", 0)
             partition.leader_epoch = 5
             found = only(await caller.call(fetch((0, 0), current_leader_epoch=4), 11))
             assert found.error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -292,7 +292,7 @@ async def test_offsets_that_have_names_and_the_versions_that_know_them() -> None
 async def test_readers_of_committed_records_learn_what_was_aborted() -> None:
     async with running_node() as node, caller_of(node) as caller:
         await make_topic(caller, "t")
-        log = node.broker.replicas.partition("t", 0).log
+        log = node.broker.data.replicas.partition("t", 0).log
         for producer_id, sequence in ((7, 0), (8, 0)):
             data = make_batch(
                 timestamp=NOW_MS,

@@ -57,7 +57,7 @@ def create(name: str, partitions: int = 2, **options: Any) -> CreateTopicsReques
 
 def die_after(cluster: Cluster, done: Callable[[MetadataImage], bool]) -> None:
     """Have the controller die when it has committed something, before it can say so to anybody."""
-    controller = cluster.controller.broker.controller
+    controller = cluster.controller.broker.cluster.controller
     assert controller is not None
 
     def follow(before: MetadataImage, image: MetadataImage) -> None:
@@ -263,7 +263,7 @@ async def test_an_answer_waits_for_the_image_but_not_for_ever() -> None:
             async def forward(self, client: Any, request: Any, *, timeout_ms: float) -> Forwarded:
                 return Forwarded(CreateTopicsResponse(), behind)
 
-        broker.controller_client = Link()
+        broker.cluster.controller_client = Link()
         answered = trio.Event()
 
         async def ask() -> None:

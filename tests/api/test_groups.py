@@ -152,7 +152,7 @@ async def test_groups_are_listed_across_partitions_and_found_again() -> None:
             assert sorted(g.group_id for g in listed.groups) == names
             assert {g.group_state for g in listed.groups} == {"Empty" if version >= 4 else ""}
             assert {g.group_type for g in listed.groups} == {"classic" if version >= 5 else ""}
-        for coordinator in test.broker.coordinators:
+        for coordinator in test.broker.groups.coordinators:
             coordinator.state = State.LOADING
         loading = await test.ask(ListGroupsRequest(), 5)
         assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -182,7 +182,7 @@ async def test_what_asks_several_coordinators_waits_for_all(key: int) -> None:
         text = repr(answer)
         assert all(name in text for name in names)
         assert "error_code" not in text
-        for coordinator in test.broker.coordinators:
+        for coordinator in test.broker.groups.coordinators:
             partition_ = coordinator.partition
             assert partition_.high_watermark == partition_.log.log_end_offset
 

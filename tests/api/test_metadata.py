@@ -118,7 +118,7 @@ def test_unknown_topics_are_made_after_the_answer(version: int) -> None:
             await appears(admin, "new")
             answer = await admin.ask(of("new", create=True), version)
             assert codes(answer.topics) == {"new": 0} and len(answer.topics[0].partitions) == 3
-            assert admin.broker.replicas.partition("new", 2).leads
+            assert admin.broker.data.replicas.partition("new", 2).leads
 
     main()
 
@@ -138,11 +138,11 @@ async def test_a_topic_that_many_ask_for_is_made_once() -> None:
         for _ in range(50):
             answer = await admin.ask(of("new", create=True))
             assert codes(answer.topics) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert admin.broker.topics_on_demand.in_flight == {"new"}
+        assert admin.broker.cluster.topics_on_demand.in_flight == {"new"}
         await appears(admin, "new")
         assert admin.broker.image.offset - decided < 10
         await trio.testing.wait_all_tasks_blocked()
-        assert admin.broker.topics_on_demand.in_flight == set()
+        assert admin.broker.cluster.topics_on_demand.in_flight == set()
 
 
 @simulated
@@ -152,7 +152,7 @@ async def test_topics_that_are_being_made_are_limited() -> None:
             names = [f"t{n}" for n in range(first, first + 400)]
             answer = await admin.ask(of(*names, create=True))
             assert set(codes(answer.topics).values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert len(admin.broker.topics_on_demand.in_flight) == MAX_IN_FLIGHT
+        assert len(admin.broker.cluster.topics_on_demand.in_flight) == MAX_IN_FLIGHT
 
 
 @simulated
@@ -164,7 +164,7 @@ async def test_a_topic_that_cannot_be_made_stays_unknown(
             answer = await admin.ask(of("new", create=True))
             assert codes(answer.topics) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             await trio.testing.wait_all_tasks_blocked()
-        assert admin.broker.topics_on_demand.in_flight == set()
+        assert admin.broker.cluster.topics_on_demand.in_flight == set()
         # A client asks again every 100 ms; the log says it once.
         assert len([r for r in caplog.records if "new was not created" in r.getMessage()]) == 1
 

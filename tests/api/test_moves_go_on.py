@@ -81,7 +81,7 @@ async def listed(cluster: Cluster, node: int) -> list[Any]:
 
 def held(cluster: Cluster, node: int) -> int:
     """How much of the log a broker has."""
-    partition = cluster.nodes[node].broker.replicas.find("t", 0)
+    partition = cluster.nodes[node].broker.data.replicas.find("t", 0)
     return 0 if partition is None else partition.log.log_end_offset
 
 

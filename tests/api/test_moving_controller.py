@@ -24,7 +24,7 @@ QUORUM = DescribeQuorumRequest(
 
 
 def controller_of(cluster: Cluster) -> Controller:
-    controller = cluster.controller.broker.controller
+    controller = cluster.controller.broker.cluster.controller
     assert controller is not None
     return controller
 
@@ -61,7 +61,7 @@ def test_the_next_controller_answers_for_the_last(voting_store: str) -> None:
                 if "t" in image.topics and "t" not in before.topics:
                     cluster.scopes[first].cancel()
 
-            controller_of(cluster).committed.append(follow)
+            controller_of(cluster).commit_listeners.append(follow)
             async with caller(cluster, others[0]) as client:
                 await client.send(create("t"), 7)
                 await cluster.ended[first].wait()

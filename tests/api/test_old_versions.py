@@ -114,7 +114,7 @@ async def stored(caller: Caller) -> list[tuple[int, list[Row]]]:
 
 
 def replicas_of(node: Node) -> Replicas:
-    return node.broker.replicas
+    return node.broker.data.replicas
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())

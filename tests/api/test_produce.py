@@ -197,7 +197,7 @@ def test_compression_type_of_the_topic_is_what_is_stored(version: int) -> None:
                 await make_topic(caller, codec, compression__type=codec)
                 response = await caller.call(request(sent, codec), version)
                 assert answer_of(response) == (0, 0), codec
-                assert node.broker.replicas.partition(codec, 0).log.size < 300
+                assert node.broker.data.replicas.partition(codec, 0).log.size < 300
                 assert await values_in(caller, codec) == values
 
     run()
@@ -409,7 +409,7 @@ async def test_flush_messages_syncs_before_the_answer_and_one_sync_serves_many()
     disk = MemoryDisk()
     async with running_node(disk) as node, caller_of(node) as caller:
         await make_topic(caller, "t", flush__messages="1")
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
 
         async def one() -> None:
             async with caller_of(node) as own:

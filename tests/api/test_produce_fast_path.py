@@ -444,13 +444,13 @@ def config(name: str, value: str) -> Change:
 
 
 async def stop_leading(side: Side, _: bytes) -> None:
-    for partition in side.broker.replicas:
+    for partition in side.broker.data.replicas:
         partition.leads = False
         partition.partition_epoch = 1 << 30  # so that no later image says otherwise
 
 
 async def go_offline(side: Side, _: bytes) -> None:
-    for partition in side.broker.replicas:
+    for partition in side.broker.data.replicas:
         partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "gone"))
 
 
@@ -586,4 +586,4 @@ async def test_what_came_before_a_broken_frame_is_appended_and_answered() -> Non
                 answers.append(await client.exchange(good + b"\xff\xff\xff\xff"))
         assert answers[0] == answers[1] and answers[0].endswith(b"CLOSED")
         assert held(sides[0]) == held(sides[1]) and sides[0].accepted == 5
-        assert sides[0].broker.replicas.partition("t", 0).log.log_end_offset == 5
+        assert sides[0].broker.data.replicas.partition("t", 0).log.log_end_offset == 5

@@ -61,7 +61,7 @@ async def make_replicated(cluster: Cluster) -> None:
         answer = await caller.call(request, 7)
         assert not any(topic.error_code for topic in answer.topics), answer
     for node_id in (1, 2, 3):
-        replicas = cluster.nodes[node_id].broker.replicas
+        replicas = cluster.nodes[node_id].broker.data.replicas
         assert await cluster.nodes[node_id].broker.purgatory.until(
             lambda replicas=replicas: (
                 replicas.find(GENERAL, 1) is not None and replicas.find(FAST, 1) is not None
@@ -94,7 +94,7 @@ def test_a_run_is_answered_when_replicas_have_it(version: int) -> None:
                     for _ in range(3):
                         found += await client.exchange(burst(side, topic, 150, version))
                 for n in range(2):
-                    partition = cluster.nodes[1].broker.replicas.partition(topic, n)
+                    partition = cluster.nodes[1].broker.data.replicas.partition(topic, n)
                     assert partition.high_watermark == partition.log.log_end_offset == 225
                 answers.append(found.replace(topic.encode(), b"TOPIC"))
                 assert side.accepted == (450 if side.fast else 0)
@@ -110,7 +110,7 @@ FOLLOWER = 2
 
 def follow(side: Side, topic: str) -> list[Partition]:
     """Give both partitions of a topic a follower that is in sync and fetches nothing."""
-    partitions = [side.broker.replicas.partition(topic, n) for n in range(2)]
+    partitions = [side.broker.data.replicas.partition(topic, n) for n in range(2)]
     for partition in partitions:
         follower = Follower(FOLLOWER)
         follower.log_end_offset = 0

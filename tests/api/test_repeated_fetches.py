@@ -108,7 +108,7 @@ async def test_news_ends_the_waiting() -> None:
         for number in (5, 50, 5):
             wanted = dict(rotated(number))
             for partition in (5, 50):
-                log = node.broker.replicas.partition("t", partition).log
+                log = node.broker.data.replicas.partition("t", partition).log
                 wanted[partition] = log.log_end_offset
             await caller.send(request(*wanted.items(), max_wait_ms=LONG_MS), 11)
             await trio.testing.wait_all_tasks_blocked()
@@ -148,7 +148,7 @@ async def test_it_is_answered_as_a_look_at_everything_would(
     async with running_node() as node, caller_of(node) as caller, caller_of(node) as other:
         for topic in ("t", "u"):
             await make_topic(caller, topic, count)
-        partitions = [node.broker.replicas.partition("t", number) for number in range(count)]
+        partitions = [node.broker.data.replicas.partition("t", number) for number in range(count)]
         at = dict.fromkeys(range(count), 0)
         for _ in range(150):
             number = random.randrange(count)
@@ -248,7 +248,7 @@ async def test_connections_that_are_gone_are_forgotten() -> None:
         for _ in range(3 * READERS_MIN):
             async with caller_of(node) as consumer:
                 await consumer.call(request(*rotated(0)), 11)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         assert len(partition.readers) <= READERS_MIN + 1
 
 
@@ -265,6 +265,6 @@ async def test_one_that_asks_for_more_and_more_is_not_remembered(
             assert len(_errors(response)) == COUNT
         known = [
             len(session.partitions)
-            for session in node.broker.replicas.partition("t", 0).readers.values()
+            for session in node.broker.data.replicas.partition("t", 0).readers.values()
         ]
         assert max(known) <= 2 * COUNT

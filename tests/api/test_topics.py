@@ -46,7 +46,9 @@ def test_every_version_creates(version: int) -> None:
             assert topic.num_partitions == (2 if version >= 5 else -1)
             assert topic.configs is not None
             assert len(topic.configs) == (33 if version >= 5 else 0)
-            assert admin.broker.replicas.partition("t", 1).leads, "it can be produced to at once"
+            assert admin.broker.data.replicas.partition("t", 1).leads, (
+                "it can be produced to at once"
+            )
             (topic,) = (await admin.ask(create(), version)).topics
             assert topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
             assert bool(topic.error_message) == (version >= 1)
@@ -58,7 +60,7 @@ def test_every_version_creates(version: int) -> None:
 async def test_a_topics_own_keys_reach_its_log() -> None:
     async with asking() as admin:
         await admin.ask(create(own={"max.message.bytes": "77", "segment.bytes": "1048576"}))
-        log = admin.broker.replicas.partition("t", 0).log
+        log = admin.broker.data.replicas.partition("t", 0).log
         assert (log.config.max_message_bytes, log.config.segment_bytes) == (77, 1048576)
 
 
@@ -94,7 +96,7 @@ def test_every_version_deletes(version: int) -> None:
             ]
             assert answer.responses[0].topic_id == (topic_id if version >= 6 else ZERO_UUID)
             with pytest.raises(KafkaError):
-                admin.broker.replicas.partition("t", 0)
+                admin.broker.data.replicas.partition("t", 0)
 
     main()
 
@@ -109,7 +111,7 @@ async def test_a_topic_made_again_is_another_one() -> None:
         assert [(r.name, r.error_code) for r in answer.responses] == [("t", 0)]
         await admin.create("t")
         assert admin.broker.image.topics["t"].topic_id != old
-        assert admin.broker.replicas.partition("t", 0).topic_id != old
+        assert admin.broker.data.replicas.partition("t", 0).topic_id != old
         answer = await admin.ask(DeleteTopicsRequest(topics=by_id, timeout_ms=30_000))
         assert answer.responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
@@ -147,7 +149,7 @@ def test_every_version_adds_partitions(version: int) -> None:
                 ("t", 0),
                 ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             ]
-            assert admin.broker.replicas.partition("t", 2).leads
+            assert admin.broker.data.replicas.partition("t", 2).leads
             request.timeout_ms = 0
             answer = await admin.ask(request, version)
             assert {r.error_code for r in answer.results} == {ErrorCode.REQUEST_TIMED_OUT}
@@ -158,7 +160,7 @@ def test_every_version_adds_partitions(version: int) -> None:
 @simulated
 async def test_who_is_no_controller_any_more_says_so() -> None:
     async with asking() as admin:
-        await admin.broker.controller._store.campaign(2)  # type: ignore[attr-defined]
+        await admin.broker.cluster.controller._store.campaign(2)  # type: ignore[attr-defined]
         (topic,) = (await admin.ask(create(), at_controller=True)).topics
         assert topic.error_code == ErrorCode.NOT_CONTROLLER
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=30_000)

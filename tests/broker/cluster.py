@@ -179,9 +179,9 @@ class Cluster:
         broker = self.broker(node)
         scrubber = Scrubber(
             broker.state,
-            broker.replicas,
+            broker.data.replicas,
             _Peers(self, node),
-            broker.replica_logs,
+            broker.data.replica_logs,
             lambda: broker.config,
         )
         broker.background.start_soon(scrubber.run)
@@ -204,7 +204,7 @@ class Cluster:
         """End a broker in order."""
         member = self._members[node]
         assert member.broker is not None and member.dirs is not None
-        marks = {p.tp: p.high_watermark for p in member.broker.replicas}
+        marks = {p.tp: p.high_watermark for p in member.broker.data.replicas}
         member.scope.cancel()
         await member.ended.wait()
         self.cut_channels(node)
@@ -224,7 +224,7 @@ class Cluster:
 
     def partition(self, node: int, topic: str = "t", number: int = 0) -> Partition:
         """A replica."""
-        return self.broker(node).replicas.partition(topic, number)
+        return self.broker(node).data.replicas.partition(topic, number)
 
     def part(self, *nodes: int) -> None:
         """Cut each of these off from all others, and from the controller."""

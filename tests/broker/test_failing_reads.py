@@ -68,16 +68,18 @@ async def two_directories(
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
         await make_topic(caller, "t", **configs)
         await make_topic(caller, OTHER)
-        partition = node.broker.replicas.partition("t", 0)
-        assert partition.log.log_dir is not node.broker.replicas.partition(OTHER, 0).log.log_dir
+        partition = node.broker.data.replicas.partition("t", 0)
+        assert (
+            partition.log.log_dir is not node.broker.data.replicas.partition(OTHER, 0).log.log_dir
+        )
         for n in range(3):
             append(partition, 7, n)
             partition.append(end_transaction_batch(False, 0, 7, 0, now_ms()), now_ms=now_ms())
             if n < 2:
                 partition.log.roll(now_ms())
-        append(node.broker.replicas.partition(OTHER, 0))
+        append(node.broker.data.replicas.partition(OTHER, 0))
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
-        yield disk, node, caller, node.broker.replicas.partition("t", 0)
+        yield disk, node, caller, node.broker.data.replicas.partition("t", 0)
 
 
 async def fetch(
@@ -114,10 +116,10 @@ async def is_offline(node: Node, partition: Partition) -> None:
         lambda: partition.offline is not None, (partition,), trio.current_time() + 30
     )
     assert partition.offline is not None
-    assert [d.failed for d in node.broker.replicas.directories if d is partition.log.log_dir] == [
-        True
-    ]
-    assert len(node.broker.replicas.offline_directories) == 1
+    assert [
+        d.failed for d in node.broker.data.replicas.directories if d is partition.log.log_dir
+    ] == [True]
+    assert len(node.broker.data.replicas.offline_directories) == 1
 
 
 READERS: dict[str, tuple[str, Callable[[Caller], Awaitable[int]]]] = {
@@ -162,7 +164,7 @@ def test_what_is_not_the_disks_fault_takes_nothing_offline(code: int) -> None:
                 await ask(caller)
                 assert await ask(caller) == await fetch(caller) == 0
                 append(partition)
-                assert node.broker.replicas.offline_directories == []
+                assert node.broker.data.replicas.offline_directories == []
 
     run()
 
@@ -173,7 +175,7 @@ async def test_retention_and_compaction_find_a_failing_disk_as_well() -> None:
         lag = {"min__compaction__lag__ms": "1"} if policy == "compact" else {}
         configs = {"cleanup__policy": policy, "retention__ms": "1", **lag}
         async with two_directories(**configs) as (disk, node, caller, partition):
-            replicas, config = node.broker.replicas, node.broker.config
+            replicas, config = node.broker.data.replicas, node.broker.config
             disk.fail_next("read", suffix=f"/t-0/{0:020d}{suffix}", times=100)
             if policy == "delete":
                 await LogRetention(replicas, config).check()
@@ -187,8 +189,10 @@ async def test_retention_and_compaction_find_a_failing_disk_as_well() -> None:
 async def test_a_log_that_is_moved_and_cannot_be_read_fails_its_directory_alone() -> None:
     async with two_directories() as (disk, node, caller, partition):
         disk.fail_next("read", suffix=f"/t-0/{0:020d}.log", times=100)
-        there = next(d for d in node.broker.replicas.directories if d is not partition.log.log_dir)
-        node.broker.alter_log_dirs.move("t", 0, there.path)
+        there = next(
+            d for d in node.broker.data.replicas.directories if d is not partition.log.log_dir
+        )
+        node.broker.data.alter_log_dirs.move("t", 0, there.path)
         await is_offline(node, partition)
         disk.heal()
         assert await fetch(caller, OTHER) == 0
@@ -200,14 +204,14 @@ async def test_a_log_that_cannot_be_recovered_fails_its_directory_alone() -> Non
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
         for name in ("t", OTHER):
             await make_topic(caller, name)
-            append(node.broker.replicas.partition(name, 0))
-        path = node.broker.replicas.partition("t", 0).log.log_dir.path
+            append(node.broker.data.replicas.partition(name, 0))
+        path = node.broker.data.replicas.partition("t", 0).log.log_dir.path
     disk.remove(f"{path}/.kafka_cleanshutdown")
     disk.fail_next("read", suffix="/t-0/00000000000000000000.log", times=1000)
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
         assert await fetch(caller) == STORAGE
         assert await fetch(caller, OTHER) == 0
-        assert [d.path for d in node.broker.replicas.directories if d.failed] == [path]
+        assert [d.path for d in node.broker.data.replicas.directories if d.failed] == [path]
 
 
 @trio_test

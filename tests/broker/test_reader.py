@@ -24,7 +24,7 @@ async def a_partition(count: int = 1) -> AsyncIterator[tuple[list[Partition], in
     """Partitions without records, and the time."""
     async with running_node() as node, caller_of(node) as caller:
         await make_topic(caller, "t", count)
-        found = [node.broker.replicas.partition("t", number) for number in range(count)]
+        found = [node.broker.data.replicas.partition("t", number) for number in range(count)]
         yield found, node.broker.clock.now_ms()
 
 

@@ -138,7 +138,7 @@ def test_one_sync_serves_all_who_wait(acks: int) -> None:
         disk = GatedDisk()
         async with running_node(disk) as node, five_callers(node) as callers:
             await make_topic(callers[0], "t", flush__messages="1")
-            log = node.broker.replicas.partition("t", 0).log
+            log = node.broker.data.replicas.partition("t", 0).log
             disk.gate.clear()
             await callers[0].send(request(b"0", acks=acks), 9)
             await until(lambda: disk.syncs > 0)
@@ -181,7 +181,7 @@ async def test_a_produce_that_waits_for_a_sync_may_time_out() -> None:
 async def test_flush_ms_is_kept_after_a_pause() -> None:
     async with running_node() as node, caller_of(node) as caller:
         await make_topic(caller, "t", flush__ms="20")
-        log = node.broker.replicas.partition("t", 0).log
+        log = node.broker.data.replicas.partition("t", 0).log
         for count in (1, 2):
             assert await produce(caller, b"x") == 0
             with trio.fail_after(60):
@@ -219,7 +219,7 @@ def test_a_failing_sync_takes_its_directory_out_of_service(acks: int) -> None:
         async with running_node(disk, log__dirs="/a,/b") as node, caller_of(node) as caller:
             for name in ("one", "two", "three"):
                 await make_topic(caller, name, flush__messages="1")
-            replicas = node.broker.replicas
+            replicas = node.broker.data.replicas
             there = {
                 name: replicas.partition(name, 0).log.log_dir.path
                 for name in ("one", "two", "three")
@@ -297,10 +297,10 @@ async def test_a_coordinator_comes_with_its_log_when_there_is_room_again() -> No
     async with running_node(disk, **one) as node, caller_of(node) as caller:
         await make_topic(caller, OFFSETS_TOPIC)
         with pytest.raises(KafkaError) as raised:
-            node.broker.coordinators.coordinator("group")
+            node.broker.groups.coordinators.coordinator("group")
         assert raised.value.code == ErrorCode.NOT_COORDINATOR
         await make_topic(caller, "other")
-        coordinator = node.broker.coordinators.coordinator("group")
+        coordinator = node.broker.groups.coordinators.coordinator("group")
         while coordinator.state is State.LOADING:
             await trio.lowlevel.checkpoint()
         assert coordinator.is_active
@@ -314,7 +314,7 @@ async def test_a_log_of_a_failed_directory_is_not_started_again_in_another() -> 
         for name in names:
             await make_topic(caller, name)
             assert await produce(caller, b"x", name) == 0
-        there = {node.broker.replicas.partition(n, 0).log.log_dir.path: n for n in names}
+        there = {node.broker.data.replicas.partition(n, 0).log.log_dir.path: n for n in names}
     broken = BrokenDirectory(disk, "/b")
     async with running_node(broken, log__dirs="/a,/b") as node, caller_of(node) as caller:
         assert await values_of(caller, there["/a"]) == [b"x"]
@@ -384,7 +384,7 @@ async def test_the_broker_stops_when_the_metadata_log_failed() -> None:
 
 
 def made_again(node: Node, topic_id: bytes) -> bool:
-    assert node.broker.controller is not None
+    assert node.broker.cluster.controller is not None
     topic = controller_of(node.broker).image.topics.get("t")
     return topic is not None and topic.topic_id != topic_id
 
@@ -440,7 +440,7 @@ async def test_a_large_state_of_producers_is_read_off_the_loop_a_small_one_when_
     async with running_node(disk) as node, caller_of(node) as caller:
         for topic, producers in (("many", 1000), ("few", 2)):
             await make_topic(caller, topic)
-            partition = node.broker.replicas.partition(topic, 0)
+            partition = node.broker.data.replicas.partition(topic, 0)
             for producer_id in range(producers):
                 batch = build_batch([(0, None, b"v", ())], 0, -1, producer_id, 0, 0)
                 partition.append(batch, now_ms=node.broker.clock.now_ms())
@@ -449,4 +449,4 @@ async def test_a_large_state_of_producers_is_read_off_the_loop_a_small_one_when_
         assert list(disk.read_by) == ["many-0"]
         assert disk.read_by["many-0"] is not threading.main_thread()
         for topic, producers in (("many", 1000), ("few", 2)):
-            assert len(node.broker.replicas.partition(topic, 0).log.producers) == producers
+            assert len(node.broker.data.replicas.partition(topic, 0).log.producers) == producers

@@ -52,7 +52,7 @@ class OddDisk(MemoryDisk):
 
 def fill(node: Node, topic: str) -> Partition:
     """Four segments of old records, the last of them active."""
-    partition = node.broker.replicas.partition(topic, 0)
+    partition = node.broker.data.replicas.partition(topic, 0)
     now_ms = node.broker.clock.now_ms()
     for i in range(4):
         if i:
@@ -74,7 +74,7 @@ def test_a_log_that_cannot_be_compacted_is_set_aside(caplog: pytest.LogCaptureFi
             await make_topic(caller, "good", 1, **COMPACTED)
             bad, good = fill(node, "bad"), fill(node, "good")
             disk.odd = "/bad-0/00000000000000000001.log"
-            cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(disk))
+            cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
             done = [await cleaner.clean_one() for _ in range(4)]
             assert done.count(True) == 1 and not any(done[2:])
             assert good.log.first_dirty_offset == 3
@@ -96,9 +96,9 @@ def test_what_cannot_be_looked_at_is_set_aside_too(caplog: pytest.LogCaptureFixt
                 fill(node, name)
         async with running_node(disk) as node:
             disk.odd = "/bad-0/00000000000000000000.timeindex"
-            cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(disk))
+            cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
             assert [await cleaner.clean_one() for _ in range(3)] == [True, False, False]
-            assert node.broker.replicas.partition("good", 0).log.first_dirty_offset == 3
+            assert node.broker.data.replicas.partition("good", 0).log.first_dirty_offset == 3
             disk.odd = ""
             assert len(list(tracebacks(caplog))) == 1
 
@@ -141,9 +141,9 @@ async def test_a_log_whose_round_is_given_up_comes_after_the_others() -> None:
         for name in ("dirtiest", "other"):
             await make_topic(caller, name, 1, **COMPACTED)
             fill(node, name)
-        other = node.broker.replicas.partition("other", 0)
+        other = node.broker.data.replicas.partition("other", 0)
         other.log.first_dirty_offset = 1
-        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, Losing(disk))
+        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, Losing(disk))
         assert [await cleaner.clean_one() for _ in range(3)] == [False, True, False]
         assert len(lost) == 2 and other.log.first_dirty_offset == 3
 
@@ -158,15 +158,15 @@ def test_retention_passes_a_log_by(caplog: pytest.LogCaptureFixture) -> None:
                 fill(node, name)
         async with running_node(disk) as node:
             disk.odd = "/bad-0/00000000000000000000.timeindex"
-            retainer = LogRetention(node.broker.replicas, node.broker.config)
+            retainer = LogRetention(node.broker.data.replicas, node.broker.config)
             await retainer.check()
             await retainer.check()
-            assert node.broker.replicas.partition("good", 0).log.log_start_offset == 4
-            assert node.broker.replicas.partition("bad", 0).log.log_start_offset == 0
+            assert node.broker.data.replicas.partition("good", 0).log.log_start_offset == 4
+            assert node.broker.data.replicas.partition("bad", 0).log.log_start_offset == 0
             assert len(list(tracebacks(caplog))) == 1
             disk.odd = ""
             await retainer.check()
-            assert node.broker.replicas.partition("bad", 0).log.log_start_offset == 4
+            assert node.broker.data.replicas.partition("bad", 0).log.log_start_offset == 4
 
     run()
 
@@ -183,14 +183,14 @@ def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve(
                 fill(node, name)
         disk.odd = "/bad-0"
         async with running_node(disk) as node, caller_of(node) as caller:
-            assert node.broker.replicas.partition("good", 0).log.log_end_offset == 4
+            assert node.broker.data.replicas.partition("good", 0).log.log_end_offset == 4
             with pytest.raises(KafkaError) as raised:
-                node.broker.replicas.partition("bad", 0)
+                node.broker.data.replicas.partition("bad", 0)
             assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
             assert len(list(tracebacks(caplog))) == 1
             disk.odd = ""
             await make_topic(caller, "another", 1)  # an image comes, and with it another try
-            assert node.broker.replicas.partition("bad", 0).log.log_end_offset == 4
+            assert node.broker.data.replicas.partition("bad", 0).log.log_end_offset == 4
 
     run()
 

@@ -615,7 +615,7 @@ def test_adopt_shows_its_plan_asks_and_takes_over(pk: Run, apache_like: Path) ->
 
     async def serve() -> list[str]:
         async with node_at(apache_like) as node:
-            partition = node.broker.replicas.partition("orders", 0)
+            partition = node.broker.data.replicas.partition("orders", 0)
             return [
                 str(partition.log.log_end_offset),
                 str(node.broker.image.topics["orders"].topic_id.hex()),
@@ -657,7 +657,7 @@ def test_adopt_takes_over_segments_of_the_formats_before_0_11(pk: Run, apache_li
 
     async def serve() -> int:
         async with node_at(apache_like) as node:
-            return node.broker.replicas.partition("orders", 1).log.log_end_offset
+            return node.broker.data.replicas.partition("orders", 1).log.log_end_offset
 
     assert trio.run(serve) == 20
     reported = pk("log", "cat", str(old), "-o", "start..end", "-f", "%o %k %v\\n")

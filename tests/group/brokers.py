@@ -123,7 +123,11 @@ class TestBroker:
         broker = self.broker
         while any(
             c.state.value == "loading"
-            for c in (*broker.coordinators, *broker.transactions, *broker.share_coordinators)
+            for c in (
+                *broker.groups.coordinators,
+                *broker.groups.transactions,
+                *broker.groups.share_coordinators,
+            )
         ):
             await trio.testing.wait_all_tasks_blocked()
 
@@ -213,7 +217,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
         test = TestBroker(broker)
         await test.loaded()
         yield test
-        await broker.stop_coordinators()
+        await broker.groups.stop()
         nursery.cancel_scope.cancel()
     dirs.release()
 

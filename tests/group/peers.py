@@ -42,7 +42,7 @@ class Ours:
         return await self._test.ask(request, version, client_id=who)
 
     async def records(self, group_id: str) -> list[Pair]:
-        coordinator = self._test.broker.coordinators.coordinator(group_id)
+        coordinator = self._test.broker.groups.coordinators.coordinator(group_id)
         log = coordinator.partition.log
         return pairs(log.read(0, 1 << 30, log.log_end_offset).slice.read())
 

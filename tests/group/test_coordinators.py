@@ -124,7 +124,7 @@ def beat(member_id: str, generation: int) -> HeartbeatRequest:
 
 
 def only(test: TestBroker) -> Coordinator[Any]:
-    (coordinator,) = test.broker.coordinators
+    (coordinator,) = test.broker.groups.coordinators
     return coordinator
 
 
@@ -221,7 +221,7 @@ class TestLeadership:
                 await test.elect(2)
             assert answers[0].error_code == ErrorCode.NOT_COORDINATOR
             assert trio.current_time() < 3
-            assert list(test.broker.coordinators) == []
+            assert list(test.broker.groups.coordinators) == []
             heard = await test.ask(beat("m", 1))
             assert heard.error_code == ErrorCode.NOT_COORDINATOR
 
@@ -295,7 +295,7 @@ class TestLeadership:
         async with running(**ONE_PARTITION) as test:
             await test.ask(find())
             await test.loaded()
-            partition = test.broker.replicas.partition(OFFSETS_TOPIC, 0)
+            partition = test.broker.data.replicas.partition(OFFSETS_TOPIC, 0)
             now_ms = test.broker.clock.now_ms()
             partition.append(build_batch([(now_ms, b"\0\x01", b"?", ())]), now_ms=now_ms)
             await test.elect(1)
@@ -309,7 +309,7 @@ class TestLeadership:
         async with running(**ONE_PARTITION) as test:
             await test.ask(find())
             await test.create_topics("t")
-            partition = test.broker.replicas.partition(OFFSETS_TOPIC, 0)
+            partition = test.broker.data.replicas.partition(OFFSETS_TOPIC, 0)
             now_ms = test.broker.clock.now_ms()
             await put(test, 1)
             key, value = only(test).machine.encode(
@@ -380,7 +380,7 @@ class TestWaiting:
         async with running(log_flush_interval_messages="1", **ONE_PARTITION) as test:
             await test.ask(find())
             await test.create_topics("t")
-            partition = test.broker.replicas.partition(OFFSETS_TOPIC, 0)
+            partition = test.broker.data.replicas.partition(OFFSETS_TOPIC, 0)
             with pytest.raises(AssertionError, match="the handler waits"):
                 test.ask_now(commit(1), 9)
             assert partition.high_watermark == 0 < partition.log.log_end_offset
@@ -393,7 +393,7 @@ class TestWaiting:
         async with running(log_flush_interval_messages="1", **ONE_PARTITION) as test:
             await test.ask(find())
             await test.create_topics("t")
-            test.broker.replicas.flush = lambda partition: None  # type: ignore[method-assign]
+            test.broker.data.replicas.flush = lambda partition: None  # type: ignore[method-assign]
             start = trio.current_time()
             answer = await put(test, 1)
             assert answer == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -405,7 +405,7 @@ class TestWaiting:
             await test.ask(find())
             await test.create_topics("t")
             answers: list[Any] = []
-            test.broker.replicas.flush = lambda partition: None  # type: ignore[method-assign]
+            test.broker.data.replicas.flush = lambda partition: None  # type: ignore[method-assign]
 
             async def waiting() -> None:
                 answers.append(await put(test, 1))
@@ -476,9 +476,9 @@ class TestRefusal:
                 raise ZeroDivisionError
 
             with pytest.raises(ZeroDivisionError):
-                test.broker.coordinators.submit_nowait("g", fail)
+                test.broker.groups.coordinators.submit_nowait("g", fail)
             with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-                test.broker.coordinators.submit_nowait("g", fail)
+                test.broker.groups.coordinators.submit_nowait("g", fail)
             await test.loaded()
             assert await committed(test) == {"t": 1}
 

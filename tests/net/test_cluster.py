@@ -43,7 +43,7 @@ async def test_what_is_acknowledged_is_on_every_replica() -> None:
         assert {state(cluster, "t", n).leader for n in range(3)} == {1, 2, 3}
         assert [await produce(cluster, b"%d" % n) for n in range(5)] == [0, 1, 2, 3, 4]
         for node_id in (1, 2, 3):
-            log = cluster.nodes[node_id].broker.replicas.partition("t", 0).log
+            log = cluster.nodes[node_id].broker.data.replicas.partition("t", 0).log
             assert log.log_end_offset == 5, "acks=all waited for it"
         await agree(cluster, 5)
 
@@ -88,7 +88,7 @@ async def test_a_broker_that_stops_hands_over_first() -> None:
         leader = state(cluster).leader
         broker_epoch = cluster.image.brokers[leader].broker_epoch
         seen: list[int] = []
-        controller = cluster.controller.broker.controller
+        controller = cluster.controller.broker.cluster.controller
         assert controller is not None
         controller.commit_listeners.append(
             lambda _, image: seen.append(image.topics["t"].partitions[0].leader)
@@ -317,8 +317,8 @@ async def test_a_broker_that_was_forgotten_comes_back_whatever_it_hears_first() 
     tells its epoch."""
     async with running_cluster(2, broker__heartbeat__interval__ms="200") as cluster:
         client, controller = (
-            cluster.nodes[1].broker.controller_client,
-            cluster.controller.broker.controller,
+            cluster.nodes[1].broker.cluster.controller_client,
+            cluster.controller.broker.cluster.controller,
         )
         assert controller is not None
         ask, registered = client.request, trio.Event()
@@ -398,7 +398,7 @@ async def test_a_replica_for_which_a_disk_had_no_room_is_made_once_there_is() ->
         assert await broker.purgatory.until(
             lambda: broker.image.offset >= left.offset, (MetadataImage,), trio.current_time() + 60
         )
-        assert broker.replicas.find("t", 0) is None
+        assert broker.data.replicas.find("t", 0) is None
         disk.bytes_max = None
         await cluster.until(lambda _: state(cluster).isr == (1, 2))  # and no image came but this
-        assert broker.replicas.partition("t", 0).log.log_end_offset == 1
+        assert broker.data.replicas.partition("t", 0).log.log_end_offset == 1

@@ -341,7 +341,7 @@ async def test_no_more_than_so_many_requests_are_parked() -> None:
         await a.send(produce_request(b"behind"), 9)
         # Three are parked and nothing behind them is read, so the produce is not: only another
         # client wakes them.
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         while len(next(iter(_connections(node, 3)), ())) < 3:
             await trio.testing.wait_all_tasks_blocked()
         await trio.testing.wait_all_tasks_blocked(0.05)
@@ -795,12 +795,12 @@ async def test_a_topic_under_way_is_made_and_answered_before_the_end() -> None:
             with trio.fail_after(60):
                 while "t" not in controller_of(node.broker).image.topics:
                     await trio.lowlevel.checkpoint()
-            assert node.broker.replicas.find("t", 599) is None, "too late to be a test"
+            assert node.broker.data.replicas.find("t", 599) is None, "too late to be a test"
             node.stop()
             answer = await caller.receive(CREATE_TOPICS, 7)
             assert answer.topics[0].error_code == 0
     async with running_node(disk) as again, caller_of(again) as caller:
-        assert again.broker.replicas.find("t", 599) is not None
+        assert again.broker.data.replicas.find("t", 599) is not None
         produced = await caller.call(produce_request(b"x"), 9)
         assert produced.responses[0].partition_responses[0].error_code == 0
 

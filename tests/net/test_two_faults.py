@@ -92,7 +92,7 @@ async def test_one_damaged_replica_is_copied_again_and_says_so_until_it_is() -> 
         node = await cluster.start(1)
         await in_sync(cluster, 3)
         await agree(cluster, RECORDS)
-        log = node.broker.replicas.partition("t", 0).log
+        log = node.broker.data.replicas.partition("t", 0).log
         with trio.fail_after(60):
             while log.mark is not None:  # noqa: ASYNC110 - its file goes in a thread
                 await trio.sleep(0.01)

@@ -49,7 +49,7 @@ async def prepare(cluster: Cluster, nodes: Sequence[int] = (1, 2, 3)) -> Uuid:
     )
 
     def initialized() -> bool:
-        machine = cluster.broker(first).coordinators.at(0).machine
+        machine = cluster.broker(first).groups.coordinators.at(0).machine
         group = machine.groups.get_of(ShareGroup, GROUP_ID)
         return group is not None and topic_id in group.state_partitions.initialized
 

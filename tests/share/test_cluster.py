@@ -136,7 +136,7 @@ async def test_a_broker_that_stops_gives_nobody_what_a_member_holds() -> None:
         holder, other = Member(cluster, topic_id), Member(cluster, topic_id)
         assert await until_some(holder) == [(0, 1)]
         # It still leads, in the same epoch, until it is gone.
-        await cluster.broker(3).stop_coordinators()
+        await cluster.broker(3).groups.stop()
         assert await other.fetch() == []
         assert await holder.say(0) == E.NOT_LEADER_OR_FOLLOWER
 

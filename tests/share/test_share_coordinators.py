@@ -89,7 +89,7 @@ async def test_what_no_share_partition_needs_is_deleted_from_the_log() -> None:
         for offset in range(10):
             await leader.write(offset, offset)
         before = await leader.read()
-        coordinator = test.broker.share_coordinators.coordinator(leader.key.coordinator_key)
+        coordinator = test.broker.groups.share_coordinators.coordinator(leader.key.coordinator_key)
         log = coordinator.partition.log
         assert log.log_start_offset == 0
         await trio.sleep(301)
@@ -111,7 +111,7 @@ async def test_a_disk_that_fails_while_the_log_is_cut_takes_its_directory_with_i
         leader = Leader(test)
         await leader.find()
         await leader.initialize()
-        coordinator = test.broker.share_coordinators.coordinator(leader.key.coordinator_key)
+        coordinator = test.broker.groups.share_coordinators.coordinator(leader.key.coordinator_key)
         partition = coordinator.partition
         for offset in range(10):
             if offset == 5:
@@ -143,7 +143,7 @@ async def test_the_state_of_a_deleted_topic_is_forgotten() -> None:
         leader = Leader(test)
         await leader.find()
         await leader.initialize()
-        coordinator = test.broker.share_coordinators.coordinator(leader.key.coordinator_key)
+        coordinator = test.broker.groups.share_coordinators.coordinator(leader.key.coordinator_key)
         assert leader.key in coordinator.machine.states
         await test.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
         assert leader.key not in coordinator.machine.states

@@ -103,7 +103,7 @@ class DealCoordinators(CoordinatorRuntime[Deals]):
             TOPIC,
             lambda: WitnessedDeals(book, process.host, broken),
             broker.state,
-            broker.replicas,
+            broker.data.replicas,
             broker.background.start_soon,
         )
         self._book = book

@@ -276,7 +276,7 @@ class History:
         seen = self._seen.get(process)
         if seen is None:
             seen = self._seen[process] = {}
-        for partition in broker.replicas:
+        for partition in broker.data.replicas:
             last = seen.get(partition)
             if last is None:
                 last = seen[partition] = _Seen()
@@ -480,7 +480,7 @@ class History:
                     continue
                 if registered.broker_epoch != broker.broker_epoch:
                     continue
-                replica = broker.replicas.find(topic.name, number)
+                replica = broker.data.replicas.find(topic.name, number)
                 if replica is None or replica.topic_id != topic_id or replica.offline is not None:
                     continue
                 if replica.log.log_end_offset < known.end:

@@ -155,7 +155,11 @@ class SimNode:
     def is_active_controller(self) -> bool:
         """Whether it believes that it is the controller."""
         broker = self.broker
-        return broker is not None and broker.controller is not None and broker.controller.active
+        return (
+            broker is not None
+            and broker.cluster.controller is not None
+            and broker.cluster.controller.active
+        )
 
     # --- what may happen to it ---
 

@@ -121,7 +121,7 @@ class Rot:
         if not node.config.is_broker or broker is None or not node.ready or node.disk_failed:
             return
         images = self._history.metadata.image.topics_by_id
-        for partition in broker.replicas:
+        for partition in broker.data.replicas:
             topic = images.get(partition.topic_id)
             image = topic.partition(partition.tp.partition) if topic is not None else None
             log = partition.log

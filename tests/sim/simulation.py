@@ -196,7 +196,7 @@ class Simulation:
         """The epoch in which a broker believes to lead a partition; -1 where it does not."""
         for node in self.nodes:
             if node.node_id == node_id and node.broker is not None:
-                found = node.broker.replicas.find(topic, partition)
+                found = node.broker.data.replicas.find(topic, partition)
                 if found is not None and found.leads:
                     return found.leader_epoch
         return -1

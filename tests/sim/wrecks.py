@@ -256,7 +256,7 @@ class Wrecks:
         known = self._history.partition((topic_id, number))
         if not known.batches or known.batches[-1].leader_epoch < partition.leader_epoch:
             return False
-        log = old.broker.replicas.find(topic.name, number) if old.broker is not None else None
+        log = old.broker.data.replicas.find(topic.name, number) if old.broker is not None else None
         return log is not None and log.log.log_end_offset > known.end
 
     async def _stop_all(self, brokers: list[SimNode]) -> None:

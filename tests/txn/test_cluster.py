@@ -44,7 +44,7 @@ PROTOCOLS = pytest.mark.parametrize("second", [False, True], ids=["first", "seco
 def transaction(cluster: Cluster, transactional_id: str = "tx") -> Transaction:
     """As its coordinator knows it."""
     broker = cluster.broker(leader(cluster, TRANSACTIONS_TOPIC))
-    return broker.transactions.at(0).machine.transactions[transactional_id]
+    return broker.groups.transactions.at(0).machine.transactions[transactional_id]
 
 
 async def begun(
@@ -157,7 +157,7 @@ async def test_a_batch_cannot_get_behind_the_marker_of_its_transaction() -> None
         producer = TransactionalProducer(cluster, second=False)
         await producer.init()
         await producer.add("u")
-        manager = cluster.broker(leader(cluster, "u")).add_partitions
+        manager = cluster.broker(leader(cluster, "u")).groups.add_partitions
         ask, answered, goes_on = manager.ask, trio.Event(), trio.Event()
 
         async def slow(*args: Any) -> Any:
@@ -379,18 +379,18 @@ async def test_a_marker_that_comes_while_the_coordinator_is_asked_ends_no_client
         await prepare(cluster)
         producer = await begun(cluster)
         broker = cluster.broker(leader(cluster, OFFSETS_TOPIC))
-        ask, times = broker.add_partitions.ask, 0
+        ask, times = broker.groups.add_partitions.ask, 0
 
         async def ask_while_a_marker_comes(*words: Any) -> Any:
             nonlocal times
             answer = await ask(*words)
             times += 1
             if times == 1:
-                partition = broker.coordinators.coordinator("g").partition
+                partition = broker.groups.coordinators.coordinator("g").partition
                 partition.log.producers.drop_verification(producer.producer_id)
             return answer
 
-        monkeypatch.setattr(broker.add_partitions, "ask", ask_while_a_marker_comes)
+        monkeypatch.setattr(broker.groups.add_partitions, "ask", ask_while_a_marker_comes)
         assert await producer.commit_offset("g", 5) == E.NONE
         assert times == 2
         await producer.end()
@@ -408,7 +408,7 @@ async def test_an_unforeseen_error_at_a_marker_ends_no_broker(
         producer = await begun(cluster)
         assert await producer.commit_offset("g", 5) == E.NONE
         assert leader(cluster, OFFSETS_TOPIC) == leader(cluster, TRANSACTIONS_TOPIC)
-        groups = cluster.broker(leader(cluster, OFFSETS_TOPIC)).coordinators.coordinator("g")
+        groups = cluster.broker(leader(cluster, OFFSETS_TOPIC)).groups.coordinators.coordinator("g")
 
         def odd(producer_id: int, *, committed: bool) -> None:
             raise ArithmeticError("odd")
@@ -427,7 +427,7 @@ async def test_pending_offsets_survive_the_death_of_the_groups_coordinator() -> 
         await producer.commit_offset("g", 5)
         await cluster.settled(1, 2, 3, topic=OFFSETS_TOPIC)
         await cluster.change(OFFSETS_TOPIC, leader=2)
-        await cluster.until(lambda: cluster.broker(2).coordinators.at(0).is_active)
+        await cluster.until(lambda: cluster.broker(2).groups.coordinators.at(0).is_active)
         unstable = await committed_offset(cluster, "g", require_stable=True)
         assert unstable == E.UNSTABLE_OFFSET_COMMIT
         await producer.end()
@@ -521,7 +521,7 @@ async def test_the_coordinator_is_killed_in_each_state(state: State, second: boo
         if state is State.ONGOING:
             assert await producer.send("u", b"3") == E.NONE
             assert await producer.end() == E.NONE
-        await cluster.until(lambda: cluster.broker(2).transactions.at(0).is_active)
+        await cluster.until(lambda: cluster.broker(2).groups.transactions.at(0).is_active)
         await idle(cluster, ending)
         expected = [b"2", b"3"] if state is State.ONGOING else [b"2"]
         values, stable = await fetched(cluster, "u", committed=True)
@@ -549,7 +549,7 @@ async def test_an_end_that_was_not_safe_has_no_markers() -> None:
         for topic in (TRANSACTIONS_TOPIC, "t", OFFSETS_TOPIC):
             await cluster.change(topic, leader=2, isr=(2, 3))
         await cluster.change("u", isr=(3, 2))
-        await cluster.until(lambda: cluster.broker(2).transactions.at(0).is_active)
+        await cluster.until(lambda: cluster.broker(2).groups.transactions.at(0).is_active)
         assert transaction(cluster).state is State.ONGOING
         assert await fetched(cluster, "u", committed=True) == ([], 0)
         assert await producer.end() == E.NONE

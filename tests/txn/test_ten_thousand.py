@@ -85,7 +85,7 @@ async def test_ten_thousand_open_transactions_are_described_time_out_and_are_for
         # Another coordinator takes over with all of them open.
         await cluster.crash(1, power=False)
         await cluster.start(1)
-        await cluster.until(lambda: cluster.broker(1).transactions.at(0).is_active)
+        await cluster.until(lambda: cluster.broker(1).groups.transactions.at(0).is_active)
         assert await states(cluster) == ["Ongoing"] * COUNT
         await trio.sleep(TIMEOUT_MS / 1000 + 60)
         assert await states(cluster) == ["CompleteAbort"] * COUNT

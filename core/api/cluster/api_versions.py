@@ -28,14 +28,14 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
     """The list. `request` is None if it could not be parsed. Raises INVALID_REQUEST for an invalid
     name."""
-    return _answer(context, request, context.broker.served)
+    return _answer(context, request, context.broker.cluster.served)
 
 
 def handle_at_controller(
     context: Context, request: ApiVersionsRequest | None
 ) -> ApiVersionsResponse:
     """Like `handle`, for a controller's listener."""
-    return _answer(context, request, context.broker.controller_served)
+    return _answer(context, request, context.broker.cluster.controller_served)
 
 
 def _answer(

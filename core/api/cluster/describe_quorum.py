@@ -121,4 +121,4 @@ def _first_directory(controller: Controller, node: int) -> Uuid:
 
 def _own_directory(context: Context) -> Uuid:
     """The first of this process's log directories."""
-    return next((d.directory_id for d in context.broker.replicas.directories), ZERO_UUID)
+    return next((d.directory_id for d in context.broker.data.replicas.directories), ZERO_UUID)

@@ -110,7 +110,7 @@ def _failed_fetch(context: Context, request: FetchRequest, error: KafkaError) ->
         for topic in request.topics
         for partition in topic.partitions
     }
-    session = context.broker.sessions.close(request.session_id)
+    session = context.broker.data.fetch_sessions.close(request.session_id)
     if session is not None:
         by_id = context.api_version >= VERSION_TOPIC_ID
         for fetched in session.partitions.values():

@@ -47,7 +47,7 @@ def _same(decide: Decide) -> Decide:
 
 def the_controller(context: Context) -> Controller:
     """This process's controller, if it is the active one. Raises KafkaError(NOT_CONTROLLER)."""
-    controller = context.broker.controller
+    controller = context.broker.cluster.controller
     if controller is None or not controller.active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
     return controller

@@ -35,7 +35,7 @@ async def pass_on(context: Context, request: Any) -> Any:
     KafkaError: REQUEST_TIMED_OUT if no controller was found in time or none answered, and the
     errors of the envelope."""
     timeout_ms = max(getattr(request, "timeout_ms", TIMEOUT_MS), TIMEOUT_MS_MIN)
-    forwarded = await context.broker.controller_client.forward(
+    forwarded = await context.broker.cluster.controller_client.forward(
         context, request, timeout_ms=timeout_ms
     )
     await _wait_for_image(context.broker, forwarded.image_offset)

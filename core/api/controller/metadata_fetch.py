@@ -105,7 +105,7 @@ async def _fetch(
 def newest_image(context: Context) -> MetadataImage:
     """The newest image of this node: the controller's, which the broker may not have applied yet,
     else the broker's."""
-    controller = context.broker.controller
+    controller = context.broker.cluster.controller
     if controller is not None and controller.active:
         return controller.image
     return context.broker.image
@@ -115,7 +115,7 @@ def leading(context: Context, epoch: int) -> Controller:
     """This process's controller, if it is the active one, and its epoch is the one known to the
     follower (-1: not given). Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH."""
-    controller = context.broker.controller
+    controller = context.broker.cluster.controller
     if controller is None or not controller.active:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if NO_EPOCH < epoch < controller.epoch:

@@ -24,7 +24,7 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     """Submit it to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host, describing(context))
-    coordinators = context.broker.coordinators
+    coordinators = context.broker.groups.coordinators
     coordinators.check_protocol(GroupType.CONSUMER)
     check_subscription(context, request.subscribed_topic_names)
     return coordinators.submit_nowait(

@@ -39,7 +39,7 @@ def _delete(
     context: Context, group_id: str
 ) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
     """The result of one group; errors are in it."""
-    coordinators = context.broker.coordinators
+    coordinators = context.broker.groups.coordinators
     if not allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
         return _failed(group_id, refusal(ResourceType.GROUP))
     if coordinators.has_share_group(group_id):
@@ -56,8 +56,8 @@ def _delete(
 
 async def _delete_share_group(context: Context, group_id: str) -> DeletableGroupResult:
     """Delete its share partitions first."""
-    await context.broker.share_offsets.delete_group(group_id)
-    return await context.broker.coordinators.submit(
+    await context.broker.groups.share_offsets.delete_group(group_id)
+    return await context.broker.groups.coordinators.submit(
         group_id, lambda machine, _, now_ms: machine.delete_group(group_id, now_ms)
     )
 

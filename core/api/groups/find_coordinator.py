@@ -56,13 +56,13 @@ _UNKNOWN_TYPE: Final = _Found(error=ErrorCode.INVALID_REQUEST)
 async def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     """Look up each key; create the topic first if it is missing."""
     if request.key_type == GROUP_KEY:
-        coordinators: Coordinators = context.broker.coordinators
+        coordinators: Coordinators = context.broker.groups.coordinators
         needed = ResourceType.GROUP
     elif request.key_type == TRANSACTION_KEY:
-        coordinators = context.broker.transactions
+        coordinators = context.broker.groups.transactions
         needed = ResourceType.TRANSACTIONAL_ID
     elif request.key_type == SHARE_KEY and context.api_version >= SHARE_SINCE:
-        coordinators = context.broker.share_coordinators
+        coordinators = context.broker.groups.share_coordinators
         needed = ResourceType.CLUSTER
         check(context, Operation.CLUSTER_ACTION, needed, CLUSTER_NAME)
     else:
@@ -92,7 +92,7 @@ def _may_ask(context: Context, request: FindCoordinatorRequest, needed: Resource
 
 def _find(context: Context, coordinators: Coordinators, key: str) -> _Found:
     broker = context.broker
-    if coordinators is broker.share_coordinators:
+    if coordinators is broker.groups.share_coordinators:
         try:
             ShareKey.of_coordinator_key(key)
         except ValueError:

@@ -80,7 +80,7 @@ def _describe(
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not group_id and group_type is not GroupType.CLASSIC:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        answer: D | Awaitable[D] = context.broker.coordinators.submit_nowait(
+        answer: D | Awaitable[D] = context.broker.groups.coordinators.submit_nowait(
             group_id, lambda machine, _, now_ms: machine.describe(group_type, group_id, now_ms)
         )
     except KafkaError as e:
@@ -114,7 +114,7 @@ class GroupDescribe(Struct, Generic[D, R], frozen=True):
 
     async def answer(self, context: Context, request: DescribeRequest) -> R | Awaitable[R]:
         """Ask the coordinator of each group. Raises UNSUPPORTED_VERSION."""
-        context.broker.coordinators.check_protocol(self.group_type)
+        context.broker.groups.coordinators.check_protocol(self.group_type)
         return await describe_each(
             context,
             request.group_ids,

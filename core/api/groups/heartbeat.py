@@ -14,7 +14,7 @@ from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 def handle(context: Context, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
     """Submit it to the group's coordinator."""
     try:
-        return context.broker.coordinators.submit_nowait(
+        return context.broker.groups.coordinators.submit_nowait(
             request.group_id, lambda machine, _, now_ms: machine.heartbeat(request, now_ms)
         )
     except KafkaError as e:

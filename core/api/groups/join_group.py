@@ -21,7 +21,7 @@ NO_PROTOCOL_SINCE: Final = 7
 def handle(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
     """Submit it to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
-    answer = context.broker.coordinators.submit_nowait(
+    answer = context.broker.groups.coordinators.submit_nowait(
         request.group_id,
         lambda machine, token, now_ms: machine.join(
             request, context.api_version, client, token, now_ms

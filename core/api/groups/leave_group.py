@@ -11,7 +11,7 @@ from pk.core.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 
 def handle(context: Context, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
     """Submit it to the group's coordinator."""
-    return context.broker.coordinators.submit_nowait(
+    return context.broker.groups.coordinators.submit_nowait(
         request.group_id,
         lambda machine, _, now_ms: machine.leave(request, context.api_version, now_ms),
     )

@@ -25,7 +25,7 @@ async def handle(
     context: Context, request: ListGroupsRequest
 ) -> ListGroupsResponse | Awaitable[Outcome[ListGroupsResponse]]:
     """Ask every coordinator; COORDINATOR_LOAD_IN_PROGRESS if one has not loaded its groups yet."""
-    coordinators = context.broker.coordinators
+    coordinators = context.broker.groups.coordinators
     coordinators.check_loaded()
     states = normalized(request.states_filter)
     types = normalized(request.types_filter)

@@ -56,7 +56,7 @@ async def handle(
         return decision
 
     try:
-        return broker.coordinators.submit_nowait(request.group_id, decide)
+        return broker.groups.coordinators.submit_nowait(request.group_id, decide)
     except KafkaError as e:
         # Partitions that do not exist keep their own error.
         failed = _failed_all(request, e)

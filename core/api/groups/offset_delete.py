@@ -33,7 +33,7 @@ async def handle(
         decision.reply.topics = merged(refused, decision.reply.topics)
         return decision
 
-    return context.broker.coordinators.submit_nowait(request.group_id, decide)
+    return context.broker.groups.coordinators.submit_nowait(request.group_id, decide)
 
 
 def _refused(

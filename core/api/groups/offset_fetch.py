@@ -78,7 +78,7 @@ async def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stabl
     if is_on(context) and asked.topics is not None:
         asked = await _without_denied(context, asked, refused)
     try:
-        answer = context.broker.coordinators.submit_nowait(
+        answer = context.broker.groups.coordinators.submit_nowait(
             group.group_id,
             lambda machine, _, now_ms: machine.fetch(asked, now_ms, require_stable=require_stable),
         )

@@ -29,7 +29,7 @@ def handle(
 ) -> StreamsGroupHeartbeatResponse | Awaitable[Outcome[StreamsGroupHeartbeatResponse]]:
     """Submit it to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
-    coordinators = context.broker.coordinators
+    coordinators = context.broker.groups.coordinators
     coordinators.check_protocol(GroupType.STREAMS)
     if request.topology is not None and is_on(context):
         _check_topology(context, request.topology)

@@ -12,7 +12,7 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 def handle(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
     """Submit it to the group's coordinator."""
-    return context.broker.coordinators.submit_nowait(
+    return context.broker.groups.coordinators.submit_nowait(
         request.group_id,
         lambda machine, token, now_ms: machine.sync(request, context.api_version, token, now_ms),
     )

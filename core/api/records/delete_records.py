@@ -96,7 +96,7 @@ def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple
     internal topic, whose coordinators need all of it, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and
     what the partition raises."""
     check(context, Operation.DELETE, ResourceType.TOPIC, topic)
-    partition = context.broker.replicas.partition(topic, wish.partition_index)
+    partition = context.broker.data.replicas.partition(topic, wish.partition_index)
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are not deleted")
     partition.check_leader()

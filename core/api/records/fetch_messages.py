@@ -41,7 +41,7 @@ async def _lower(fetch: Fetch) -> bool:
     left, any_found = fetch.max_bytes, fetch.urgent
     for fetched, data in fetch.found:
         await let_others_run()
-        partition = fetch.context.broker.replicas.find(fetched.topic, fetched.partition)
+        partition = fetch.context.broker.data.replicas.find(fetched.topic, fetched.partition)
         if partition is None or data.records is None or not data.records.length:
             continue
         if left <= 0 and any_found:

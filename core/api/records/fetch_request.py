@@ -143,7 +143,7 @@ class Fetch:
     def begin(self) -> None:
         """Find or open the session, and the partitions wanted in it. Call this first."""
         request, broker = self.request, self.context.broker
-        sessions, now_ms = broker.sessions, broker.clock.now_ms()
+        sessions, now_ms = broker.data.fetch_sessions, broker.clock.now_ms()
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         session_id, epoch = request.session_id, request.session_epoch
         if self.context.api_version < VERSION_SESSION or epoch == FINAL_EPOCH:
@@ -363,7 +363,7 @@ class Fetch:
             return self._found_in(partition, fetched)
         except KafkaError as e:
             if e.code == ErrorCode.CORRUPT_MESSAGE and partition is not None:
-                for tell in self.context.broker.replicas.damage_met:
+                for tell in self.context.broker.data.replicas.damage_met:
                     tell(partition)
             answer = PartitionData(
                 partition_index=fetched.partition,
@@ -470,7 +470,7 @@ class Fetch:
         if broker.authorization.authorizer is not None:
             self._check_allowed(fetched.topic)
         try:
-            partition = broker.replicas.partition(fetched.topic, fetched.partition)
+            partition = broker.data.replicas.partition(fetched.topic, fetched.partition)
         except KafkaError:
             if fetched.topic_id and broker.image.topic_by_id(fetched.topic_id) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID) from None
@@ -534,7 +534,7 @@ class Fetch:
     def _holds_back(self, partition: Partition) -> bool:
         """Whether this follower has to wait for the leader's quota."""
         return (
-            self.context.broker.quotas.leader.exceeded
+            self.context.broker.data.replication_quotas.leader.exceeded
             and self.replica_id not in partition.isr
             and self._is_throttled(partition)
         )
@@ -545,10 +545,10 @@ class Fetch:
 
     def _count_throttled(self) -> None:
         """Count the bytes that go to throttled replicas."""
-        quota = self.context.broker.quotas.leader
+        quota = self.context.broker.data.replication_quotas.leader
         if self.replica_id < 0 or quota.unlimited or not self.reader.bytes:
             return
-        replicas, total = self.context.broker.replicas, 0
+        replicas, total = self.context.broker.data.replicas, 0
         for fetched, data in self.found:
             partition = replicas.find(fetched.topic, fetched.partition)
             if partition is not None and data.records is not None and self._is_throttled(partition):
@@ -572,7 +572,7 @@ class Fetch:
 
     def partitions(self) -> list[Partition]:
         """The wanted partitions that this broker has."""
-        replicas = self.context.broker.replicas
+        replicas = self.context.broker.data.replicas
         partitions: list[Partition] = []
         for fetched in list(self.wanted.values()):
             partition = replicas.find(fetched.topic, fetched.partition)
@@ -660,7 +660,7 @@ class Fetch:
         even one that would have opened a session."""
         if self.session is None or not self.incremental:
             if self.session is not None:
-                self.context.broker.sessions.close(self.session.id)
+                self.context.broker.data.fetch_sessions.close(self.session.id)
             return FetchResponse(throttle_time_ms=wait_ms)
         return FetchResponse(throttle_time_ms=wait_ms, session_id=self.session.id)
 

@@ -99,7 +99,7 @@ async def _find(
     when = wish.timestamp
     if when < EARLIEST_PENDING_UPLOAD or context.api_version < FIRST_VERSION.get(when, 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    partition = context.broker.replicas.partition(topic, wish.partition_index)
+    partition = context.broker.data.replicas.partition(topic, wish.partition_index)
     if request.replica_id == DEBUGGING_CONSUMER:
         partition.check_readable(wish.current_leader_epoch)
         end = partition.log.log_end_offset
@@ -152,7 +152,7 @@ async def _starts(
 ) -> list[int]:
     """Version 0: offsets in descending order. A consumer gets none above the high watermark. Raises
     KafkaError."""
-    partition = context.broker.replicas.partition(topic, wish.partition_index)
+    partition = context.broker.data.replicas.partition(topic, wish.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
         partition.check_leader()
     log, when = partition.log, wish.timestamp

@@ -169,7 +169,7 @@ class _Produce:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if not allows(context, Operation.WRITE, ResourceType.TOPIC, name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = context.broker.replicas.partition(name, data.index)
+        partition = context.broker.data.replicas.partition(name, data.index)
         if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {name}")
         if context.api_version < VERSION_BATCH:
@@ -233,7 +233,7 @@ class _Produce:
             ask = Ask.ADD
         elif self.context.api_version >= VERSION_ABORTABLE:
             ask = Ask.VERIFY_ABORTABLE
-        errors = await self.context.broker.add_partitions.ask(
+        errors = await self.context.broker.groups.add_partitions.ask(
             ask, self.request.transactional_id or "", producer_id, epoch, list(asked), begin
         )
         for tp, code in errors.items():

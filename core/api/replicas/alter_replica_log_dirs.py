@@ -29,7 +29,7 @@ async def handle(
             for number in topic.partitions:
                 code = ErrorCode.NONE
                 try:
-                    context.broker.alter_log_dirs.move(topic.name, number, directory.path)
+                    context.broker.data.alter_log_dirs.move(topic.name, number, directory.path)
                 except KafkaError as e:
                     code = ErrorCode(e.code)
                 result.partitions.append(

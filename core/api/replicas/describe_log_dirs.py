@@ -17,7 +17,7 @@ from pk.core.wire.messages.describe_log_dirs import (
 async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """All directories, with the requested partitions, or all partitions if the request names
     none."""
-    replicas = context.broker.replicas
+    replicas = context.broker.data.replicas
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         named = ((t.topic, partition) for t in request.topics for partition in t.partitions)
@@ -43,7 +43,7 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
                     offset_lag=max(partition.high_watermark - partition.log.log_end_offset, 0),
                 )
             )
-        for move in context.broker.alter_log_dirs.moves(directory):
+        for move in context.broker.data.alter_log_dirs.moves(directory):
             (name, index), future = move.partition.tp, move.future
             if future is None or (wanted is not None and (name, index) not in wanted):
                 continue

@@ -20,9 +20,9 @@ async def handle(
     context: Context, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     """Delegate to the group's coordinator and the share coordinators."""
-    context.broker.coordinators.check_protocol(GroupType.SHARE)
+    context.broker.groups.coordinators.check_protocol(GroupType.SHARE)
     if not is_on(context):
-        return await context.broker.share_offsets.alter(request)
+        return await context.broker.groups.share_offsets.alter(request)
     denied, kept = (
         list[AlterShareGroupOffsetsRequestTopic](),
         list[AlterShareGroupOffsetsRequestTopic](),
@@ -32,7 +32,7 @@ async def handle(
         may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.topic_name)
         (kept if may_read else denied).append(topic)
     request.topics = kept
-    response = await context.broker.share_offsets.alter(request)
+    response = await context.broker.groups.share_offsets.alter(request)
     for topic in denied:
         await let_others_run()
         response.responses.append(_denied(context, topic))

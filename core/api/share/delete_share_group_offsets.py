@@ -18,9 +18,9 @@ async def handle(
     context: Context, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     """Delegate to the group's coordinator and the share coordinators."""
-    context.broker.coordinators.check_protocol(GroupType.SHARE)
+    context.broker.groups.coordinators.check_protocol(GroupType.SHARE)
     if not is_on(context):
-        return await context.broker.share_offsets.delete(request)
+        return await context.broker.groups.share_offsets.delete(request)
     denied, kept = (
         list[DeleteShareGroupOffsetsRequestTopic](),
         list[DeleteShareGroupOffsetsRequestTopic](),
@@ -30,7 +30,7 @@ async def handle(
         may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.topic_name)
         (kept if may_read else denied).append(topic)
     request.topics = kept
-    response = await context.broker.share_offsets.delete(request)
+    response = await context.broker.groups.share_offsets.delete(request)
     for topic in denied:
         await let_others_run()
         response.responses.append(_denied(topic))

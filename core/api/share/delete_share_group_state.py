@@ -13,7 +13,7 @@ async def handle(
     context: Context, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
     """Ask the share coordinator of each share partition."""
-    return await context.broker.share_coordinators.delete(request)
+    return await context.broker.groups.share_coordinators.delete(request)
 
 
 error_response = DELETE.refuse

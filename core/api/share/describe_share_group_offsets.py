@@ -25,7 +25,7 @@ async def handle(
     context: Context, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     """Ask the coordinators of each group; errors are in its result."""
-    context.broker.coordinators.check_protocol(GroupType.SHARE)
+    context.broker.groups.coordinators.check_protocol(GroupType.SHARE)
     response = DescribeShareGroupOffsetsResponse()
     for asked in merged(request.groups):
         await let_others_run()
@@ -44,7 +44,7 @@ async def _describe(
     """Describe one group; topics that the client may not describe are refused if they were
     requested, else left out."""
     if not is_on(context):
-        return await context.broker.share_offsets.describe(asked)
+        return await context.broker.groups.share_offsets.describe(asked)
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
     if asked.topics is not None:
         kept: list[DescribeShareGroupOffsetsRequestTopic] = []
@@ -57,7 +57,7 @@ async def _describe(
         asked.topics = kept
         if not kept and refused:
             return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=refused)
-    found = await context.broker.share_offsets.describe(asked)
+    found = await context.broker.groups.share_offsets.describe(asked)
     kind = ResourceType.TOPIC
     found.topics = [
         topic

@@ -13,7 +13,7 @@ async def handle(
     context: Context, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
     """Ask the share coordinator of each share partition."""
-    return await context.broker.share_coordinators.initialize(request)
+    return await context.broker.groups.share_coordinators.initialize(request)
 
 
 error_response = INITIALIZE.refuse

@@ -13,7 +13,7 @@ async def handle(
     context: Context, request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse:
     """Ask the share coordinator of each share partition."""
-    return await context.broker.share_coordinators.read(request)
+    return await context.broker.groups.share_coordinators.read(request)
 
 
 error_response = READ.refuse

@@ -13,7 +13,7 @@ async def handle(
     context: Context, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     """Ask the share coordinator of each share partition."""
-    return await context.broker.share_coordinators.read_summary(request)
+    return await context.broker.groups.share_coordinators.read_summary(request)
 
 
 error_response = READ_SUMMARY.refuse

@@ -35,16 +35,16 @@ RENEWS_SINCE: Final = 2
 async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
     """Store the acknowledgements, and end the session after the last ones. Raises KafkaError."""
     broker = context.broker
-    broker.coordinators.check_protocol(GroupType.SHARE)
+    broker.groups.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)
     said = await acknowledgements_of(request.topics)
-    broker.share_partitions.sessions.acknowledge(key, request.share_session_epoch)
+    broker.groups.share_partitions.sessions.acknowledge(key, request.share_session_epoch)
     renews = context.api_version >= RENEWS_SINCE and request.is_renew_ack
     found = await acknowledge(context, key, said, renews=renews)
     if request.share_session_epoch == FINAL_EPOCH:
-        broker.share_partitions.end(key)
+        broker.groups.share_partitions.end(key)
     response = ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=broker.share_partitions.settings_of(
+        acquisition_lock_timeout_ms=broker.groups.share_partitions.settings_of(
             key.group_id
         ).lock_duration_ms
     )

@@ -63,7 +63,7 @@ async def acknowledge(
         try:
             check_read(context, tp)
             _check(batches, renews=renews)
-            share_partition = context.broker.share_partitions.find(key.group_id, tp)
+            share_partition = context.broker.groups.share_partitions.find(key.group_id, tp)
             if share_partition.is_loading:
                 await share_partition.wait_until_loaded()
             stored = share_partition.acknowledge(

@@ -63,13 +63,13 @@ memory."""
 async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
     """Store acknowledgements, acquire records, answer. Raises KafkaError."""
     broker = context.broker
-    broker.coordinators.check_protocol(GroupType.SHARE)
+    broker.groups.coordinators.check_protocol(GroupType.SHARE)
     key = session_key(request.group_id, request.member_id)
     if request.is_renew_ack and (
         request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
     ):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    share = broker.share_partitions
+    share = broker.groups.share_partitions
     said = await acknowledgements_of(request.topics)
     await _open_session(context, request, key, acknowledges=bool(said))
     acknowledged = await acknowledge(context, key, said, renews=request.is_renew_ack)
@@ -93,7 +93,7 @@ async def _open_session(
     forgotten: list[TopicIdPartition] = []
     for topic, index in ((t, p) for t in request.forgotten_topics_data for p in t.partitions):
         forgotten.append(TopicIdPartition(topic.topic_id, index))
-    sessions = context.broker.share_partitions.sessions
+    sessions = context.broker.groups.share_partitions.sessions
     connection, epoch = str(context.connection_id), request.share_session_epoch
     sessions.fetch(key, epoch, connection, named, forgotten, acknowledges=acknowledges)
 
@@ -115,7 +115,7 @@ class _ShareFetch:
         self._context = context
         self._request = request
         self._key = key
-        self._committed = context.broker.share_partitions.reads_committed(key.group_id)
+        self._committed = context.broker.groups.share_partitions.reads_committed(key.group_id)
         self._reader = Reader(
             UpTo.LAST_STABLE_OFFSET if self._committed else UpTo.HIGH_WATERMARK,
             min(request.max_bytes, context.broker.config.fetch_max_bytes, READ_BYTES_MAX),
@@ -132,7 +132,7 @@ class _ShareFetch:
         """Acquire the records that are available, or that arrive before the time is up."""
         clock = self._context.broker.clock
         deadline = clock.time() + max(self._request.max_wait_ms, 0) / 1000
-        session = self._context.broker.share_partitions.sessions.find(self._key)
+        session = self._context.broker.groups.share_partitions.sessions.find(self._key)
         if session is None:
             return  # it ended while the acknowledgements were stored
         await self._find_leaders(session.in_turn())
@@ -154,7 +154,7 @@ class _ShareFetch:
         for tp in partitions:
             try:
                 check_read(self._context, tp)
-                self._share_partitions[tp] = self._context.broker.share_partitions.find(
+                self._share_partitions[tp] = self._context.broker.groups.share_partitions.find(
                     self._key.group_id, tp
                 )
             except KafkaError as e:
@@ -310,7 +310,7 @@ class _ShareFetch:
             if error is not None:
                 data.acknowledge_error_code = error.code
                 data.acknowledge_error_message = error.message or None
-        settings = context.broker.share_partitions.settings_of(self._key.group_id)
+        settings = context.broker.groups.share_partitions.settings_of(self._key.group_id)
         response = ShareFetchResponse(acquisition_lock_timeout_ms=settings.lock_duration_ms)
         if context.broker.client_quotas.is_on:
             found = [data.records for data in self._answers.values() if data.records is not None]

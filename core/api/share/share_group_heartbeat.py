@@ -20,7 +20,7 @@ def handle(
 ) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
     """Submit it to the group's coordinator."""
     client = Client(context.client_id or "", context.client_host)
-    coordinators = context.broker.coordinators
+    coordinators = context.broker.groups.coordinators
     coordinators.check_protocol(GroupType.SHARE)
     check_subscription(context, request.subscribed_topic_names)
     return coordinators.submit_nowait(

@@ -13,7 +13,7 @@ async def handle(
     context: Context, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     """Ask the share coordinator of each share partition."""
-    return await context.broker.share_coordinators.write(request)
+    return await context.broker.groups.share_coordinators.write(request)
 
 
 error_response = WRITE.refuse

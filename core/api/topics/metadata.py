@@ -65,8 +65,8 @@ async def handle(context: Context, request: MetadataRequest) -> MetadataResponse
         # The client may have just lost its leader. Then we have too, and that news may arrive
         # together with its request.
         await trio.lowlevel.checkpoint()
-        await context.broker.disconnected_leaders.wait_for_verdict()
-        recently_fenced = context.broker.recently_fenced.nodes()
+        await context.broker.cluster.disconnected_leaders.wait_for_verdict()
+        recently_fenced = context.broker.cluster.recently_fenced.nodes()
     if (
         _wants_all(request, context.api_version)
         and context.broker.image.partition_count > LARGE_PARTITIONS
@@ -104,7 +104,7 @@ async def _create_missing(context: Context, request: MetadataRequest) -> None:
             and _may_create(context, topic.name)
         ):
             missing.append(topic.name)
-    context.broker.topics_on_demand.create(missing)
+    context.broker.cluster.topics_on_demand.create(missing)
 
 
 def _may_create(context: Context, name: str) -> bool:

@@ -24,13 +24,13 @@ async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffset
     `TransactionMachine.add_partitions`."""
     broker = context.broker
     if OFFSETS_TOPIC not in broker.image.topics:
-        await broker.coordinators.create_topic()
-    number = broker.coordinators.partition_of(request.group_id)
+        await broker.groups.coordinators.create_topic()
+    number = broker.groups.coordinators.partition_of(request.group_id)
     if number is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     producer = ProducerKey(request.producer_id, request.producer_epoch)
     partition = TopicPartition(OFFSETS_TOPIC, number)
-    await broker.transactions.submit(
+    await broker.groups.transactions.submit(
         request.transactional_id,
         lambda machine, _, now_ms: machine.add_partitions(
             request.transactional_id, producer, [partition], FIRST_PROTOCOL, now_ms

@@ -42,7 +42,7 @@ async def handle(
     context: Context, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     """Ask the coordinator of each transaction."""
-    transactions = context.broker.transactions
+    transactions = context.broker.groups.transactions
     if context.api_version < SEVERAL_SINCE:
         asked = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -76,7 +76,7 @@ async def handle(
 async def _ask(
     context: Context, asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult
 ) -> None:
-    errors = await context.broker.transactions.add_partitions(asked, SECOND_PROTOCOL)
+    errors = await context.broker.groups.transactions.add_partitions(asked, SECOND_PROTOCOL)
     result.topic_results = _results(asked.topics, errors, context.api_version)
 
 

@@ -31,7 +31,7 @@ async def handle(context: Context, request: DescribeProducersRequest) -> Describ
             answers.append(answer)
             try:
                 check(context, Operation.READ, ResourceType.TOPIC, topic.name)
-                partition = context.broker.replicas.partition(topic.name, index)
+                partition = context.broker.data.replicas.partition(topic.name, index)
                 partition.check_leader()
                 producers = list(partition.log.producers)
             except KafkaError as e:

@@ -24,7 +24,7 @@ async def handle(
         await let_others_run()
         try:
             check(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-            states = await context.broker.transactions.submit(
+            states = await context.broker.groups.transactions.submit(
                 transactional_id,
                 lambda machine, _, now_ms, one=transactional_id: machine.describe([one], now_ms),
             )

@@ -20,7 +20,7 @@ PRODUCER_FENCED_SINCE: Final = 2
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     """Submit it to the coordinator. Raises the errors of `TransactionMachine.end`."""
     version = context.api_version
-    return await context.broker.transactions.submit_with_id(
+    return await context.broker.groups.transactions.submit_with_id(
         request.transactional_id,
         lambda machine, fresh_id, now_ms: machine.end(request, version, fresh_id, now_ms),
     )

@@ -32,9 +32,9 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if transactional_id is None:
-        producer_id = await context.broker.producer_ids.next()
+        producer_id = await context.broker.groups.producer_ids.next()
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-    return await context.broker.transactions.submit_with_id(
+    return await context.broker.groups.transactions.submit_with_id(
         transactional_id,
         lambda machine, fresh_id, now_ms: machine.init_producer_id(request, fresh_id, now_ms),
     )

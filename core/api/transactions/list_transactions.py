@@ -26,7 +26,7 @@ UNKNOWN: Final = ""
 async def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """Ask every coordinator. Raises COORDINATOR_LOAD_IN_PROGRESS if one has not loaded its
     transactions yet, INVALID_REGULAR_EXPRESSION."""
-    transactions = context.broker.transactions
+    transactions = context.broker.groups.transactions
     transactions.check_loaded()
     matches = _matcher(request.transactional_id_pattern)
     response = ListTransactionsResponse()

@@ -51,7 +51,7 @@ async def handle(context: Context, request: TxnOffsetCommitRequest) -> TxnOffset
 async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    coordinator = context.broker.coordinators.coordinator(request.group_id)
+    coordinator = context.broker.groups.coordinators.coordinator(request.group_id)
     verification = await _verify(context, request)
     response, broker = TxnOffsetCommitResponse(), context.broker
     metadata_max = broker.config.offset_metadata_max_bytes
@@ -80,7 +80,7 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verifica
     """Ask the transaction's coordinator, unless the transaction is known to write here. Raises
     KafkaError."""
     broker = context.broker
-    coordinator = broker.coordinators.coordinator(request.group_id)
+    coordinator = broker.groups.coordinators.coordinator(request.group_id)
     partition = coordinator.partition
     partition.check_leader()
     producers = partition.log.producers
@@ -107,7 +107,7 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verifica
     elif context.api_version >= ABORTABLE_SINCE:
         ask = Ask.VERIFY_ABORTABLE
     tp = TopicPartition(OFFSETS_TOPIC, partition.tp.partition)
-    errors = await broker.add_partitions.ask(
+    errors = await broker.groups.add_partitions.ask(
         ask, request.transactional_id, producer_id, epoch, [tp], begin
     )
     if errors[tp] != ErrorCode.NONE:

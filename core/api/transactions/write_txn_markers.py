@@ -22,7 +22,7 @@ async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnM
         check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     broker = context.broker
     timeout_ms = broker.config.request_timeout_ms
-    return await broker.markers.write(request, timeout_ms=timeout_ms)
+    return await broker.groups.markers.write(request, timeout_ms=timeout_ms)
 
 
 def error_response(

@@ -24,7 +24,7 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
     Raises KafkaError NOT_CONTROLLER if another process decides, UNKNOWN_TOPIC_OR_PARTITION,
     INVALID_REQUEST.
     """
-    controller = broker.controller
+    controller = broker.cluster.controller
     if controller is None or not controller.active:
         raise KafkaError(
             ErrorCode.NOT_CONTROLLER,
@@ -66,6 +66,6 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
 async def rebalance(broker: Broker, group: str) -> None:
     """Make a group rebalance. Raises KafkaError NOT_COORDINATOR, GROUP_ID_NOT_FOUND,
     INVALID_REQUEST."""
-    await broker.coordinators.submit(
+    await broker.groups.coordinators.submit(
         group, lambda machine, _, now_ms: machine.rebalance(group, now_ms)
     )

@@ -84,7 +84,9 @@ class Runtime(CoordinatorRuntime[Deals]):
     """The coordinators of one broker."""
 
     def __init__(self, world: World, broker: Broker) -> None:
-        super().__init__(TOPIC, Deals, broker.state, broker.replicas, broker.background.start_soon)
+        super().__init__(
+            TOPIC, Deals, broker.state, broker.data.replicas, broker.background.start_soon
+        )
         self.world = world
 
     def settings(self, config: BrokerConfig) -> CoordinatorSettings:

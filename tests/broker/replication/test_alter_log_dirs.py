@@ -30,14 +30,14 @@ DIRS = {"log__dirs": "/a,/b"}
 
 
 def append(node: Node, count: int, start: int = 0) -> None:
-    partition = node.broker.replicas.partition("t", 0)
+    partition = node.broker.data.replicas.partition("t", 0)
     now_ms = node.broker.clock.now_ms()
     for i in range(start, start + count):
         partition.append(build_batch([(now_ms, b"k", b"%d" % i, ())]), now_ms=now_ms)
 
 
 def values(node: Node) -> list[bytes | None]:
-    log = node.broker.replicas.partition("t", 0).log
+    log = node.broker.data.replicas.partition("t", 0).log
     found = []
     for segment in log.segments:
         data = segment.file.pread(segment.size, 0)
@@ -67,12 +67,12 @@ async def places(caller: Caller) -> list[tuple[str, bool, int]]:
 
 
 def other(node: Node) -> str:
-    here = node.broker.replicas.partition("t", 0).log.log_dir.path
+    here = node.broker.data.replicas.partition("t", 0).log.log_dir.path
     return "/b" if here == "/a" else "/a"
 
 
 async def moved(node: Node, path: str) -> None:
-    while node.broker.replicas.partition("t", 0).log.log_dir.path != path:  # noqa: ASYNC110
+    while node.broker.data.replicas.partition("t", 0).log.log_dir.path != path:  # noqa: ASYNC110
         await trio.sleep(0.001)
 
 
@@ -82,7 +82,7 @@ async def test_a_log_moves_under_writes_and_stays_there() -> None:
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         await make_topic(caller, "t", file__delete__delay__ms="1")
         append(node, 500)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         partition.delete_before(10)
         old, target = partition.log, other(node)
         in_flight = old.read(20, 1 << 20, 500)
@@ -98,7 +98,7 @@ async def test_a_log_moves_under_writes_and_stays_there() -> None:
         while [n for d in "ab" for n in disk.list(f"/{d}") if n.endswith("-delete")]:  # noqa: ASYNC110
             await trio.sleep(0.001)
     async with running_node(disk, **DIRS) as node:
-        assert node.broker.replicas.partition("t", 0).log.log_dir.path == target
+        assert node.broker.data.replicas.partition("t", 0).log.log_dir.path == target
         assert values(node) == [b"%d" % i for i in range(10, 605)]
 
 
@@ -107,7 +107,7 @@ async def test_a_log_that_begins_inside_a_batch_moves_too() -> None:
     disk = MemoryDisk()
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         await make_topic(caller, "t")
-        partition, target = node.broker.replicas.partition("t", 0), other(node)
+        partition, target = node.broker.data.replicas.partition("t", 0), other(node)
         now_ms = node.broker.clock.now_ms()
         batch = build_batch([(now_ms, b"k", b"%d" % i, ()) for i in range(10)])
         partition.append(batch, now_ms=now_ms)
@@ -118,7 +118,7 @@ async def test_a_log_that_begins_inside_a_batch_moves_too() -> None:
         append(node, 1, 10)
         assert values(node) == [b"%d" % i for i in range(11)]
     async with running_node(disk, **DIRS) as node:
-        log = node.broker.replicas.partition("t", 0).log
+        log = node.broker.data.replicas.partition("t", 0).log
         assert (log.log_dir.path, log.log_start_offset, log.log_end_offset) == (target, 5, 11)
 
 
@@ -129,7 +129,7 @@ async def test_a_damaged_logs_mark_and_what_was_cut_off_go_along() -> None:
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         await make_topic(caller, "t", file__delete__delay__ms="1")
         append(node, 20)
-        partition, target = node.broker.replicas.partition("t", 0), other(node)
+        partition, target = node.broker.data.replicas.partition("t", 0), other(node)
         partition.high_watermark = 20
         partition.log.log_dir.write_high_watermarks({partition.tp: 20})
         partition.log.keep_from(15)
@@ -144,7 +144,7 @@ async def test_a_damaged_logs_mark_and_what_was_cut_off_go_along() -> None:
             await trio.sleep(0.001)
         assert partition.log.log_dir.high_watermarks[partition.tp] == 20
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         assert (partition.log.log_dir.path, partition.log.mark) == (target, mark)
         directory = partition.log.directory
         assert disk.read(f"{directory}/00000000000000000015.log.cut.damaged") == kept
@@ -154,7 +154,7 @@ async def test_a_damaged_logs_mark_and_what_was_cut_off_go_along() -> None:
         assert partition.log.mark is None
         assert len(kept_files(disk, partition.log.directory)) == 1
     async with running_node(disk, **DIRS) as node:
-        assert node.broker.replicas.partition("t", 0).log.mark is None
+        assert node.broker.data.replicas.partition("t", 0).log.mark is None
 
 
 class Waiting(MemoryDisk):
@@ -208,7 +208,7 @@ async def test_a_copy_that_is_checked_for_long_keeps_neither_the_loop_nor_anothe
         await make_topic(caller, "u")
         append(node, 5)
         target = other(node)
-        here = node.broker.replicas.partition("u", 0).log.log_dir.path
+        here = node.broker.data.replicas.partition("u", 0).log.log_dir.path
         assert await ask(caller, "/b" if here == "/a" else "/a", "u") == ErrorCode.NONE
         await trio.to_thread.run_sync(disk.begun.wait, 60)
         assert await ask(caller, target) == ErrorCode.NONE
@@ -222,7 +222,7 @@ async def test_what_cannot_be_is_refused() -> None:
         await make_topic(caller, "t")
         assert await ask(caller, "/c") == ErrorCode.LOG_DIR_NOT_FOUND
         assert await ask(caller, "/a", "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        here = node.broker.replicas.partition("t", 0).log.log_dir.path
+        here = node.broker.data.replicas.partition("t", 0).log.log_dir.path
         assert await ask(caller, here) == ErrorCode.NONE
         assert await places(caller) == [(here, False, 0)]
 
@@ -239,7 +239,7 @@ async def test_a_future_log_that_a_stop_left_is_gone_on_with() -> None:
     async with running_node(disk, **DIRS) as node:
         await moved(node, target)
         assert values(node) == [b"%d" % i for i in range(50)]
-        assert node.broker.replicas.partition("t", 0).topic_id == topic_id
+        assert node.broker.data.replicas.partition("t", 0).topic_id == topic_id
     assert not [n for n in disk.list(target) if n.endswith("-future")]
 
 
@@ -249,13 +249,13 @@ async def test_of_two_logs_that_a_crash_left_the_one_that_goes_further_is_taken(
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         await make_topic(caller, "t")
         append(node, 50)
-        here, target = node.broker.replicas.partition("t", 0).log.log_dir.path, other(node)
+        here, target = node.broker.data.replicas.partition("t", 0).log.log_dir.path, other(node)
     disk.make(f"{target}/t-0")
     for name in disk.list(f"{here}/t-0"):
         data = disk.read(f"{here}/t-0/{name}")
         disk.write(f"{target}/t-0/{name}", data[: len(data) // 2] if "log" in name else data)
     async with running_node(disk, **DIRS) as node:
-        assert node.broker.replicas.partition("t", 0).log.log_dir.path == here
+        assert node.broker.data.replicas.partition("t", 0).log.log_dir.path == here
         assert values(node) == [b"%d" % i for i in range(50)]
     assert [n for n in disk.list(target) if n.endswith("-stray")]
 
@@ -267,7 +267,7 @@ async def test_who_has_the_later_records_goes_further_whatever_the_segments() ->
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         await make_topic(caller, "t")
         append(node, 50)
-        log, target = node.broker.replicas.partition("t", 0).log, other(node)
+        log, target = node.broker.data.replicas.partition("t", 0).log, other(node)
         disk.make(f"{target}/t-0")
         for name in disk.list(log.directory):
             disk.write(f"{target}/t-0/{name}", disk.read(f"{log.directory}/{name}"))
@@ -285,7 +285,7 @@ async def test_who_has_the_later_records_goes_further_whatever_the_segments() ->
         newer.append_as_leader(batch, read_header(batch), 1, node.broker.clock.now_ms())
         newer.close()
     async with running_node(disk, **DIRS) as node:
-        assert node.broker.replicas.partition("t", 0).log.log_dir.path == target
+        assert node.broker.data.replicas.partition("t", 0).log.log_dir.path == target
         assert values(node) == [b"%d" % i for i in range(51)]
 
 
@@ -298,9 +298,9 @@ async def test_where_a_log_is_to_be_made_is_remembered() -> None:
         assert await ask(caller, "/a", "y") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for name, path in (("x", "/b"), ("y", "/a"), ("z", "/b")):
             await make_topic(caller, name)
-            assert node.broker.replicas.partition(name, 0).log.log_dir.path == path
+            assert node.broker.data.replicas.partition(name, 0).log.log_dir.path == path
         await make_topic(caller, "u")  # without a wish: where the fewest are
-        assert node.broker.replicas.partition("u", 0).log.log_dir.path == "/a"
+        assert node.broker.data.replicas.partition("u", 0).log.log_dir.path == "/a"
 
 
 @trio_test
@@ -308,13 +308,13 @@ async def test_a_cordoned_directory_gets_no_more_logs() -> None:
     async with running_node(None, **DIRS, cordoned__log__dirs="/a") as node, caller_of(node) as c:
         for name in ("t", "x", "y"):
             await make_topic(c, name)
-            assert node.broker.replicas.partition(name, 0).log.log_dir.path == "/b"
+            assert node.broker.data.replicas.partition(name, 0).log.log_dir.path == "/b"
         assert await ask(c, "/a") == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         answer = await c.call(DescribeLogDirsRequest(topics=None), 5)
         assert {r.log_dir: r.is_cordoned for r in answer.results} == {"/a": True, "/b": False}
         await cordon(c, "")
         await make_topic(c, "z")
-        assert node.broker.replicas.partition("z", 0).log.log_dir.path == "/a"
+        assert node.broker.data.replicas.partition("z", 0).log.log_dir.path == "/a"
         await cordon(c, "/b")
         assert await ask(c, "/a") == ErrorCode.NONE
         await moved(node, "/a")
@@ -330,21 +330,21 @@ async def test_a_move_is_no_faster_than_it_may_be() -> None:
         caller_of(node) as caller,
     ):
         await make_topic(caller, "t")
-        here, target = node.broker.replicas.partition("t", 0).log.log_dir.path, other(node)
+        here, target = node.broker.data.replicas.partition("t", 0).log.log_dir.path, other(node)
         now_ms = node.broker.clock.now_ms()
         for _ in range(12):  # more than is copied at once, and than is left for the loop
             value = bytes(200_000)
-            node.broker.replicas.partition("t", 0).append(
+            node.broker.data.replicas.partition("t", 0).append(
                 build_batch([(now_ms, b"k", value, ())]), now_ms=now_ms
             )
         assert await ask(caller, target) == ErrorCode.NONE
-        while not node.broker.quotas.directories.exceeded:  # noqa: ASYNC110
+        while not node.broker.data.replication_quotas.directories.exceeded:  # noqa: ASYNC110
             await trio.sleep(0.001)
         (lag,) = {lag for path, future, lag in await places(caller) if future and path == target}
         assert lag > 0
         for _ in range(20):  # what is not held back would be through by then
             assert (target, True, lag) in await places(caller)
-        assert node.broker.replicas.partition("t", 0).log.log_dir.path == here
+        assert node.broker.data.replicas.partition("t", 0).log.log_dir.path == here
         await configure(caller, quota, str(1 << 40))
         await moved(node, target)
 
@@ -356,18 +356,21 @@ async def test_who_changes_his_mind_twice_gets_what_he_asked_for_last(between: s
     disk = MemoryDisk()
     async with running_node(disk, log__dirs="/a,/b,/c") as node, caller_of(node) as caller:
         await make_topic(caller, "t")
-        partition, moves = node.broker.replicas.partition("t", 0), node.broker.alter_log_dirs
+        partition, moves = (
+            node.broker.data.replicas.partition("t", 0),
+            node.broker.data.alter_log_dirs,
+        )
         now_ms = node.broker.clock.now_ms()
         for _ in range(12):  # more than is copied at once
             partition.append(build_batch([(now_ms, b"k", bytes(200_000), ())]), now_ms=now_ms)
         here, there, elsewhere = sorted("abc", key=lambda d: f"/{d}" != partition.log.log_dir.path)
-        node.broker.quotas.directories.rate = 1
+        node.broker.data.replication_quotas.directories.rate = 1
         moves.move("t", 0, f"/{there}")
-        while not node.broker.quotas.directories.exceeded:  # noqa: ASYNC110
+        while not node.broker.data.replication_quotas.directories.exceeded:  # noqa: ASYNC110
             await trio.sleep(0.001)
         moves.move("t", 0, f"/{here if between == 'here' else elsewhere}")
         moves.move("t", 0, f"/{there}")
-        node.broker.quotas.directories.rate = 1 << 40
+        node.broker.data.replication_quotas.directories.rate = 1 << 40
         await moved(node, f"/{there}")
         assert values(node) == [bytes(200_000)] * 12
         while moves.moves(partition.log.log_dir):  # noqa: ASYNC110
@@ -392,12 +395,13 @@ async def test_a_damaged_log_stays_where_it_is_and_the_broker_goes_on() -> None:
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         await make_topic(caller, "t")
         append(node, 50)
-        here, target = node.broker.replicas.partition("t", 0).log.log_dir.path, other(node)
+        here, target = node.broker.data.replicas.partition("t", 0).log.log_dir.path, other(node)
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         file = disk.open(f"{here}/t-0/{0:020d}.log")
         file.pwrite(b"\xff\xff\xff", file.size() // 2)
         assert await ask(caller, target) == ErrorCode.NONE
-        while node.broker.alter_log_dirs.moves(node.broker.replicas.directories[target == "/b"]):  # noqa: ASYNC110
+        directory = node.broker.data.replicas.directories[target == "/b"]
+        while node.broker.data.alter_log_dirs.moves(directory):  # noqa: ASYNC110
             await trio.sleep(0.001)
         assert await places(caller) == [(here, False, 0)]
         append(node, 1)

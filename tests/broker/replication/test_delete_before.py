@@ -15,7 +15,7 @@ async def test_deleting_what_is_deleted_wakes_nobody() -> None:
     async with running_node(MemoryDisk()) as node:
         async with caller_of(node) as caller:
             await make_topic(caller, "t", 1)
-        partition, now_ms = node.broker.replicas.partition("t", 0), node.broker.clock.now_ms()
+        partition, now_ms = node.broker.data.replicas.partition("t", 0), node.broker.clock.now_ms()
         partition.append(make_batch(1, timestamp=now_ms), now_ms=now_ms)
         looks = 0
 
@@ -42,7 +42,7 @@ async def test_a_disk_that_fails_is_taken_out_of_service_at_once() -> None:
     disk = MemoryDisk()
     async with running_node(disk, log__dirs="/a,/b") as node, caller_of(node) as caller:
         await make_topic(caller, "t", 1)
-        partition, now_ms = node.broker.replicas.partition("t", 0), node.broker.clock.now_ms()
+        partition, now_ms = node.broker.data.replicas.partition("t", 0), node.broker.clock.now_ms()
         for _ in range(2):
             partition.append(make_batch(1, timestamp=now_ms), now_ms=now_ms)
             partition.log.roll(now_ms)

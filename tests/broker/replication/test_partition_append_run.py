@@ -26,7 +26,7 @@ async def led(node: Node, flush_messages: str = "") -> tuple[Partition, int]:
     async with caller_of(node) as caller:
         configs = {"flush__messages": flush_messages} if flush_messages else {}
         await make_topic(caller, "t", 1, **configs)
-    partition, now_ms = node.broker.replicas.partition("t", 0), node.broker.clock.now_ms()
+    partition, now_ms = node.broker.data.replicas.partition("t", 0), node.broker.clock.now_ms()
     partition.append(make_batch(1, timestamp=now_ms), now_ms=now_ms)
     return partition, now_ms
 

@@ -56,7 +56,7 @@ async def _start_after_a_crash() -> None:
     async with running_node(disk) as node, caller_of(node) as caller:
         await make_topic(caller, "t", partitions=2)
         for number in range(2):
-            partition = node.broker.replicas.partition("t", number)
+            partition = node.broker.data.replicas.partition("t", number)
             for i in range(10):
                 now_ms = node.broker.clock.now_ms()
                 partition.append(build_batch([(now_ms, b"k", b"%d" % i * 50, ())]), now_ms=now_ms)

@@ -47,7 +47,7 @@ def test_all_logs_are_recovered_each_to_its_end(threads: str) -> None:
         async with running_node(disk) as node, caller_of(node) as caller:
             await make_topic(caller, "t", partitions=2 * ALONE_AT_ONCE + 3)
             for number in range(2 * ALONE_AT_ONCE + 3):
-                partition = node.broker.replicas.partition("t", number)
+                partition = node.broker.data.replicas.partition("t", number)
                 now_ms = node.broker.clock.now_ms()
                 for _ in range(number % 5):
                     partition.append(build_batch([(now_ms, b"k", b"v", ())]), now_ms=now_ms)
@@ -55,7 +55,7 @@ def test_all_logs_are_recovered_each_to_its_end(threads: str) -> None:
         keys = {"num__recovery__threads__per__data__dir": threads}
         async with running_node(disk, **keys) as node:
             for number in range(2 * ALONE_AT_ONCE + 3):
-                log = node.broker.replicas.partition("t", number).log
+                log = node.broker.data.replicas.partition("t", number).log
                 assert log.recovered is not None and log.log_end_offset == number % 5
 
     run()

@@ -68,7 +68,7 @@ class TestCopying:
             await cluster.create(1, 2, 3)
             await cluster.produce(1, b"a")
             await cluster.change(replicas=(1, 2), isr=(1, 2))
-            assert cluster.broker(3).replicas.find("t", 0) is None
+            assert cluster.broker(3).data.replicas.find("t", 0) is None
             await cluster.until(
                 lambda: not [n for n in cluster.disk(3).list("/data") if n.startswith("t-0")]
             )

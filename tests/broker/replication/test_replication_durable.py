@@ -50,7 +50,7 @@ class TestFlushing:
     async def test_the_watermark_waits_for_the_leaders_own_sync(self) -> None:
         async with running_cluster(brokers=2) as cluster:
             await cluster.create(1, 2, configs={"flush.messages": "1"})
-            replicas = cluster.broker(1).replicas
+            replicas = cluster.broker(1).data.replicas
             flush, held = replicas.flush, []
             replicas.flush = held.append  # type: ignore[method-assign,assignment]
             assert await cluster.produce(1, b"a", timeout_ms=500) == ErrorCode.REQUEST_TIMED_OUT
@@ -65,7 +65,7 @@ class TestFlushing:
         async with running_cluster(brokers=2) as cluster:
             await cluster.create(1, 2, configs={"flush.messages": "1"})
             assert await cluster.produce(1, b"a") == NONE
-            follower = cluster.broker(2).replicas
+            follower = cluster.broker(2).data.replicas
             syncing, go = trio.Event(), trio.Event()
             sync = follower.sync
 
@@ -224,7 +224,9 @@ class TestCoordinators:
         async with running_cluster(replica__lag__time__max__ms="2000") as cluster:
             await cluster.create(1, 2, 3)
             await cluster.create(1, 2, 3, topic=OFFSETS_TOPIC)
-            await cluster.until(lambda: any(c.is_active for c in cluster.broker(1).coordinators))
+            await cluster.until(
+                lambda: any(c.is_active for c in cluster.broker(1).groups.coordinators)
+            )
             answer = await cluster.ask(1, commit(7), 9)
             assert answer.topics[0].partitions[0].error_code == NONE
             for node in (2, 3):
@@ -236,7 +238,9 @@ class TestCoordinators:
             code = answer.topics[0].partitions[0].error_code
             assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             await cluster.change(OFFSETS_TOPIC, leader=2, isr=(2, 3))
-            await cluster.until(lambda: any(c.is_active for c in cluster.broker(2).coordinators))
+            await cluster.until(
+                lambda: any(c.is_active for c in cluster.broker(2).groups.coordinators)
+            )
             assert await committed(cluster, 2) == 7
             answer = await cluster.ask(2, commit(8), 9)
             assert answer.topics[0].partitions[0].error_code == NONE
@@ -246,7 +250,9 @@ class TestCoordinators:
             assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
             await cluster.settled(1, 2, 3, topic=OFFSETS_TOPIC)
             await cluster.change(OFFSETS_TOPIC, leader=1)
-            await cluster.until(lambda: any(c.is_active for c in cluster.broker(1).coordinators))
+            await cluster.until(
+                lambda: any(c.is_active for c in cluster.broker(1).groups.coordinators)
+            )
             assert await committed(cluster, 1) == 8
 
 
@@ -295,7 +301,7 @@ class TestDirectories:
             assert len(cluster.assigned) <= 4
             partition = cluster.partition(2)
             other = "/b" if partition.log.log_dir.path == "/a" else "/a"
-            cluster.broker(2).alter_log_dirs.move("t", 0, other)
+            cluster.broker(2).data.alter_log_dirs.move("t", 0, other)
             await cluster.until(lambda: partition.log.log_dir.path == other)
             await cluster.until(reported)
 
@@ -332,7 +338,7 @@ class TestDirectories:
     async def test_a_failed_one_is_reported_by_the_heartbeat(self) -> None:
         async with running_cluster(TWO_DIRS, brokers=1) as cluster:
             await cluster.create(1, partitions=2, configs={"flush.messages": "1"})
-            replicas = cluster.broker(1).replicas
+            replicas = cluster.broker(1).data.replicas
             assert replicas.offline_directories == []
             failed = cluster.partition(1).log.log_dir
             cluster.disk(1).fail_next("sync", suffix=f"{failed.path}/t-0/{0:020d}.log")
@@ -356,9 +362,11 @@ class TestDirectories:
             other = "/b" if partition.log.log_dir.path == "/a" else "/a"
             # So slow that the log is cut, and grows beyond the place, while the copy stands where
             # it was.
-            cluster.broker(1).quotas.directories.rate = 20_000
-            cluster.broker(1).alter_log_dirs.move("t", 0, other)
-            (move,) = cluster.broker(1).alter_log_dirs.moves(partition_directory(cluster, 1, other))
+            cluster.broker(1).data.replication_quotas.directories.rate = 20_000
+            cluster.broker(1).data.alter_log_dirs.move("t", 0, other)
+            (move,) = cluster.broker(1).data.alter_log_dirs.moves(
+                partition_directory(cluster, 1, other)
+            )
             await cluster.until(lambda: move.future is not None and move.future.log_end_offset > 3)
             cluster.heal()
             await cluster.until(lambda: partition.log.log_dir.path == other)
@@ -379,10 +387,10 @@ class TestDirectories:
             await cluster.change(leader=2, isr=(2,))
             for _ in range(40):
                 await cluster.produce(2, b"new")
-            partition, moves = cluster.partition(1), cluster.broker(1).alter_log_dirs
+            partition, moves = cluster.partition(1), cluster.broker(1).data.alter_log_dirs
             other = "/b" if partition.log.log_dir.path == "/a" else "/a"
             directory = partition_directory(cluster, 1, other)
-            cluster.broker(1).quotas.directories.rate = 20_000
+            cluster.broker(1).data.replication_quotas.directories.rate = 20_000
             moves.move("t", 0, other)
             (move,) = moves.moves(directory)
             await cluster.until(lambda: move.future is not None and move.future.log_end_offset > 3)
@@ -403,4 +411,4 @@ def first(cluster: Cluster) -> PartitionImage:
 
 
 def partition_directory(cluster: Cluster, node: int, path: str) -> Any:
-    return next(d for d in cluster.broker(node).replicas.directories if d.path == path)
+    return next(d for d in cluster.broker(node).data.replicas.directories if d.path == path)

@@ -295,7 +295,7 @@ class TestSessionsOfManyPartitions:
             for number in range(50):
                 await cluster.produce(1, b"a", number=number)
             await trio.sleep(2)
-            (session,) = cluster.broker(1).sessions._sessions.values()
+            (session,) = cluster.broker(1).data.fetch_sessions._sessions.values()
             assert len(session.partitions) == 50 and session.dirty == {}
             cluster.partition(1, number=7).appended()
             assert [fetched.partition for fetched in session.dirty.values()] == [7]

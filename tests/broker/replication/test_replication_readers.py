@@ -271,8 +271,8 @@ class TestSessions:
             brokers=2, max__incremental__fetch__session__cache__slots="1"
         ) as cluster:
             await cluster.create(1, 2)
-            await cluster.until(lambda: len(cluster.broker(1).sessions) == 1)
-            (session,) = cluster.broker(1).sessions._sessions.values()
+            await cluster.until(lambda: len(cluster.broker(1).data.fetch_sessions) == 1)
+            (session,) = cluster.broker(1).data.fetch_sessions._sessions.values()
             assert session.privileged
             wish = FetchPartition(partition=0, partition_max_bytes=1000)
             topic_id = cluster.image.topics["t"].topic_id

@@ -238,7 +238,7 @@ class TestCutting:
             await cluster.produce(1, b"a")
             await cluster.settled(1, 2)
             await alone(cluster, 1, b"x", b"y")
-            log, replicas = cluster.partition(1).log, cluster.broker(1).replicas
+            log, replicas = cluster.partition(1).log, cluster.broker(1).data.replicas
             log.flush()
             log.log_dir.write_recovery_points()
             off_loop, was_cut, go = replicas.off_loop, trio.Event(), trio.Event()
@@ -350,7 +350,7 @@ class TestCutting:
             await cluster.produce(1, b"a")
             await cluster.settled(1, 2)
             await alone(cluster, 1, b"x", b"y")
-            replicas = cluster.broker(1).replicas
+            replicas = cluster.broker(1).data.replicas
             off_loop, cutting, go = replicas.off_loop, trio.Event(), trio.Event()
 
             async def slowly(*args: Any) -> None:
@@ -379,7 +379,7 @@ class TestCutting:
             await cluster.produce(1, b"a")
             await cluster.settled(1, 2)
             await alone(cluster, 1, b"x", b"y")
-            partition, replicas = cluster.partition(1), cluster.broker(1).replicas
+            partition, replicas = cluster.partition(1), cluster.broker(1).data.replicas
             through, go = trio.Event(), trio.Event()
 
             async def slowly(work: Any, *args: Any, directory: str = "") -> Any:
@@ -612,7 +612,7 @@ class TestStopped:
                 await cluster.until(lambda: "cannot be kept" in caplog.text)
                 assert cluster.values(1) == [b"a", b"b"]
             await cluster.until(lambda: cluster.values(1) == [b"a", b"c"])
-            assert not any(d.failed for d in cluster.broker(1).replicas.directories)
+            assert not any(d.failed for d in cluster.broker(1).data.replicas.directories)
 
     @simulated
     async def test_a_leader_epoch_that_has_not_been_is_cut_off(self) -> None:
@@ -780,7 +780,7 @@ class TestChanges:
         async with running_cluster(brokers=2) as cluster:
             await cluster.create(1, 2)
             await cluster.produce(1, b"a")
-            sessions = cluster.broker(1).sessions
+            sessions = cluster.broker(1).data.fetch_sessions
             assert len(sessions) == 1
             sessions.close(next(iter(sessions._sessions)))
             assert await cluster.produce(1, b"b", timeout_ms=5000) == NONE

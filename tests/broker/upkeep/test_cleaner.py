@@ -74,11 +74,11 @@ def test_a_log_is_compacted(kind: str, tmp_path: Path) -> None:
         async with running_node(disk, log__dirs=path) as node, caller_of(node) as caller:
             await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
             await make_topic(caller, "plain", cleanup__policy="delete")
-            partition = node.broker.replicas.partition("t", 0)
-            plain = node.broker.replicas.partition("plain", 0)
+            partition = node.broker.data.replicas.partition("t", 0)
+            plain = node.broker.data.replicas.partition("plain", 0)
             fill(node, partition)
             fill(node, plain)
-            cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, compactor)
+            cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, compactor)
             assert await cleaner.clean_one()
             assert not await cleaner.clean_one(), "the other is not to be compacted"
             assert len(partition.log.segments) == 2 and len(plain.log.segments) == 7
@@ -100,10 +100,10 @@ def test_it_reads_and_writes_no_faster_than_it_may(kind: str, tmp_path: Path) ->
         keys = {"log__cleaner__io__max__bytes__per__second": "400000"}
         async with running_node(disk, log__dirs=path, **keys) as node, caller_of(node) as caller:
             await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
-            partition = node.broker.replicas.partition("t", 0)
+            partition = node.broker.data.replicas.partition("t", 0)
             fill(node, partition, pad=1000)
             dirty = sum(segment.size for segment in partition.log.segments[:-1])
-            cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, compactor)
+            cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, compactor)
             began = trio.current_time()
             assert await cleaner.clean_one()
             # Once for the keys and once to copy; a sleep may last longer, never shorter.
@@ -119,12 +119,12 @@ async def test_it_comes_by_itself_and_finds_what_a_restart_left() -> None:
     keys = {"log__cleaner__backoff__ms": "2", "log__cleaner__threads": "2"}
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
         await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         fill(node, partition)
         await until(lambda: partition.log.first_dirty_offset == 90)
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
     async with running_node(disk) as node:
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         assert partition.log.first_dirty_offset == 90
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
         assert partition.log.log_end_offset == 100
@@ -135,16 +135,16 @@ async def test_a_topic_may_be_compacted_and_lose_what_is_old() -> None:
     async with running_node(None) as node, caller_of(node) as caller:
         both = {"cleanup__policy": "compact,delete", "retention__ms": "60000"}
         await make_topic(caller, "t", 1, **both, **KEYS)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         log, now_ms = partition.log, node.broker.clock.now_ms()
         for key in (b"old", b"old too"):
             at_ms = now_ms - 3_000_000
             partition.append(build_batch([(at_ms, key, b"", ())]), now_ms=now_ms)
         log.roll(now_ms)
         fill(node, partition)
-        await LogRetention(node.broker.replicas, node.broker.config).check()
+        await LogRetention(node.broker.data.replicas, node.broker.config).check()
         assert log.log_start_offset == 2
-        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(log.disk))
+        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(log.disk))
         assert await cleaner.clean_one()
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
         assert (log.log_start_offset, log.log_end_offset) == (2, 102)
@@ -160,10 +160,10 @@ async def test_groups_offsets_are_compacted_and_read_again() -> None:
             for number in range(3):
                 await commit(caller, "one", number, 100 * number + n)
             await commit(caller, "two", 0, n)
-        log = node.broker.replicas.partition(OFFSETS_TOPIC, 0).log
+        log = node.broker.data.replicas.partition(OFFSETS_TOPIC, 0).log
         log.roll(node.broker.clock.now_ms())
         before = log.size
-        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(disk))
+        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
         assert await cleaner.clean_one()
         assert log.size < before / 5
         wanted = [(19, 119, 219), (19, -1, -1)]
@@ -198,7 +198,7 @@ async def test_the_oldest_record_may_not_wait_longer_than_the_lag() -> None:
     async with running_node(None, **keys) as node, caller_of(node) as caller:
         wishes = {"max__compaction__lag__ms": "100", "min__cleanable__dirty__ratio": "1"}
         await make_topic(caller, "t", 1, cleanup__policy="compact", **wishes)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         now_ms = node.broker.clock.now_ms()
         for value in (b"1", b"2"):
             partition.append(build_batch([(now_ms, b"k", value, ())]), now_ms=now_ms)
@@ -212,13 +212,13 @@ async def test_a_damaged_log_is_set_aside_and_the_others_go_on() -> None:
     async with running_node(disk) as node, caller_of(node) as caller:
         for name in ("bad", "good"):
             await make_topic(caller, name, 1, cleanup__policy="compact", **KEYS)
-            fill(node, node.broker.replicas.partition(name, 0))
-        bad = node.broker.replicas.partition("bad", 0)
+            fill(node, node.broker.data.replicas.partition(name, 0))
+        bad = node.broker.data.replicas.partition("bad", 0)
         bad.log.segments[0].file.pwrite(b"\xff", 80)
-        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(disk))
+        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
         results = [await cleaner.clean_one() for _ in range(4)]
         assert results.count(True) == 1 and not any(results[2:])
-        assert node.broker.replicas.partition("good", 0).log.first_dirty_offset == 90
+        assert node.broker.data.replicas.partition("good", 0).log.first_dirty_offset == 90
         assert bad.log.first_dirty_offset is None and bad.offline is None
 
 
@@ -227,10 +227,10 @@ async def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
     disk = MemoryDisk()
     async with running_node(disk) as node, caller_of(node) as caller:
         await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         fill(node, partition, pad=300)
         before = [s.size for s in partition.log.segments]
-        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(disk))
+        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
         disk.bytes_max = disk.used_bytes + 1000
         assert not await cleaner.clean_one()
         assert partition.offline is None
@@ -247,10 +247,10 @@ def test_nothing_is_compacted_before_the_recovery_point_is_noted(name: str) -> N
         disk = MemoryDisk()
         async with running_node(disk) as node, caller_of(node) as caller:
             await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
-            partition = node.broker.replicas.partition("t", 0)
+            partition = node.broker.data.replicas.partition("t", 0)
             fill(node, partition)
             before = [s.size for s in partition.log.segments]
-            cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(disk))
+            cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
             disk.fail_next("write", errno.ENOSPC, suffix=f"{name}-checkpoint.tmp", times=2)
             for _ in range(2):
                 assert not await cleaner.clean_one()
@@ -268,16 +268,16 @@ async def test_a_topic_deleted_meanwhile_is_let_go() -> None:
     disk = MemoryDisk()
     async with running_node(disk) as node, caller_of(node) as caller:
         await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         fill(node, partition)
 
         class Deleting(InThread):
             async def _steps(self, job, bytes_per_s):  # type: ignore[no-untyped-def]
                 async for one in super()._steps(job, bytes_per_s):
-                    node.broker.replicas._by_topic.pop("t")
+                    node.broker.data.replicas._by_topic.pop("t")
                     yield one
 
-        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, Deleting(disk))
+        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, Deleting(disk))
         assert not await cleaner.clean_one()
         assert len(partition.log.segments) == 7
 
@@ -287,9 +287,13 @@ async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_ro
     disk = MemoryDisk()
     async with running_node(disk, log__dirs="/a,/b") as node, caller_of(node) as caller:
         await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         fill(node, partition)
-        dirs, old, now_ms = node.broker.replicas._dirs, partition.log, node.broker.clock.now_ms()
+        dirs, old, now_ms = (
+            node.broker.data.replicas._dirs,
+            partition.log,
+            node.broker.clock.now_ms(),
+        )
         (other,) = (d for d in dirs.directories if d is not old.log_dir)
 
         class Moving(InThread):
@@ -304,7 +308,7 @@ async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_ro
                         partition.log = future
                     yield one
 
-        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, Moving(disk))
+        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, Moving(disk))
         assert not await cleaner.clean_one()
         assert partition.log is not old and partition.offline is None
         assert not other.failed and partition.log.dead is None

@@ -20,7 +20,7 @@ from pk.net.node import Node
 
 def fill(node: Node, topic: str, age_ms: int, segments: int) -> None:
     """One record a segment, `age_ms` old; the last segment is active."""
-    partition = node.broker.replicas.partition(topic, 0)
+    partition = node.broker.data.replicas.partition(topic, 0)
     now_ms = node.broker.clock.now_ms()
     for i in range(segments):
         if i:
@@ -47,13 +47,13 @@ async def test_expired_segments_go_and_their_files_later() -> None:
         await make_topic(caller, "kept", cleanup__policy="compact", retention__ms="1000")
         fill(node, "t", 5000, 40)
         fill(node, "kept", 5000, 3)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         in_flight = partition.log.read(0, 1 << 20, partition.high_watermark)
-        await LogRetention(node.broker.replicas, node.broker.config).check()
+        await LogRetention(node.broker.data.replicas, node.broker.config).check()
         log = partition.log
         assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (40, 40, 1)
         assert in_flight.slice.read(), "a reader in flight is served"
-        assert node.broker.replicas.partition("kept", 0).log.log_start_offset == 0
+        assert node.broker.data.replicas.partition("kept", 0).log.log_start_offset == 0
         wish = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         answer = await caller.call(
             FetchRequest(
@@ -77,7 +77,7 @@ async def test_a_log_that_is_cut_below_what_is_due_keeps_what_it_has() -> None:
     async with running_node(None) as node, caller_of(node) as caller:
         await make_topic(caller, "t", retention__ms="1000")
         fill(node, "t", 5000, 5)
-        partition, plan = node.broker.replicas.partition("t", 0), retention._plan
+        partition, plan = node.broker.data.replicas.partition("t", 0), retention._plan
 
         def plan_and_cut(*args: Any) -> Any:
             due = plan(*args)
@@ -87,7 +87,7 @@ async def test_a_log_that_is_cut_below_what_is_due_keeps_what_it_has() -> None:
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(retention, "_plan", plan_and_cut)
-            await LogRetention(node.broker.replicas, node.broker.config).check()
+            await LogRetention(node.broker.data.replicas, node.broker.config).check()
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 2)
 
 
@@ -98,7 +98,7 @@ async def test_many_segments_are_dropped_a_few_at_a_time_and_none_is_read_any_mo
         await make_topic(caller, "t", file__delete__delay__ms="1")
         segments = 2 * DROPPED_AT_ONCE + 10
         fill(node, "t", 0, segments)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         log = partition.log
         partition.delete_before(segments - 2)
         assert len(log.segments) == segments - DROPPED_AT_ONCE
@@ -115,13 +115,13 @@ async def test_what_cannot_be_dropped_just_now_is_left_to_retention() -> None:
     async with running_node(MemoryDisk()) as node, caller_of(node) as caller:
         await make_topic(caller, "t", cleanup__policy="compact")
         fill(node, "t", 0, DROPPED_AT_ONCE + 10)
-        partition = node.broker.replicas.partition("t", 0)
+        partition = node.broker.data.replicas.partition("t", 0)
         partition.delete_before(DROPPED_AT_ONCE + 5)
         partition.busy = True
         await trio.testing.wait_all_tasks_blocked()
         assert len(partition.log.segments) == 10
         partition.busy = False
-        await LogRetention(node.broker.replicas, node.broker.config).check()
+        await LogRetention(node.broker.data.replicas, node.broker.config).check()
         assert len(partition.log.segments) == 5
 
 
@@ -130,11 +130,11 @@ async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_ch
     async with running_node(MemoryDisk(), log__dirs="/a,/b") as node, caller_of(node) as caller:
         await make_topic(caller, "t", retention__ms="1000")
         fill(node, "t", 5000, 5 * DROPPED_AT_ONCE)
-        partition = node.broker.replicas.partition("t", 0)
-        dirs, old = node.broker.replicas._dirs, partition.log
+        partition = node.broker.data.replicas.partition("t", 0)
+        dirs, old = node.broker.data.replicas._dirs, partition.log
         now_ms = node.broker.clock.now_ms()
         (other,) = (d for d in dirs.directories if d is not old.log_dir)
-        retention = LogRetention(node.broker.replicas, node.broker.config)
+        retention = LogRetention(node.broker.data.replicas, node.broker.config)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(retention.check)
             while not old.log_start_offset:  # the check goes on in turns
@@ -155,5 +155,5 @@ async def test_the_check_comes_by_itself_and_takes_changed_configs() -> None:
     async with running_node(None, **keys) as node, caller_of(node) as caller:
         await make_topic(caller, "t", retention__ms="1000", retention__bytes="-1")
         fill(node, "t", 5000, 2)
-        log = node.broker.replicas.partition("t", 0).log
+        log = node.broker.data.replicas.partition("t", 0).log
         await until(lambda: log.log_start_offset == 2)

@@ -190,7 +190,9 @@ class ProduceFastPath:
             ):
                 name = None
             self._names[topic] = name
-        partition = self._context.broker.replicas.find(name, index) if name is not None else None
+        partition = (
+            self._context.broker.data.replicas.find(name, index) if name is not None else None
+        )
         if partition is None or not partition.leads or partition.offline is not None:
             return None
         counted = state.metrics.topic(partition.tp.topic)
