@@ -1,14 +1,14 @@
-"""How long one task may keep the event loop from all others.
+"""Limits how long one task may keep the event loop from all others.
 
-Whatever goes through thousands of things calls `let_others_run` once for each:
+Code that goes through thousands of items calls `let_others_run` once for each:
 
     for topic in request.topics:
         await let_others_run()
         response.topics.append(...)
 
-What it looks at may change at each of these calls. What must be decided as one is a plain function,
-such as a decision of a state machine: it takes a microsecond or two for each thing, and a request
-names at most `pk.request.elements.max` things.
+The data it reads may change at each of these calls. A decision that must be atomic is a plain
+function, such as a decision of a state machine: it takes a microsecond or two for each item, and a
+request names at most `pk.request.elements.max` items.
 """
 
 from typing import Final

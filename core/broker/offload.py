@@ -1,12 +1,11 @@
-"""Work that blocks, off the loop.
+"""Runs blocking work off the loop.
 
 fsync, renames, scans and cold reads take milliseconds to seconds; the loop serves every connection
-and must not. They run in threads, with a limiter a log directory, so that one slow disk leaves
-threads for the others.
+and must not block. They run in threads, with a limiter for each log directory, so that one slow
+disk leaves threads for the others.
 
-Under the simulator's clock a call in a thread looks idle and every timeout would fire at once.
-There `inline()` makes the same calls run where they stand, which is what makes a simulated run a
-function of its seed.
+Under the simulator's clock a call in a thread looks idle, and every timeout would expire at once.
+There `inline()` runs the same calls in place, which makes a simulated run a function of its seed.
 """
 
 from collections.abc import Callable, Generator

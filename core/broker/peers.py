@@ -1,10 +1,9 @@
-"""How a node talks to another: connections to brokers and controllers, as what runs above the
-sockets sees them.
+"""Connections from a node to brokers and controllers, as the layers above the sockets see them.
 
-`net/peers.py` makes them of TCP; a simulation makes them of memory, loses and delays what they
-carry, and nothing above can tell. A channel has one order: requests go out as they were asked,
-answers come back in that order, so one that waits long (a Fetch) holds those behind it: who must
-not wait has a channel of their own.
+`net/peers.py` implements them with TCP. A simulation implements them in memory, and loses and
+delays their messages; the layers above cannot tell the difference. A channel is ordered: requests
+are sent in the order of the calls, and answers come back in that order. An answer that waits long
+(a Fetch) delays those behind it, so a caller that must not wait has a channel of its own.
 """
 
 from __future__ import annotations

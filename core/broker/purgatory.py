@@ -6,10 +6,10 @@ then it checks again. Nothing awaits between the check and the registration, so 
 missed, which is the purpose of Kafka's second try.
 
 A fetch at the end of a log waits for each record, and a task for each wait costs as much as reading
-the record does. So that one is a `DelayedOperation`, as in Kafka: it is tried when it was touched,
-and when its time is up. Of what is touched within `with purgatory:` the first few are tried at its
-end, before another task runs: so a record is on its way to a consumer before its producer has the
-answer. `serve` tries all others.
+the record. So such a fetch is a `DelayedOperation`, as in Kafka: it is tried when one of its keys
+is touched, and when its time is up. The first few operations touched within `with purgatory:` are
+tried at its end, before another task runs, so that a record is on its way to a consumer before its
+producer has the answer. `serve` tries all others.
 """
 
 import math

@@ -1,18 +1,17 @@
 """One coordinator: a state machine, and the partition of an internal topic that is its log.
 
-A request comes to a decision without an await: decide, append what it decides as one batch, replay
-it, set timers. Its answer is held until the high watermark passes everything written so far, for
-what it says may rest on records that are not yet safe, its own or an earlier request's. With one
-replica the watermark has passed by the time of asking, and the answer goes out without a
-checkpoint.
+A request is decided without an await: decide, append the decision's records as one batch, replay
+them, set timers. Its answer is held until the high watermark passes everything written so far,
+because it may depend on records that are not yet safe, its own or an earlier request's. With one
+replica the watermark has passed by then, and the answer goes out without a checkpoint.
 
 A new leader first reads the partition to its end, in slices, off the loop; until then requests get
 COORDINATOR_LOAD_IN_PROGRESS. When the broker loses leadership, it drops the state, and waiting
-requests get NOT_COORDINATOR. When an append fails, nothing was replayed, and the machine stays. One
-that raised an unexpected exception is dropped and loaded again.
+requests get NOT_COORDINATOR. When an append fails, nothing has been replayed, and the machine
+stays. A machine that raised an unexpected exception is dropped and loaded again.
 
-What a decision wants done outside (its effects) waits for the same watermark, so that the world
-never sees what a failover takes back. What comes of an effect returns as another decision, if this
+The effects of a decision, which happen outside, wait for the same watermark, so that nobody sees an
+effect that a failover takes back. The result of an effect comes back as another decision, if this
 is still the coordinator.
 """
 

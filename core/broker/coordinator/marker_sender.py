@@ -1,13 +1,12 @@
 """Sends the markers of transactions to the leaders of their partitions, until all are written.
 
 It carries out the `SendMarkers` of transaction machines. Markers wait in a queue for each leader;
-one request takes all that wait for it. While a few requests are under way to one leader the next
-markers gather, so the more there is to do the larger are the requests. What a leader has written is
-reported to the coordinator that asked. What it has not is sent again after a pause, to the leader
-at that time; a partition of a topic that was deleted needs no marker any more.
+one request takes all that wait for it. While a few requests are under way to a leader, further
+markers gather, so requests grow with the load. Markers that a leader has written are reported to
+the coordinator that asked. Refused ones are sent again after a pause, to the partition's leader at
+that time; a partition of a deleted topic no longer needs a marker.
 
-A coordinator that is closed takes its markers with it: the next one finds in its log what is still
-to be sent.
+Closing a coordinator discards its markers: the next coordinator finds the unsent ones in its log.
 """
 
 from __future__ import annotations

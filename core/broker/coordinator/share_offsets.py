@@ -1,9 +1,9 @@
-"""Where share groups are in their topics: described, set, and deleted from outside.
+"""Describes, sets and deletes the progress of share groups in their topics.
 
-The group's coordinator knows which share partitions there are; where delivery is, their share
-coordinators know. So each of these takes two or three steps. The coordinator first logs what it
-will do, and last that it is done. After a failure the next coordinator finds that in the log, and
-doing a step twice does no harm.
+The group's coordinator knows the share partitions, and their share coordinators know the progress
+of delivery. So each of these operations takes two or three steps. The coordinator first logs what
+it will do, and finally that it is done. After a failure the next coordinator finds this in the log,
+and repeating a step does no harm.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Asks the share coordinators, wherever they are: for group coordinators, and for the leaders of
+"""Sends requests to share coordinators on any broker, for group coordinators and for the leaders of
 partitions.
 
-Which broker coordinates a share partition follows from the image: it leads the partition of
-`__share_group_state` that the share partition's key belongs to. The topic is created when it is
-first needed. What is asked about many share partitions goes out as one request for each broker;
-questions that reach a broker that is not (or no longer) the coordinator are asked again, until
-`PATIENCE_S` has passed.
+The image determines the coordinator of a share partition: the broker that leads the partition of
+`__share_group_state` for the share partition's key. The topic is created when it is first needed.
+Requests about many share partitions are combined into one for each broker. A request that reaches a
+broker that is not (or no longer) the coordinator is repeated until `PATIENCE_S` has passed.
 """
 
 from __future__ import annotations

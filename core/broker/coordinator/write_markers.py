@@ -1,13 +1,12 @@
-"""Writing the markers that end transactions, on the leaders of their partitions (KIP-98).
+"""Writes the markers that end transactions, on the leaders of their partitions (KIP-98).
 
 A marker is a control record: commit or abort, under the producer's id and epoch, with the epoch of
-the coordinator that sends it. The partition refuses one of an older producer or coordinator epoch.
-In the second protocol (KIP-890, KIP-1228) the marker's epoch is above that of every record of its
-transaction, so a marker that arrives late cannot end the next one.
+the coordinator that sends it. The partition refuses a marker of an older producer or coordinator
+epoch. The second protocol (KIP-890, KIP-1228) gives the marker a higher epoch than every record of
+its transaction, so a late marker cannot end the next transaction.
 
-Where the partition is a coordinator's own log, the marker goes through that coordinator, whose
-machine must know of it: offsets that were committed in the transaction count from then on, or are
-dropped.
+If the partition is a coordinator's own log, the marker goes through that coordinator, because its
+machine must know of it: the offsets committed in the transaction take effect then, or are dropped.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Moving a partition's log to another log directory while it is read and written
+"""Moves a partition's log to another log directory while it is read and written
 (AlterReplicaLogDirs, KIP-113).
 
 A *future* log in the other directory is filled from the current one, off the loop, until little is
-missing. Then, in one turn of the loop, the rest is copied and the future log gets its name: from
-one batch to the next the partition has another log. When that name is durable the old one is
-renamed away, and removed `file.delete.delay.ms` later, since readers may be at it. A future log
-that a stop, a crash or a full disk left is gone on with, from where the two agree: the log may have
-been cut and have grown since. The mark of a damaged log and what was cut off it go along
-(core/log/damaged.py). What was synced where it came from (`flush.messages`) is synced where
-it goes before it counts.
+missing. Then, in one turn of the loop, the rest is copied and the future log gets its name: between
+two batches the partition switches logs. When the new name is durable, the old log is renamed, and
+removed `file.delete.delay.ms` later, since readers may still use it. A future log left by a stop, a
+crash or a full disk is continued from the offset up to which the two logs agree, since the log may
+have been truncated and have grown since. The mark of a damaged log, and the records cut off it,
+move along (core/log/damaged.py). If the log was synced (`flush.messages`), the copy is synced
+before it counts.
 
-How fast it goes is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`. Where the log is
-cut meanwhile, because its leader's has other records, the copy is cut with it: it may have grown
-past that place since.
+`replica.alter.log.dirs.io.max.bytes.per.second` bounds the rate. If the log is truncated during the
+move, because its leader's has other records, the copy is truncated with it: the log may since have
+grown past that offset again.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """Asks the controller to change in-sync replicas (AlterPartition, KIP-497).
 
-A partition that this broker leads holds at most one proposal at a time; who has one is entered
-here. One request is under way at a time, for all partitions that are due, so a broker that lost a
-follower of a thousand partitions asks once. Nothing counts before the controller has said so, but
-that a replica about to be added already holds the high watermark back.
+A partition that this broker leads has at most one proposal at a time; partitions with a proposal
+are registered here. One request is under way at a time, for all partitions that are due, so a
+broker that lost a follower of a thousand partitions asks once. No change counts before the
+controller has confirmed it, except that a replica about to be added already holds the high
+watermark back.
 
-What an answer means, as Kafka has it: committed, or it was so already → the partition goes on from
-there. A member is not eligible → the partition takes the proposal back and tries again later (an
-earlier copy of it, whose answer did not come, does not count any more: the refusal began a
-partition epoch). The partition's epoch, its leader's epoch or the topic is not what the controller
-knows → it knows more than we do: the proposal stays until the image tells the rest. All else, and
-no answer at all → the same again, until an image makes it pointless.
+Answers have Kafka's meaning. Committed, or already so → the partition continues from there. A
+member is not eligible → the partition takes the proposal back and tries again later (an earlier
+copy of it, whose answer did not arrive, no longer counts, because the refusal began a partition
+epoch). The partition's epoch, its leader's epoch or the topic differs from the controller's → the
+controller knows more than we do, and the proposal stays until the image decides. Any other error,
+and no answer at all → the same request again, until an image makes it pointless.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """A follower as its leader knows it: the state its fetches reported, and when it last caught up.
 
-Kafka's rule for "in sync" is about time, not about records: a follower is caught up at the moment
-of a fetch that asks from the leader's log end, or from where that end was at its fetch before (then
-it had everything at that earlier moment). A follower that never quite reaches an end that moves on
-stays in sync so, as long as it is not further behind than the time between two of its fetches.
+Kafka's rule for "in sync" is about time, not about records. A follower is caught up at the moment
+of a fetch from the leader's log end, or from the log end at the time of its previous fetch (then it
+had everything at that earlier moment). So a follower that never quite reaches a moving end stays in
+sync, as long as it is no further behind than the time between two of its fetches.
 
-A partition that does not move is not looked at in every fetch of its followers' sessions
-(fetch_sessions.py): one that had everything when it was looked at last had it still at the
-session's last request.
+A partition that does not move is not checked in every fetch of its followers' sessions
+(fetch_sessions.py): a follower that had everything at the last check still had it at the session's
+last request.
 """
 
 from typing import Final

@@ -1,16 +1,17 @@
-"""Making a follower's log a prefix of its leader's: truncating it, or starting it again (see
+"""Makes a follower's log a prefix of its leader's, by truncating it or starting it again (see
 truncation.py).
 
-What a cut or a new begin does to the disk is done in a thread, with the partition marked as busy;
-where several are due they are done together, and the checkpoint of recovery points or of starts,
-where one has fallen, is written once, before any of them is let go.
+Truncating or restarting a log on disk is done in a thread, with the partition marked as busy. If
+several are due, they are done together, and the checkpoint of recovery points or of log starts, if
+one of these has fallen, is written once, before any of the partitions is released.
 
-What lies below a follower's high watermark was committed. A log that would have to be cut below it
-is not cut: the leader lacks what was acknowledged. Its follower stops, and tells the controller how
-both logs go (core/meta/stopped_followers.py), again and again until it may go on, leads, or an
-operator has decided. If it goes on, it first copies what it cuts off (core/log/damaged.py). Such a
-log is cut without a question where somebody decided so before: the topic allows unclean leaders, or
-an election since its last batch gave acknowledged records up.
+The records below a follower's high watermark were committed. A log that would have to be truncated
+below it is left alone, because the leader lacks acknowledged records. The follower stops, and
+reports both logs to the controller (core/meta/stopped_followers.py), repeatedly, until it may
+continue, becomes the leader, or an operator has decided. If it continues, it first copies the
+records that it cuts off (core/log/damaged.py). Such a log is truncated without asking if this was
+decided earlier: the topic allows unclean leaders, or an election since its last batch gave up
+acknowledged records.
 """
 
 from __future__ import annotations

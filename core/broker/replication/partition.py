@@ -2,20 +2,20 @@
 
 The leader's high watermark is the least log end of the *maximal* ISR: the replicas that the
 controller committed as in sync, and those it was asked to add (KIP-497). Counting one more can only
-hold the watermark back; a replica that is to go counts until the controller has said so. It does
-not move while fewer than `min.insync.replicas` are in sync (KIP-966), and never falls within a
-leader epoch. Where `flush.messages` asks for it, it does not pass what is synced here either: Kafka
-syncs inside the append, so no client reads what a power cut could take back. Here the append
-returns at once and the watermark waits; one sync serves every produce that waits for it (group
-commit). A follower syncs before it fetches on, so what its fetch offset claims is as durable as its
-leader's log.
+hold the watermark back; a replica to be removed counts until the controller has confirmed it. The
+watermark does not move while fewer than `min.insync.replicas` are in sync (KIP-966), and never
+falls within a leader epoch. If `flush.messages` requires syncs, it does not pass the end of the
+synced records either. Kafka syncs inside the append, so no client reads records that a power
+failure could take back. Here the append returns at once and the watermark waits; one sync serves
+every produce that waits for it (group commit). A follower syncs before its next fetch, so the
+records below its fetch offset are as durable as its leader's.
 
-A follower's high watermark is its leader's, as far as its own log goes. It starts where the
-checkpoint left it, and a new leader starts with what it has, which may be behind what the last
-leader reported (`epoch_start_offset`, KIP-207).
+A follower's high watermark is its leader's, limited to its own log end. It starts from the
+checkpoint. A new leader starts with its own, which may be behind the one that the last leader
+reported (`epoch_start_offset`, KIP-207).
 
-With one replica there are no followers, no proposals and nothing to wait for: nothing below costs
-such a partition more than a look at an empty dictionary.
+With one replica there are no followers, no proposals and nothing to wait for: the code below costs
+such a partition only the check of an empty dictionary.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""In how many threads logs are recovered: `num.recovery.threads.per.data.dir`, or one.
+"""Decides in how many threads logs are recovered: `num.recovery.threads.per.data.dir`, or one.
 
-Several threads help where they wait for the disk, and where a log has much to check: reading large
-pieces and their CRC leave the interpreter to the others. They do harm with thousands of small logs
-that are in the page cache, as after `kill -9`: such a log is some thirty short system calls with
-Python in between, and each of them gives the interpreter away and waits for its return. Two threads
-then take up to twice the processor's time of one, and are not done sooner.
+Several threads help if they wait for the disk, and if a log has much to check: reading large pieces
+and computing their CRC release the interpreter to other threads. They do harm with thousands of
+small logs in the page cache, as after `kill -9`: such a log takes some thirty short system calls
+with Python in between, and each call releases the interpreter and waits to get it back. Two threads
+then take up to twice the CPU time of one, and do not finish sooner.
 
-So each round of logs is measured, and the next one goes by it.
+So each round of logs is measured, and determines the threads of the next one.
 """
 
 from typing import Final

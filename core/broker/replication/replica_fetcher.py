@@ -1,19 +1,18 @@
-"""Fetching from one leader: all partitions that this broker follows there, in one fetch session
+"""Fetches from one leader: all partitions that this broker follows there, in one fetch session
 (KIP-227).
 
-A fetcher is a task with a channel of its own to the leader, since an answer that waits for records
-holds what is behind it. A request names the partitions whose position has changed since the one
-before; the leader remembers the others. It carries the epoch of the last record each log has, and
-the leader answers with where the logs part if they do (KIP-595): then the log is cut
-(core/broker/replication/truncation.py) and asked for again.
+A fetcher is a task with its own channel to the leader, since an answer that waits for records
+delays those behind it. A request names the partitions whose position has changed since the previous
+request; the leader remembers the others. It carries the epoch of the last record of each log, and
+the leader answers with the offset where the logs diverge, if they do (KIP-595). Then the log is
+truncated (core/broker/replication/truncation.py) and fetched again.
 
-One request waits at the leader for records to come. When partitions come meanwhile (their leader is
-new), the next request follows at once; the leader then answers the first, so replication never
-waits for the end of a long poll.
+One request waits at the leader for new records. When partitions are added during that wait (their
+leader is new), the next request follows at once; the leader then answers the first, so replication
+never waits for the end of a long poll.
 
-What comes is whole batches, checked by their CRC and written as they are. Nothing is awaited
-between looking at a partition's state and appending to its log; where the loop was left meanwhile,
-the state is looked at again.
+Whole batches arrive; they are checked by their CRC and written unchanged. Nothing awaits between
+reading a partition's state and appending to its log; after an await, the state is read again.
 """
 
 from __future__ import annotations

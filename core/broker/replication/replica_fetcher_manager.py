@@ -1,10 +1,10 @@
 """Assigns partitions to the fetchers of a broker: one for each leader and each of
 `num.replica.fetchers`.
 
-They follow the images. Before an image comes into force, `release` lets go of every partition whose
-leader, leader epoch or being here it changes, and waits until none of these is being cut; behind
-it, `follow` hands each to the fetcher of its new leader. In between nothing is appended to them, so
-a partition never changes its part with half an answer in hand.
+The fetchers follow the images. Before an image comes into force, `release` releases every partition
+whose leader, leader epoch or presence it changes, and waits until none of these is being truncated.
+After that, `follow` hands each to the fetcher of its new leader. In between nothing is appended to
+them, so a partition never changes its role with an answer half processed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The partitions that this broker holds, and what must happen to their logs when the image changes.
+"""The partitions that this broker holds, and the changes to their logs when the image changes.
 
-A change comes in three steps, so that no request sees it half done: `prepare` creates and opens
-new logs (off the loop), `commit` adds and removes partitions, letting other tasks run between
-them, and `retire` renames the logs of deleted partitions. Only `Broker.publish` calls these, one
-after another: nothing else adds or removes a partition.
+A change has three steps, so that no request sees it half done: `prepare` creates and opens new logs
+(off the loop), `commit` adds and removes partitions, letting other tasks run between them, and
+`retire` renames the logs of deleted partitions. Only `Broker.publish` calls these, one after
+another: nothing else adds or removes a partition.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""How fast replicas copy that need not: Kafka's replication quotas (KIP-73), and that of moves
-between directories (KIP-113).
+"""Limits the speed of copying that is not urgent: Kafka's replication quotas (KIP-73), and the
+quota of moves between directories (KIP-113).
 
 A quota is a rate over a window of `num` samples of `size` seconds each
-(`replication.quota.window.*`). Nothing is delayed: partitions that are throttled are left out of a
-fetch, by their leader or by the follower, while the rate is above the quota. What was moved counts
-afterwards, so one answer may go over it, and the next has to wait.
+(`replication.quota.window.*`). Nothing is delayed: while the rate is above the quota, the leader or
+the follower leaves throttled partitions out of a fetch. Bytes count after they have moved, so one
+answer may exceed the quota, and the next has to wait.
 
-Which replicas those are is the topic's to say: `leader.replication.throttled.replicas` and
-`follower.…` are lists of `partition:broker`, or `*` for all. A leader never holds back from a
-replica that is in sync: that would hold the producers.
+The topic names the throttled replicas: `leader.replication.throttled.replicas` and `follower.…` are
+lists of `partition:broker`, or `*` for all. A leader never throttles a replica that is in sync,
+because that would hold up producers.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Finds where a follower truncates its log to a prefix of its leader's (KIP-101, KIP-279, KIP-595).
 
-Two logs agree as far as the records of each leader epoch go that both hold. The follower names the
-epoch of its last record; the leader answers with the largest epoch not above it that *it* knows,
-and where that ends. If the follower holds records of that very epoch, it cuts where the epoch ends
-in the log in which it ends sooner, and both agree. If it does not, it drops everything of later
-epochs and asks again, with an older epoch each time, until the two find one that they share.
+Two logs agree within each leader epoch that both have, as far as the shorter one goes. The follower
+names the epoch of its last record; the leader answers with the largest epoch not above it that *it*
+knows, and the end of that epoch. If the follower has records of that epoch, it truncates to the
+smaller of the epoch's ends in the two logs, and both agree. If not, it drops everything of later
+epochs and asks again, with an older epoch each time, until the two find a common one.
 
-The high watermark plays no part in it: it may lag behind on a new leader, and a follower that
-trusted it would throw away what was acknowledged (KIP-101 tells how).
+The high watermark is not used: it may lag behind on a new leader, and a follower that trusted it
+would discard acknowledged records (KIP-101 explains how).
 """
 
 from typing import NamedTuple
