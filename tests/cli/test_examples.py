@@ -279,7 +279,7 @@ def _lines(example: Example) -> list[list[str]]:
         assert words[0] == "pk", example.line
         parsed = parse(words[1:])
         values = parsed.values
-        lists = values.get("id", "") is None  # `pk undo`
+        lists = values.get("change_id", "") is None  # `pk undo`
         asks = "yes" in values and not values["yes"] and not values.get("dry_run") and not lists
         found.append([*words[1:], *(["-y"] if asks else [])])
     return found
