@@ -5,8 +5,8 @@
 
 Options and columns are those of Spark's own Kafka source (pk.spark.read.options), so a job migrates
 by changing the name of the format. Spark finds the source by itself, through the module
-`pyspark_pk`. It creates it, and what reads and writes, in Python processes beside the driver and
-sends them to tasks, so all of these classes are pickled.
+`pyspark_pk`. It creates the source, its readers and its writers in Python processes beside the
+driver and sends them to tasks, so all of these classes are pickled.
 
 Every session looks through the sources that are installed, so this file imports what they need only
 when they are used.

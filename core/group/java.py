@@ -1,11 +1,11 @@
 """The iteration order of Java's hash maps, for places where that order is visible.
 
-Kafka breaks some ties by walking a `HashMap`: which protocol wins a vote, which partitions of a
-topic come first in an assignment. Members of one group may be served by either kind of coordinator
-or leader, so the answer should not depend on it. The order is a function of the keys' hash codes,
-of the table's size and, within one bucket, of the order of insertion. (Buckets of eight and more,
-which Java turns into trees, keep the order of insertion well enough in practice: a table grows at
-three quarters of its size.)
+Kafka breaks some ties by iterating over a `HashMap`: the protocol that wins a vote, the partitions
+of a topic that come first in an assignment. Members of one group may be served by either kind of
+coordinator or leader, so the answer should not depend on it. The order is a function of the keys'
+hash codes, of the table's size and, within one bucket, of the order of insertion. (Buckets of eight
+and more, which Java turns into trees, keep the order of insertion well enough in practice: a table
+grows at three quarters of its size.)
 """
 
 from __future__ import annotations

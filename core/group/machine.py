@@ -1,8 +1,8 @@
 """The group coordinator's machine: all groups and offsets of one partition of `__consumer_offsets`.
 
-It speaks wire messages and knows no broker: the runtime
-(core/broker/coordinator/coordinator_runtime.py) appends what it decides. Groups and offsets are one
-machine because each looks at the other: a commit is checked against the group's generation, an
+It handles wire messages and knows no broker: the runtime
+(core/broker/coordinator/coordinator_runtime.py) appends its decisions. Groups and offsets are one
+machine because each depends on the other: a commit is checked against the group's generation, an
 offset expires by its group's state, and a group is deleted with its last offset.
 """
 

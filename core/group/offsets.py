@@ -12,8 +12,8 @@ An offset is kept by group, topic and partition. It expires
 An empty group is deleted with its last offset.
 
 Offsets that a transaction commits are kept apart under its producer id until the transaction's
-marker is in the log: then they take effect, or are dropped (KIP-447). Of two commits for one
-partition the one later in the log counts, whatever the order of the markers.
+marker is in the log: then they take effect, or are dropped (KIP-447). If there are two commits for
+one partition, the later one in the log counts, regardless of the order of the markers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The source of an import, cut into portions that are the same in every run.
 
-Spark cuts files into pieces by itself, by the number of cores if no setting says how:
-with the settings here each of its partitions is one block of one file, and blocks begin at
-multiples of the block's size. The rows of a block come in the order of the file. So a file, a block
-and a number of rows say exactly which rows are meant, whatever ran before. A database has no such
-order of its own; there a portion is a range of a column that is unique.
+Spark cuts files into pieces by itself, by the number of cores by default. With the settings here
+each of its partitions is one block of one file, and blocks begin at multiples of the block's size.
+The rows of a block come in the order of the file. So a file, a block and a number of rows say
+exactly which rows are meant, regardless of earlier runs. A database has no such order of its own;
+there a portion is a range of a column that is unique.
 
 Tables of Delta and Iceberg are lists of parquet files, which deltalake and pyiceberg read. An
 import reads the version of the table that its first run saw.

@@ -1,9 +1,9 @@
 """The offsets of a pipeline, committed to a group of Kafka, so that every tool that shows lag shows
 it for pipelines too.
 
-Spark itself goes on from its checkpoint and never reads them. A pipeline joins no group: the group
-has offsets and no members. The metadata of each offset names the pipeline and its batch, by which
-`pk why lag` knows it.
+Spark itself continues from its checkpoint and never reads them. A pipeline joins no group: the
+group has offsets and no members. The metadata of each offset names the pipeline and its batch, so
+that `pk why lag` recognises it.
 """
 
 import json

@@ -1,10 +1,10 @@
 """Sources and sinks of a pipeline whose keys or values have schemas in a registry.
 
 A source's columns are those of the subject's latest version. With `schema = "evolve"` the query
-ends before a batch in which a newer version may be, and begins again with that version's columns;
+ends before a batch that may have a newer version, and restarts with that version's columns;
 the offsets of the batch stay. A newer version that lacks a column, or has it with another type, is
-not taken over: the source goes on with the version before, and a record that this one cannot read
-is one that does not parse (`on_error`). With `fixed` the first run's version stays.
+not used: the source keeps the previous version, and a record that this cannot read counts as one
+that does not parse (`on_error`). `fixed` keeps the first run's version.
 """
 
 import json

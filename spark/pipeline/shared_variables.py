@@ -2,13 +2,13 @@
 
 Spark keeps one map of environment variables for a data source in Python, for all of its queries. A
 query that starts the process of its source puts four more into the map, and at any moment another
-query may be serializing it with a task of its own: if the map grows meanwhile, that query ends with
-"Task not serializable". A variable that the map has already does not make it grow. So the four are
-put in before the first query starts; their values do not matter, since Spark sets them for each
+query may be serializing it with a task of its own: if the map grows during that, the query ends
+with "Task not serializable". A variable that the map has already does not make it grow. So the four
+are put in before the first query starts; their values do not matter, since Spark sets them for each
 process.
 
-This reaches into Spark. Where it does not find the map, a query may still end so. No task of its
-batch began, so it can go on from its checkpoint (`has_grown`).
+This uses Spark's internals. If it does not find the map, a query may still end with that error. No
+task of its batch began, so it can continue from its checkpoint (`has_grown`).
 """
 
 import re

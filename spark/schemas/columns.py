@@ -1,8 +1,8 @@
 """Decodes and encodes columns in Confluent's wire format.
 
 The driver finds the ids that a batch names, asks the registry for their schemas once, and gives
-them to the tasks: workers decode Arrow batches and never talk to the registry. What comes out is
-JSON text, which Spark's `from_json` makes columns of; with an Avro schema to read with, every
+them to the tasks: workers decode Arrow batches and never talk to the registry. The result is
+JSON text, which Spark's `from_json` turns into columns; with an Avro schema to read with, every
 version becomes that schema's columns.
 
 In a stream the ids of a batch are known when the batch is: call these functions in `foreachBatch`.

@@ -1,11 +1,12 @@
 """JSON Schema in Spark's columns.
 
 An object with properties is a struct, one that says only what its further properties are is a map;
-integers are bigint, numbers double. What has no one type (`anyOf` of several, an object or array
-that says nothing of its parts) stays JSON, as text. Dates and times are text too, as in JSON.
+integers are bigint, numbers double. A value without a single type (`anyOf` of several, an object or
+array that does not describe its parts) stays JSON, as text. Dates and times are text too, as in
+JSON.
 
-A value must have the types of its columns. What else its schema asks is not checked in reading;
-what is written is checked in full.
+A value must have the types of its columns. Reading does not check the schema's other rules; writing
+checks them all.
 """
 
 from __future__ import annotations

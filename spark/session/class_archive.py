@@ -1,11 +1,11 @@
-"""The archive of classes that a Spark of ours starts from.
+"""The archive of classes from which pk's own Spark starts.
 
 Half of what a JVM does in a short job is reading, checking and linking 15,000 classes from Spark's
 300 jars. Java can write the result to a file, which later JVMs map into memory (class data sharing,
 JEP 350): Spark starts in half the time. `pk spark warm-up` makes the file, and sessions use it if
 they find it (pk.spark.session.warm_up).
 
-A JVM looks whether the archive is of its own build and of the same jars, and starts without it if
+A JVM checks that the archive comes from its own build and the same jars, and starts without it if
 not. Each Java and each pyspark has an archive of its own.
 """
 

@@ -1,8 +1,8 @@
-"""What Spark starts as Python in a session of ours: asks the fork server for the process.
+"""The program that Spark starts as Python in pk's sessions: asks the fork server for a process.
 
 Runs by its path, with nothing but Python's own modules, because it must be quick: SOCKET PYTHON
-ARGUMENTS. It lives as long as the process that it asked for, passes SIGTERM on to it, and ends as
-it ended. What the server does not do, or a server that is gone, is done by PYTHON itself.
+ARGUMENTS. It lives as long as the process that it asked for, passes SIGTERM on to it, and ends with
+its status. If the server is gone or does not handle a request, PYTHON itself runs it.
 """
 
 import array

@@ -1,10 +1,10 @@
-"""What a cluster's Python workers need to run pk's tasks where pk is not installed: `pk spark
-package`.
+"""The files that a cluster's Python workers need to run pk's tasks if pk is not installed there:
+`pk spark package`.
 
 Two files. `pk.zip` has pk itself, with entries for its directories (without them Python's zip
 importer does not see packages). `pk-deps.tar.gz` has the libraries that tasks import, as they are
 installed here; some are compiled, so the workers need the same Python version and platform. Spark
-unpacks it beside its workers, who find it on PYTHONPATH.
+unpacks it beside its workers, which find it on PYTHONPATH.
 """
 
 import importlib.metadata

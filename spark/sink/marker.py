@@ -1,12 +1,12 @@
-"""The marker that says which batch of a query was published last: a record in a compacted topic, by
-the query's id.
+"""The marker of the batch that a query published last: a record in a compacted topic, keyed by the
+query's id.
 
 It is written in the transaction that publishes the batch, so one is never there without the other.
 A committed group offset would be a marker too, but brokers drop those of a group without members
 after a week.
 
 The topic grows by a record a batch until it is compacted, so it is read from its end: a query that
-runs finds its marker there. What must not happen is to miss it. Transactions of other queries share
+runs finds its marker there. It must not be missed. Transactions of other queries share
 the partition, and a reader of committed records stops before the first that is open; so it waits
 until all that was there when it began is decided.
 """

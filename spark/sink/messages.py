@@ -1,4 +1,4 @@
-"""What a task hands the driver: its sealed batches, in the message itself or in a file.
+"""The message of a task to the driver: its sealed batches, in the message itself or in a file.
 
 Spark collects the messages of all tasks on the driver and fails a job whose results exceed
 `spark.driver.maxResultSize` together, and no task knows how many others there are. So the first

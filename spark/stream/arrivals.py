@@ -1,9 +1,9 @@
-"""What the topics of a stream hold now, and waiting until they hold more.
+"""Finds the current ends of a stream's topics, and waits for new records.
 
 Spark asks an idle source for its latest offset a hundred times a second. Each answer therefore
-waits, like a consumer: a Fetch from where each partition ends stays at its leader until a record
-comes, and its answer also says where the partition ends then. So an idle stream costs a request in
-three seconds and leader, and a new record is seen at once.
+waits, like a consumer: a Fetch from the end of each partition stays at its leader until a record
+comes, and its answer also has the new end. So an idle stream costs one request per leader in three
+seconds, and a new record is seen at once.
 
 A connection answers in order. So these requests have connections of their own, and one that another
 leader's answer has overtaken is left where it is: its answer counts when it comes.

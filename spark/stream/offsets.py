@@ -1,14 +1,14 @@
-"""How far a query has read, as the JSON that Spark keeps in the query's checkpoint.
+"""The progress of a query, as the JSON that Spark keeps in the query's checkpoint.
 
     {"orders": {"0": 23, "1": 7}, "@ids": {"orders": "Zx…"},
      "@start": {"orders": {"0": 20, "1": 7}}}
 
 Topics and partitions are as Spark's own Kafka source writes them, so programs that read a query's
-progress go on working; no topic's name holds an @. `@ids` tells a topic from a later one of the
+progress keep working; no topic's name contains an @. `@ids` tells a topic from a later one of the
 same name.
 
 Spark asks for the initial offset more than once, keeps none of the answers, and asks again after a
-restart inside the first batch: "latest" would then be another place each time, and what came in
+restart inside the first batch: "latest" would then be another offset each time, and records in
 between would be lost. So the initial offset is `{}`, "where the options say", and the end of the
 first batch also holds the start that this meant, in `@start`.
 

@@ -3,7 +3,7 @@
 Spark asks with the end of the batch before and gets the end of the next one. The brokers' logs
 may no longer match that offset: a topic was deleted, or deleted and created again, or lost its
 last records in an unclean election. Each is an error that ends the query, because records were
-lost; with `failOnDataLoss=false` the query goes on with what remains. Brokers that have just
+lost; with `failOnDataLoss=false` the query continues with the rest. Brokers that have just
 restarted may not know a topic or its end for a moment, so a loss is believed when it lasts.
 """
 

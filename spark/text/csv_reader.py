@@ -2,7 +2,7 @@
 
 Fields are separated by a delimiter and may be in quotes; in quotes, a quote is written twice, and
 delimiters and line ends are text. An empty field without quotes is null, `""` is an empty text, as
-`pk consume -f csv` writes them. Whatever is none of this is refused with its line: a row with
+`pk consume -f csv` writes them. Any other text is refused with its line: a row with
 another number of fields, a quote out of place, bytes that are not of the encoding.
 
 Input comes as lines, in which a row may begin or end. The reader finds quotes, delimiters and line

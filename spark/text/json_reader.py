@@ -1,6 +1,6 @@
 """JSON texts as columns, as they were or not at all.
 
-Spark's own parser takes what it can make of a text: it rounds decimals, cuts a time off a date,
+Spark's own parser accepts as much of a text as it can: it rounds decimals, cuts a time off a date,
 ignores what follows an object, takes the last of two equal keys, and writes a question mark for
 half a character. Here each of these is a reason why a text does not fit, and the caller decides
 what becomes of it.

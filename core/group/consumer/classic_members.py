@@ -1,9 +1,9 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-While a group moves from one protocol to the other some members speak each (KIP-848). To a classic
-member the group looks as if it rebalanced cooperatively: its generation is its member epoch, it
-never leads, and a JoinGroup is answered at once, as a heartbeat of the consumer protocol would be.
-A heartbeat tells it to join again when there is a step to take; SyncGroup hands out what it may
+While a group moves from one protocol to the other, some members use each (KIP-848). To a classic
+member the group appears to rebalance cooperatively: its generation is its member epoch, it never
+leads, and a JoinGroup is answered at once, as a heartbeat of the consumer protocol would be. A
+heartbeat tells it to rejoin when there is a step to take; SyncGroup returns the partitions it may
 read now.
 """
 

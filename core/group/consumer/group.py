@@ -1,10 +1,9 @@
 """One consumer group: the state in its records, and the state derived from it.
 
-The *group epoch* counts the changes after which partitions must be assigned again: a member came,
-went or reads other topics, or a topic changed. The *target assignment* is made for an epoch; each
-member follows it in its own time (member.py). Everything here is changed by `replay_…` alone;
-decisions read it, and say in records what is to change. The deadline of the next look at the topics
-is soft.
+The *group epoch* counts the changes after which partitions must be assigned again: a member joined,
+left or reads other topics, or a topic changed. The *target assignment* is made for an epoch; each
+member follows it in its own time (member.py). Only `replay_…` changes anything here; decisions read
+it, and put changes into records. The deadline of the next check of the topics is soft.
 """
 
 from __future__ import annotations

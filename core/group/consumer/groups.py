@@ -1,17 +1,18 @@
-"""Consumer groups of KIP-848: ConsumerGroupHeartbeat, as decisions, and what time does to members.
+"""Consumer groups of KIP-848: ConsumerGroupHeartbeat, as decisions, and the timeouts of members.
 
-A heartbeat may bring three things: what the member says of itself (it joins, reads other topics),
-what it holds, and that it is alive. The coordinator answers with the member's epoch and, if that
-changed, with what it may read now. In between lie up to four steps, each of them records:
+A heartbeat may carry the member's description (it joins, reads other topics) and its current
+partitions, and shows that it is alive. The coordinator answers with the member's epoch and, if that
+changed, with the partitions it may read now. In between are up to four steps, each of which writes
+records:
 
-1. The member is made or changed; if what the group reads changed with it, the group epoch goes up.
+1. The member is created or changed; if this changes the group's topics, the group epoch goes up.
 2. The expressions among the subscriptions are resolved, if they are new or topics have come.
 3. If the group epoch is ahead of the target assignment, and the last one is old enough, the
    assignor makes a new one: here for a small group, off the loop for a large one. Then the
-   heartbeat goes on with the old target, and the members learn of the new one in later heartbeats.
+   heartbeat uses the old target, and the members get the new one in later heartbeats.
 4. The member takes the next step towards its target (reconcile.py).
 
-A decision reads the group as it was; what an earlier step changed, the later ones are given.
+A decision reads the group as it was; later steps get the changes of earlier ones as arguments.
 """
 
 from __future__ import annotations

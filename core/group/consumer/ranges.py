@@ -1,12 +1,12 @@
-"""The server-side assignor `range`: of every topic each reader gets a run of partitions, so that
-topics with equally many partitions are split in the same way and can be joined.
+"""The server-side assignor `range`: each reader of a topic gets a run of partitions, so that topics
+with the same number of partitions are split in the same way and can be joined.
 
-Readers are served in order, static members first; the first ones get one more where it does not
-come out even. Results are those of Kafka 4.3.1.
+Readers are served in order, static members first; if the division leaves a remainder, the first
+readers get one more. Results are those of Kafka 4.3.1.
 
-Where racks make a difference (KIP-881) each reader still gets as many, but those with a replica in
-its rack first; topics with the same readers and as many partitions are split together, so that they
-can still be joined. Kafka 4.3.1 itself ignores racks here.
+If racks make a difference (KIP-881), each reader still gets the same number, but first those with a
+replica in its rack. Topics with the same readers and number of partitions are split together, so
+that they can still be joined. Kafka 4.3.1 itself ignores racks here.
 """
 
 from __future__ import annotations

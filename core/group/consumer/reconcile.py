@@ -1,9 +1,9 @@
-"""The next step of a member from what it holds to its target assignment.
+"""The next step of a member from its current to its target assignment.
 
-A partition goes to its next holder only when the one before has given it up, so at no time two
-members of a group hold it. A member that must give something up stays in its epoch until a
-heartbeat names none of it among its partitions; then it moves to the epoch of the target, with
-whatever of the target is free. Kafka 4.3.1 takes the same steps.
+A partition goes to its next holder only after the previous one has given it up, so two members of a
+group never hold it at once. A member that must give up partitions stays in its epoch until a
+heartbeat no longer lists them; then it moves to the epoch of the target, with the free partitions
+of the target. Kafka 4.3.1 takes the same steps.
 """
 
 from __future__ import annotations

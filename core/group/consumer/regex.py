@@ -1,7 +1,7 @@
 """Regular expressions of subscriptions: RE2, matched against whole topic names.
 
-RE2 takes time and memory in proportion to the text, whatever the expression, so a client's may run
-in the broker.
+RE2 takes time and memory in proportion to the text for any expression, so a client's expression may
+run in the broker.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ and a member below it gets some. If they read different topics, partitions witho
 the members that have least, and then, topic by topic, the most loaded readers hand partitions to
 the least loaded ones. Results and ties are those of Kafka 4.3.1.
 
-Where racks make a difference (KIP-881) a member keeps, and gets, partitions with a replica in its
+If racks make a difference (KIP-881), a member keeps, and gets, partitions with a replica in its
 rack first; balance and stickiness come before that. Kafka 4.3.1 itself ignores racks here.
 """
 

@@ -1,17 +1,17 @@
-"""Share groups of KIP-932: ShareGroupHeartbeat as decisions, what time does to members, and how
-share partitions come to be.
+"""Share groups of KIP-932: ShareGroupHeartbeat as decisions, the timeouts of members, and the
+creation of share partitions.
 
-A heartbeat may bring what the member says of itself, and that it is alive. The coordinator answers
-with the member's epoch and, if that changed, with what it may read. In between lie these steps,
-each of them records:
+A heartbeat may carry the member's description, and shows that it is alive. The coordinator answers
+with the member's epoch and, if that changed, with the partitions it may read. In between are these
+steps, each of which writes records:
 
-1. The member is made or changed; if what the group reads changed with it, the group epoch goes up.
+1. The member is created or changed; if this changes the group's topics, the group epoch goes up.
 2. If the group epoch is ahead of the target assignment, and the last one is old enough, the
    assignor makes a new one: here for a small group, off the loop for a large one.
 3. The member takes its target.
-4. Share partitions without a beginning are noted as *initializing*, and the share coordinator is
-   asked to (`InitializeShareState`). When it has, they are *initialized*; only then the next
-   heartbeat assigns them.
+4. Share partitions without a start offset are recorded as *initializing*, and the share
+   coordinator is asked to set one (`InitializeShareState`). When it has, they are *initialized*;
+   only then does the next heartbeat assign them.
 """
 
 from __future__ import annotations

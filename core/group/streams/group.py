@@ -1,10 +1,10 @@
 """One streams group: the state in its records, and the state derived from it.
 
-The *group epoch* counts the changes after which tasks must be assigned again: a member came, went
-or changed, a topic of the topology changed, the group's configs did. The *target assignment* is
-made for an epoch; each member follows it in its own time (member.py). What the log says is changed
-by `replay_…` alone. Soft are the topology on the cluster's topics, the time of the next look at
-them, endpoints, and who asked the application to shut down.
+The *group epoch* counts the changes after which tasks must be assigned again: a member joined, left
+or changed, a topic of the topology changed, or the group's configs did. The *target assignment* is
+made for an epoch; each member follows it in its own time (member.py). Only `replay_…` changes the
+state in the log. The soft state is the topology on the cluster's topics, the time of the next check
+of them, endpoints, and the member that asked the application to shut down.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""Streams groups of KIP-1071: StreamsGroupHeartbeat as decisions, and what time does to members.
+"""Streams groups of KIP-1071: StreamsGroupHeartbeat as decisions, and the timeouts of members.
 
-A heartbeat may bring the member's topology, what it says of itself, the tasks that it holds, and
-that it is alive. The coordinator answers with the member's epoch and, if that changed, with its
-tasks. In between lie these steps:
+A heartbeat may carry the member's topology, its description and its current tasks, and shows that
+it is alive. The coordinator answers with the member's epoch and, if that changed, with its tasks.
+In between are these steps:
 
-1. The member is made or changed; the first member brings the group its topology.
-2. The topology is put on the topics of the cluster, if one of them changed (configured.py). What is
-   missing for it is a status in the answer; internal topics that are missing are an effect: the
-   broker makes them (`CreateInternalTopics`).
+1. The member is created or changed; the first member brings the group its topology.
+2. The topology is applied to the topics of the cluster, if one of them changed (configured.py).
+   Anything missing is a status in the answer; missing internal topics are an effect: the broker
+   creates them (`CreateInternalTopics`).
 3. If any of this changed, the group epoch goes up.
 4. If the group epoch is ahead of the target assignment, the assignor makes a new one: here for a
    small group, off the loop for a large one. A new group waits for more members first, and two
    assignments keep an interval.
 5. The member takes the next step towards its target (reconcile.py).
 
-A decision reads the group as it was; what an earlier step changed, the later ones are given.
+A decision reads the group as it was; later steps get the changes of earlier ones as arguments.
 """
 
 from __future__ import annotations

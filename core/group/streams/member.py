@@ -1,8 +1,8 @@
 """One member of a streams group: a value, replaced when a record changes it.
 
-A member is a thread of an application; the threads of one process share its id. A member is on its
-way from its *assigned* tasks to its target. It first gives up what it must (`UNREVOKED_TASKS`),
-then takes the epoch of the target and gets what is free; what others still hold it waits for
+A member is a thread of an application; the threads of one process share its id. A member moves from
+its *assigned* tasks to its target. It first gives up tasks (`UNREVOKED_TASKS`), then takes the
+epoch of the target and the free tasks, and waits for those that others still hold
 (`UNRELEASED_TASKS`).
 """
 

@@ -1,10 +1,10 @@
 """The next step of a member from the tasks that it holds to its target.
 
-An active task goes to its next holder only when the one before has given it up; a task of any kind
-goes to a member only when no other of its process has it, for they share a directory of state. A
-member that must give something up stays in its epoch until a heartbeat names none of it; then it
-moves to the epoch of the target, with whatever of the target is free. Kafka 4.3.1 takes the same
-steps.
+An active task goes to its next holder only after the previous one has given it up. A task of any
+kind goes to a member only if no other member of its process has it, because they share a state
+directory. A member that must give up tasks stays in its epoch until a heartbeat no longer lists
+them; then it moves to the epoch of the target, with the free tasks of the target. Kafka 4.3.1 takes
+the same steps.
 """
 
 from __future__ import annotations

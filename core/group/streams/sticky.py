@@ -1,5 +1,5 @@
-"""The assignor `sticky`: every active task to one member, as many standby tasks as are wanted to
-other processes.
+"""The assignor `sticky`: every active task goes to one member, and the wanted number of standby
+tasks to other processes.
 
 Members are threads, and the threads of a process are equally good for its tasks; so load is counted
 by process, for each of its members. An active task goes
@@ -8,10 +8,10 @@ by process, for each of its members. An active task goes
    their share;
 2. else to the process with the least load, and in it to the member with the fewest tasks.
 
-A standby task goes to a process that does not have the task, in the same order: to who had it as an
-active task, who had its standby, who has least. Where there are too few processes, there are fewer
-standbys. The share is what is left, divided by the members that have not had theirs. Kafka 4.3.1
-assigns so, and its ties are broken here as there.
+A standby task goes to a process that does not have the task, in the same order: the one that had it
+as an active task, the one that had its standby, the one with the least load. With too few
+processes, there are fewer standbys. The share is the number of remaining tasks divided by the
+members that have not had theirs. Kafka 4.3.1 assigns tasks and breaks ties in the same way.
 """
 
 from __future__ import annotations
