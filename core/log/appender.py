@@ -16,9 +16,9 @@ from pk.core.log.config import LOG_APPEND_TIME, LogConfig
 from pk.core.log.failures import StorageError, is_fault, storage_errors
 from pk.core.log.files import PIECES_MAX, Data
 from pk.core.log.index import TIME_ENTRY
+from pk.core.log.log_segments import LogSegments
 from pk.core.log.recovery import batches_between
 from pk.core.log.segment import BatchPlace, Segment
-from pk.core.log.shape import Shape
 from pk.core.log.state import INT32_MAX, LogState
 from pk.core.record.batch import (
     ATTRIBUTES_AT,
@@ -101,13 +101,13 @@ class Appender:
         "_append_time",
         "_interval",
         "_log",
+        "_log_segments",
         "_message_bytes_max",
-        "_shape",
     )
 
-    def __init__(self, log: LogState, shape: Shape) -> None:
+    def __init__(self, log: LogState, log_segments: LogSegments) -> None:
         self._log = log
-        self._shape = shape
+        self._log_segments = log_segments
         self.configure(log.config)
 
     def configure(self, config: LogConfig) -> None:
@@ -137,7 +137,7 @@ class Appender:
         if log.dead is not None:
             raise without_frames(log.dead)
         size, producer_id = header.size, header.producer_id
-        if size > self._message_bytes_max or size > self._shape.segment_bytes:
+        if size > self._message_bytes_max or size > self._log_segments.segment_bytes:
             raise self._too_large(size)
         if size != len(batch):
             raise CorruptBatch(f"a batch of {size} bytes in {len(batch)}")
@@ -161,9 +161,9 @@ class Appender:
                 assign(batch, 0, base_offset, leader_epoch, max_timestamp=latest)
         segment, rolled = log.segments[-1], False
         if not segment.active:
-            self._shape.activate(segment)
-        if self._shape.must_roll(segment, size, last_offset, latest, now_ms):
-            segment, rolled = self._shape.begin_segment(now_ms), True
+            self._log_segments.activate(segment)
+        if self._log_segments.must_roll(segment, size, last_offset, latest, now_ms):
+            segment, rolled = self._log_segments.begin_segment(now_ms), True
         self._write(segment, batch, base_offset, last_offset, latest, leader_epoch)
         if producer_id >= 0:
             if marker is None:
@@ -190,7 +190,7 @@ class Appender:
         since the log was opened. If it raises StorageError, no batch was appended, and the base
         offsets in `run` are 0 again.
         """
-        log, shape = self._log, self._shape
+        log, log_segments = self._log, self._log_segments
         if log.dead is not None:
             raise without_frames(log.dead)
         segment = log.segments[-1]
@@ -201,16 +201,16 @@ class Appender:
             return []
         latest_max = _NEVER_MS
         if first_timestamp >= 0:
-            latest_max = first_timestamp + shape.roll_ms
-        elif now_ms - segment.created_ms > shape.roll_ms:
+            latest_max = first_timestamp + log_segments.roll_ms
+        elif now_ms - segment.created_ms > log_segments.roll_ms:
             return []
-        if segment.index_bytes >= shape.index_bytes_max:
+        if segment.index_bytes >= log_segments.index_bytes_max:
             return []
         # An index entry covers more than `_interval` bytes, but one may already be due.
-        entries = (shape.index_bytes_max - segment.index_bytes) // TIME_ENTRY.size - 2
+        entries = (log_segments.index_bytes_max - segment.index_bytes) // TIME_ENTRY.size - 2
         position_max = position + max(entries, 0) * max(self._interval, 1)
         base_offset, offset_max = log.log_end_offset, segment.base_offset + INT32_MAX
-        size_max, end_max = self._message_bytes_max, shape.segment_bytes
+        size_max, end_max = self._message_bytes_max, log_segments.segment_bytes
         following: dict[int, tuple[int, int]] = {}
         batches: list[bytearray | memoryview] = []
         places: list[BatchPlace] = []
@@ -327,15 +327,15 @@ class Appender:
         log = self._log
         segment, rolled = log.segments[-1], False
         if not segment.active:
-            self._shape.activate(segment)
+            self._log_segments.activate(segment)
         last_offset, latest = header.last_offset, header.max_timestamp
-        if self._shape.must_roll(segment, header.size, last_offset, latest, now_ms):
+        if self._log_segments.must_roll(segment, header.size, last_offset, latest, now_ms):
             far = last_offset - log.log_end_offset > INT32_MAX
             segment, rolled = (
-                self._shape.begin_segment(now_ms, header.base_offset if far else None),
+                self._log_segments.begin_segment(now_ms, header.base_offset if far else None),
                 True,
             )
-        room = max(self._shape.index_bytes_max - segment.index_bytes, 0) // TIME_ENTRY.size
+        room = max(self._log_segments.index_bytes_max - segment.index_bytes, 0) // TIME_ENTRY.size
         stretch.begin(segment, position, room * max(self._interval, 1) if segment.size else 0)
         return rolled
 
@@ -343,7 +343,7 @@ class Appender:
         """Whether the batch does not belong to the same write: the segment is full, its indexes may
         be, or the timestamps that decide about rolling are not known before its first batch is
         written."""
-        return stretch.bytes > stretch.bytes_max or self._shape.must_roll(
+        return stretch.bytes > stretch.bytes_max or self._log_segments.must_roll(
             stretch.segment,
             stretch.bytes + header.size,
             header.last_offset,
@@ -485,8 +485,8 @@ class Appender:
         return KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             (
-                f"a batch of {size} bytes, a segment of {log.tp} takes {self._shape.segment_bytes} "
-                "(segment.bytes)"
+                f"a batch of {size} bytes, a segment of {log.tp} takes "
+                f"{self._log_segments.segment_bytes} (segment.bytes)"
             ),
         )
 

@@ -1,7 +1,7 @@
 """The log of one partition: its segments, producers, leader epochs, and its first and last offsets.
 
-A `Log` has three parts that share one `LogState`: the `Appender` writes at the end, the `Shape`
-manages the segments, and `Durability` syncs them to disk. This file does the reading.
+A `Log` has three parts that share one `LogState`: the `Appender` writes at the end,
+`LogSegments` manages the segments, and `Durability` syncs them to disk. This file does the reading.
 
 Threads. One task (the event loop) appends, rolls and reads. At the same time, other threads may
 call `flush` and the reads (`read`, `offset_for_time`, `max_timestamp`, `aborted_transactions`) that
@@ -42,12 +42,12 @@ from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError, is_fault, storage_errors
 from pk.core.log.file_slices import EMPTY
 from pk.core.log.files import Data, Disk
+from pk.core.log.log_segments import LogSegments
 from pk.core.log.logdir import LogDir
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
 from pk.core.log.non_blocking import WouldBlock, non_blocking
 from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
 from pk.core.log.segment import Part, Segment
-from pk.core.log.shape import Shape
 from pk.core.log.state import INT32_MAX, UNREAD_EPOCH, LogState
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import BatchHeader, CorruptBatch, Timestamps
@@ -70,10 +70,10 @@ class Log:
         "durability",
         "kept_bytes",
         "log_dir",
+        "log_segments",
         "mark",
         "recovered",
         "rewriting",
-        "shape",
         "snapshot_bytes",
         "state",
     )
@@ -85,8 +85,8 @@ class Log:
         """Only for `open`."""
         self.state = state
         self.durability = Durability(state)
-        self.shape = Shape(state, self.durability)
-        self.appender = Appender(state, self.shape)
+        self.log_segments = LogSegments(state, self.durability)
+        self.appender = Appender(state, self.log_segments)
         self.recovered: recovery.Cut | None = None
         """The result of recovery, if the log was not closed cleanly."""
         self.closed_as: bytes | None = None
@@ -155,7 +155,7 @@ class Log:
             state.has_epochs_file = found.has_epochs
             self = cls(state)
             if new:
-                self.shape.create(segments[0])
+                self.log_segments.create(segments[0])
                 state.names_changed = state.changed = True
                 state.producers = Producers(log_start_offset)
                 state.replace_epochs(LeaderEpochs(), UNREAD_EPOCH, dirty=False)
@@ -225,7 +225,7 @@ class Log:
             keeper.found(damage, end, lost, epochs[-1].epoch if epochs else NO_EPOCH)
         last = state.segments[-1]
         sizes = None if self.recovered.rewritten else found.segments[last.base_offset]
-        last.allocate_indexes(self.shape.index_bytes_max, sizes)
+        last.allocate_indexes(self.log_segments.index_bytes_max, sizes)
         state.log_end_offset = self.recovered.end_offset
 
     def _rebuild(self, found: recovery.Found, recovery_point: int) -> None:
@@ -331,7 +331,7 @@ class Log:
         state, durability = self.state, self.durability
         if state.dead is not None:
             return False
-        self.shape.finish_swap()
+        self.log_segments.finish_swap()
         active = state.segments[-1]
         if active.active:
             try:
@@ -395,7 +395,7 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self.state.config = config
-        self.shape.configure(config)
+        self.log_segments.configure(config)
         self.appender.configure(config)
 
     @property
@@ -472,11 +472,11 @@ class Log:
     @property
     def first_dirty_offset(self) -> int | None:
         """The offset up to which the log is compacted; None if unknown."""
-        return self.shape.first_dirty_offset
+        return self.log_segments.first_dirty_offset
 
     @first_dirty_offset.setter
     def first_dirty_offset(self, value: int | None) -> None:
-        self.shape.first_dirty_offset = value
+        self.log_segments.first_dirty_offset = value
 
     @property
     def starts_inside_segment(self) -> bool:
@@ -519,41 +519,41 @@ class Log:
         return self.appender.append_as_follower(data, now_ms, epoch_max=epoch_max)
 
     def roll(self, now_ms: int) -> None:
-        """See `Shape`."""
-        self.shape.roll(now_ms)
+        """See `LogSegments`."""
+        self.log_segments.roll(now_ms)
 
     def roll_to(self, offset: int, now_ms: int) -> None:
-        """See `Shape`."""
-        self.shape.roll_to(offset, now_ms)
+        """See `LogSegments`."""
+        self.log_segments.roll_to(offset, now_ms)
 
     def delete_before(self, offset: int, segments_max: int | None = None) -> int:
-        """See `Shape`."""
-        return self.shape.delete_before(offset, segments_max)
+        """See `LogSegments`."""
+        return self.log_segments.delete_before(offset, segments_max)
 
     def truncate_to(self, offset: int) -> bool:
-        """See `Shape`."""
-        return self.shape.truncate_to(offset)
+        """See `LogSegments`."""
+        return self.log_segments.truncate_to(offset)
 
     def restart_at(self, offset: int, now_ms: int | None = None) -> None:
-        """See `Shape`."""
-        self.shape.restart_at(offset, now_ms)
+        """See `LogSegments`."""
+        self.log_segments.restart_at(offset, now_ms)
 
     def swap_in(self, base_offset: int, replaced: Sequence[Part], sizes: dict[str, int]) -> bool:
-        """See `Shape`."""
-        return self.shape.swap_in(base_offset, replaced, sizes)
+        """See `LogSegments`."""
+        return self.log_segments.swap_in(base_offset, replaced, sizes)
 
     def step_swap(self) -> bool:
-        """See `Shape`."""
-        return self.shape.step_swap()
+        """See `LogSegments`."""
+        return self.log_segments.step_swap()
 
     @property
     def deleted_files(self) -> list[str]:
-        """See `Shape`."""
-        return self.shape.deleted_files
+        """See `LogSegments`."""
+        return self.log_segments.deleted_files
 
     def remove_deleted(self, names: list[str] | None = None) -> int:
-        """See `Shape`."""
-        return self.shape.remove_deleted(names)
+        """See `LogSegments`."""
+        return self.log_segments.remove_deleted(names)
 
     def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
         """See `Durability`."""

@@ -1,7 +1,7 @@
 """The state of a log: its location, segments, start and end offsets, producers and leader epochs.
 
-The parts of a `Log` (appender, shape, durability) share one and change it according to the rules at
-the top of log.py.
+The parts of a `Log` (appender, segments, durability) share one and change it according to the
+rules at the top of log.py.
 """
 
 from typing import Final

@@ -287,7 +287,7 @@ def test_jitter_moves_a_roll_forward_by_a_number_of_its_own() -> None:
     for i in range(20):
         log = open_log(path=f"/data/t-{i}", config=config)
         append(log, make_batch(timestamp=NOW))
-        age = log.shape.roll_ms
+        age = log.log_segments.roll_ms
         assert not append(log, make_batch(timestamp=NOW + age)).rolled
         assert append(log, make_batch(timestamp=NOW + age + 1)).rolled
         assert 500 <= age <= 1000

@@ -15,7 +15,7 @@ from pk.core.log.state import INT32_MAX, LogState
 from pk.core.values import NO_EPOCH
 
 
-class Shape:
+class LogSegments:
     """The segments of one log. Methods raise StorageError, unless they say otherwise."""
 
     __slots__ = (
