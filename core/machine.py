@@ -8,8 +8,7 @@ records, and sets the timers. If the log is lost or refuses the records, nothing
 A machine has two kinds of state.
 
 - *Durable* state is the state in its log. Only `replay` changes it, never a decision, so that
-another
-  coordinator that reads the log gets the same state. If an append fails, durable state is
+  another coordinator that reads the log gets the same state. If an append fails, durable state is
   unchanged, and nothing must be undone.
 - *Soft* state is lost with the coordinator, and may be: which members wait for a rebalance, when a
   session expires, which partitions still lack a marker, the image of the cluster. Decisions change
@@ -29,22 +28,29 @@ must do no harm.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct, field
 
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, new_list
 
-R = TypeVar("R")
+Record = TypeVar("Record")
+Reply = TypeVar("Reply")
 
 
-class Decision(Struct, Generic[R]):
+class Effect(Struct, frozen=True):
+    """What a coordinator must do besides writing records. The kinds are `Compute`, which every
+    coordinator carries out; of groups `CreateInternalTopics` and `InitializeShareState`; of
+    transactions `SendMarkers`; and of share coordinators `PruneLog`."""
+
+
+class Decision(Struct, Generic[Record, Reply]):
     """The result of a command: records to append, and a reply to give when they are committed."""
 
-    records: list[R] = field(default_factory=new_list)
+    records: list[Record] = field(default_factory=new_list)
     """The records to append, in this order, all or none."""
 
-    reply: Any = None
+    reply: Reply = cast("Any", None)
     """The reply to the command; None if it waits for a later Decision's `answers`."""
 
     answers: list[tuple[Hashable, Any]] = field(default_factory=new_list)
@@ -68,18 +74,17 @@ class Decision(Struct, Generic[R]):
     transaction."""
     producer_epoch: int = NO_PRODUCER_EPOCH
 
-    effects: list[Any] = field(default_factory=new_list)
+    effects: list[Effect] = field(default_factory=new_list)
     """The effects to carry out, in this order, once the records and all before them are safe. None
-    is carried out if the append is refused. Each is a `Compute`, or of a kind that the
-    coordinator's environment knows."""
+    is carried out if the append is refused."""
 
     encoded: list[tuple[bytes, bytes | None]] = field(default_factory=new_list)
     """The records as the log has them, (key, value), if they were encoded ahead of the decision;
     else empty."""
 
 
-class Compute(Struct, frozen=True):
-    """An effect: run `work` off the loop, and decide by its result. Use it for work that would
+class Compute(Effect, frozen=True):
+    """Run `work` off the loop, and decide by its result. Use it for work that would
     block the loop for too long.
 
     `work` sees only its arguments: values that do not change while it runs. Its result may be out
@@ -88,4 +93,4 @@ class Compute(Struct, frozen=True):
     """
 
     work: Callable[[], Any]
-    then: Callable[[Any, Any, int], Decision[Any]]
+    then: Callable[[Any, Any, int], Decision[Any, Any]]

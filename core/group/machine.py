@@ -24,6 +24,7 @@ from pk.core.group.offsets import CommitRecords, Offsets
 from pk.core.group.records import Record, decode_record, encode_record
 from pk.core.group.registry import Groups
 from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
+from pk.core.group.share.effects import InitializeShareState
 from pk.core.group.share.group import ShareGroup
 from pk.core.group.share.groups import ShareGroups
 from pk.core.group.share.replay import KEYS as SHARE_KEYS
@@ -35,20 +36,29 @@ from pk.core.group.topics import Topics
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import INTERNAL_TOPICS, NO_PRODUCER_ID, Uuid
-from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from pk.core.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from pk.core.wire.messages.delete_groups import DeletableGroupResult
-from pk.core.wire.messages.heartbeat import HeartbeatRequest
-from pk.core.wire.messages.join_group import JoinGroupRequest
-from pk.core.wire.messages.leave_group import LeaveGroupRequest
+from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pk.core.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from pk.core.wire.messages.list_groups import ListedGroup
-from pk.core.wire.messages.offset_commit import OffsetCommitRequest
-from pk.core.wire.messages.offset_delete import OffsetDeleteRequest
-from pk.core.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from pk.core.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from pk.core.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from pk.core.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from pk.core.wire.messages.offsets_topic import GroupMetadataKey
-from pk.core.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from pk.core.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from pk.core.wire.messages.sync_group import SyncGroupRequest
-from pk.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from pk.core.wire.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from pk.core.wire.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from pk.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from pk.core.wire.schema import Message
 
 RECORD_TYPES: Final[Mapping[type[Message], GroupType]] = {
@@ -105,7 +115,7 @@ class GroupMachine:
         client: Client,
         token: Hashable,
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, JoinGroupResponse]:
         """JoinGroup 0–9: answered through `token`."""
         step = Step(now_ms=now_ms)
         group = self.groups.get(request.group_id)
@@ -140,7 +150,7 @@ class GroupMachine:
 
     def sync(
         self, request: SyncGroupRequest, version: int, token: Hashable, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, SyncGroupResponse]:
         """SyncGroup 0–5: answered through `token`."""
         step = Step(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
@@ -150,7 +160,9 @@ class GroupMachine:
             self.classic_members.sync(group, request, token, step)
         return step
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[Record]:
+    def heartbeat(
+        self, request: HeartbeatRequest, now_ms: int
+    ) -> Decision[Record, HeartbeatResponse]:
         """Heartbeat 0–4."""
         step = Step(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
@@ -166,7 +178,7 @@ class GroupMachine:
         version: int,
         client: Client,
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat 0–1."""
         with Step(now_ms=now_ms, may_describe=client.may_describe) as step:
             self.consumer.heartbeat(request, version, client, step)
@@ -174,7 +186,7 @@ class GroupMachine:
 
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, ShareGroupHeartbeatResponse]:
         """ShareGroupHeartbeat 1."""
         with Step(now_ms=now_ms) as step:
             self.share.heartbeat(request, client, step)
@@ -182,7 +194,7 @@ class GroupMachine:
 
     def streams_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client: Client, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, StreamsGroupHeartbeatResponse]:
         """StreamsGroupHeartbeat 0."""
         with Step(now_ms=now_ms) as step:
             self.streams.heartbeat(request, client, step)
@@ -190,7 +202,7 @@ class GroupMachine:
 
     def streams_topics_created(
         self, effect: CreateInternalTopics, refused: Mapping[str, str], now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, bool]:
         """Internal topics of a streams group were made, or could not be: see
         `StreamsGroups.topics_created`."""
         step = Step(reply=True, now_ms=now_ms)
@@ -203,13 +215,15 @@ class GroupMachine:
         done: Mapping[Uuid, frozenset[int]],
         failed: Mapping[Uuid, frozenset[int]],
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, bool]:
         """Share partitions have got a beginning, or could not be given one."""
         step = Step(reply=True, now_ms=now_ms)
         self.share.initialized(group_id, done, failed, step)
         return step
 
-    def share_partitions(self, group_id: str, now_ms: int) -> Decision[Record]:
+    def share_partitions(
+        self, group_id: str, now_ms: int
+    ) -> Decision[Record, dict[Uuid, frozenset[int]]]:
         """Replies with the share partitions of a group that have a beginning: topic id →
         partitions. There are none if the share group does not exist."""
         group = self.groups.get_of(ShareGroup, group_id)
@@ -222,7 +236,7 @@ class GroupMachine:
 
     def alter_share_offsets(
         self, group_id: str, offsets: Mapping[Uuid, Mapping[int, int]], now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, list[InitializeShareState]]:
         """AlterShareGroupOffsets: see `ShareGroups.begin_alter`; replies with the list of steps to
         carry out."""
         step = Step(now_ms=now_ms)
@@ -232,13 +246,15 @@ class GroupMachine:
 
     def delete_share_offsets(
         self, group_id: str, topic_ids: Sequence[Uuid], now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, dict[Uuid, frozenset[int]]]:
         """DeleteShareGroupOffsets: see `ShareGroups.begin_delete`."""
         step = Step(now_ms=now_ms)
         self.share.begin_delete(group_id, topic_ids, step)
         return step
 
-    def begin_delete_share_group(self, group_id: str, now_ms: int) -> Decision[Record]:
+    def begin_delete_share_group(
+        self, group_id: str, now_ms: int
+    ) -> Decision[Record, dict[Uuid, frozenset[int]]]:
         """The first half of DeleteGroups for a share group: see `ShareGroups.begin_delete_group`.
         Replies with nothing to be done for a group of another type."""
         step = Step(reply={}, now_ms=now_ms)
@@ -248,13 +264,15 @@ class GroupMachine:
 
     def share_deleted(
         self, group_id: str, topic_ids: Sequence[Uuid], now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, bool]:
         """Share partitions of these topics have been forgotten by their share coordinators."""
         step = Step(reply=True, now_ms=now_ms)
         self.share.deleted(group_id, topic_ids, step)
         return step
 
-    def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> Decision[Record]:
+    def leave(
+        self, request: LeaveGroupRequest, version: int, now_ms: int
+    ) -> Decision[Record, LeaveGroupResponse]:
         """LeaveGroup 0–5."""
         step = Step(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
@@ -266,7 +284,7 @@ class GroupMachine:
 
     def commit(
         self, request: OffsetCommitRequest, version: int, made: CommitRecords, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, OffsetCommitResponse]:
         """OffsetCommit 2–10."""
         step = Step(now_ms=now_ms)
         self.offsets.commit(request, version, made, step)
@@ -278,7 +296,7 @@ class GroupMachine:
         topic_ids: Mapping[str, Uuid],
         made: CommitRecords,
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, TxnOffsetCommitResponse]:
         """TxnOffsetCommit 0–5, of topics and partitions known to exist; their topics' ids by
         name."""
         check = transactional_offsets.check(request, self.groups.get(request.group_id))
@@ -288,20 +306,20 @@ class GroupMachine:
 
     def fetch(
         self, request: OffsetFetchRequestGroup, now_ms: int, *, require_stable: bool
-    ) -> Decision[Record]:
+    ) -> Decision[Record, OffsetFetchResponseGroup]:
         """One group of an OffsetFetch 1–10."""
         reply = self.offsets.fetch(request, require_stable=require_stable)
         return Step(reply=reply, now_ms=now_ms)
 
     def delete_offsets(
         self, request: OffsetDeleteRequest, made: CommitRecords, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, OffsetDeleteResponse]:
         """OffsetDelete 0."""
         step = Step(now_ms=now_ms)
         self.offsets.delete(request, made, step)
         return step
 
-    def delete_group(self, group_id: str, now_ms: int) -> Decision[Record]:
+    def delete_group(self, group_id: str, now_ms: int) -> Decision[Record, DeletableGroupResult]:
         """One group of a DeleteGroups 0–2; replies with its result."""
         step = Step(now_ms=now_ms)
         error = self.offsets.delete_group(group_id, step)
@@ -310,7 +328,7 @@ class GroupMachine:
 
     def list_groups(
         self, states: Collection[str], types: Collection[str], now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, list[ListedGroup]]:
         """ListGroups 0–5: the groups in one of `states` and of one of `types` (see `normalized`);
         none lets all through."""
         listed: list[ListedGroup] = []
@@ -328,13 +346,13 @@ class GroupMachine:
                 )
         return Step(reply=listed, now_ms=now_ms)
 
-    def describe(self, group_type: GroupType, group_id: str, now_ms: int) -> Decision[Record]:
+    def describe(self, group_type: GroupType, group_id: str, now_ms: int) -> Decision[Record, Any]:
         """Replies with the description of a group of this type: of DescribeGroups,
         ConsumerGroupDescribe, ShareGroupDescribe or StreamsGroupDescribe. Raises
         GROUP_ID_NOT_FOUND."""
         return Step(reply=self._of_type[group_type].describe(group_id), now_ms=now_ms)
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
         """The cluster has changed: forget the offsets of topics that were deleted; groups look at
         their topics again."""
         gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
@@ -346,7 +364,7 @@ class GroupMachine:
             groups.follow(image, found, step)
         return step
 
-    def rebalance(self, group_id: str, now_ms: int) -> Decision[Record]:
+    def rebalance(self, group_id: str, now_ms: int) -> Decision[Record, bool]:
         """Have a group distribute its partitions again, as a test asked for. Members of the classic
         protocol join again; those of the consumer protocol are fenced, lose what they have, and
         come back.
@@ -367,7 +385,7 @@ class GroupMachine:
 
     # Time
 
-    def loaded(self, now_ms: int) -> Decision[Record]:
+    def loaded(self, now_ms: int) -> Decision[Record, None]:
         """The log has been replayed to its end: begin to serve."""
         step = Step(now_ms=now_ms)
         for groups in self._of_type.values():
@@ -375,7 +393,7 @@ class GroupMachine:
         step.schedule((EXPIRATION,), self.settings.offsets_retention_check_interval_ms)
         return step
 
-    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
+    def fire(self, key: Any, now_ms: int) -> Decision[Record, None]:
         """The timer `key` of an earlier Decision has run out."""
         step = Step(now_ms=now_ms)
         if key == (EXPIRATION,):
@@ -387,7 +405,7 @@ class GroupMachine:
         self._of_type[group_type].fire(key, step)
         return step
 
-    def _expire(self, step: Step) -> Decision[Record]:
+    def _expire(self, step: Step) -> Decision[Record, None]:
         more = self.offsets.expire(step)
         interval_ms = self.settings.offsets_retention_check_interval_ms
         step.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)

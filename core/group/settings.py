@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from enum import StrEnum
-from typing import ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -183,7 +183,7 @@ NewId = Callable[[], str]
 """Makes the random part of a member id; chance is an argument."""
 
 
-class Step(Decision[Record]):
+class Step(Decision[Record, Any]):
     """A Decision while it is being made, at one moment. Within `with step:` an exception gives it
     up."""
 

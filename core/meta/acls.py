@@ -28,7 +28,9 @@ _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 _E = TypeVar("_E", ResourceType, PatternType, Operation, Permission)
 
 
-def create_acls(image: MetadataImage, rules: Sequence[AclBinding | KafkaError]) -> Decision[Event]:
+def create_acls(
+    image: MetadataImage, rules: Sequence[AclBinding | KafkaError]
+) -> Decision[Event, list[KafkaError | None]]:
     """Create rules. The reply has an error, or None, for each of them; a rule that exists already
     is no error. One that is a KafkaError is refused with it.
 
@@ -36,15 +38,14 @@ def create_acls(image: MetadataImage, rules: Sequence[AclBinding | KafkaError]) 
     """
     if len(rules) > CHANGES_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
-    decision: Decision[Event] = Decision(reply=[])
+    errors: list[KafkaError | None] = []
     new: dict[AclBinding, None] = {}
     for rule in rules:
         error = rule if isinstance(rule, KafkaError) else wrong_with(rule)
-        decision.reply.append(error)
+        errors.append(error)
         if error is None and isinstance(rule, AclBinding) and rule not in image.acls:
             new[rule] = None
-    decision.records += [AclCreated(*rule) for rule in new]
-    return decision
+    return Decision([AclCreated(*rule) for rule in new], reply=errors)
 
 
 def wrong_with(rule: AclBinding) -> KafkaError | None:
@@ -73,25 +74,26 @@ def wrong_with(rule: AclBinding) -> KafkaError | None:
     return KafkaError(ErrorCode.INVALID_REQUEST, why) if why is not None else None
 
 
-def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Decision[Event]:
+def delete_acls(
+    image: MetadataImage, filters: Sequence[AclFilter]
+) -> Decision[Event, list[KafkaError | list[AclBinding]]]:
     """Delete the rules that filters select. The reply has for each filter the rules it selects, or
     a KafkaError; a rule that two of them select is in the answers to both.
 
     Raises KafkaError(POLICY_VIOLATION) for too many.
     """
-    decision: Decision[Event] = Decision(reply=[])
+    found: list[KafkaError | list[AclBinding]] = []
     gone: dict[AclBinding, None] = {}
     for wanted in filters:
         if (error := wrong_with_filter(wanted)) is not None:
-            decision.reply.append(error)
+            found.append(error)
             continue
         selected = image.acls.selected(wanted)
-        decision.reply.append(selected)
+        found.append(selected)
         gone.update(dict.fromkeys(selected))
         if len(gone) > CHANGES_MAX:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
-    decision.records += [AclDeleted(*rule) for rule in gone]
-    return decision
+    return Decision([AclDeleted(*rule) for rule in gone], reply=found)
 
 
 def wrong_with_filter(wanted: AclFilter) -> KafkaError | None:

@@ -70,7 +70,7 @@ def register_broker(
     *,
     alive: bool = False,
     fenced: bool = True,
-) -> Decision[Event]:
+) -> Decision[Event, BrokerRegistrationResponse]:
     """Decide a BrokerRegistration request; the reply is its response, with the new broker epoch.
 
     The broker epoch is the offset of the registration in the metadata log, so it only rises.
@@ -176,7 +176,7 @@ def heartbeat(
     config: BrokerConfig,
     *,
     may_shut_down: bool = True,
-) -> Decision[Event]:
+) -> Decision[Event, BrokerHeartbeatResponse]:
     """Decide a BrokerHeartbeat request; the reply is its response (or STALE_BROKER_EPOCH, also if
     no broker is registered under the id: the broker must register again).
 
@@ -279,7 +279,7 @@ def _directories_lost(
 
 def fence_broker(
     image: MetadataImage, broker_id: int, broker_epoch: int, config: BrokerConfig
-) -> Decision[Event]:
+) -> Decision[Event, bool]:
     """Fence a broker that is not heard of any more. Does nothing if it is fenced already, or has
     registered again since; the reply is whether anything changed."""
     if stale(image, broker_id, broker_epoch):
@@ -290,7 +290,7 @@ def fence_broker(
 
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, config: BrokerConfig
-) -> Decision[Event]:
+) -> Decision[Event, UnregisterBrokerResponse]:
     """Decide an UnregisterBroker request: the broker is in no ISR any more, and forgotten. Its
     replicas stay assigned, and partitions for which it was eligible wait for it (until it
     registers, which then does not count as a clean return) or for an unclean election. Error:
@@ -312,7 +312,7 @@ def unregister_broker(
 
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
-) -> Decision[Event]:
+) -> Decision[Event, ControllerRegistrationResponse]:
     """Decide a ControllerRegistration request (KIP-919): the addresses of a node that may become
     the controller. Registering the same again changes nothing."""
     event = ControllerRegistered(
@@ -337,7 +337,7 @@ class ProducerIdBlock(Struct, frozen=True):
 
 def allocate_producer_ids(
     image: MetadataImage, broker_id: int, broker_epoch: int
-) -> Decision[Event]:
+) -> Decision[Event, ProducerIdBlock]:
     """The next block of producer ids for a broker (KIP-730); the reply is a `ProducerIdBlock`.
 
     Raises KafkaError(STALE_BROKER_EPOCH), also if no such broker is registered.

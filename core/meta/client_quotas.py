@@ -55,13 +55,13 @@ _INVALID: Final = ErrorCode.INVALID_REQUEST
 
 def alter(
     image: MetadataImage, request: AlterClientQuotasRequest, unknown_hosts: Collection[str] = ()
-) -> Decision[Event]:
+) -> Decision[Event, AlterClientQuotasResponse]:
     """Set and remove quotas; each entity by itself, all of its keys or none. `unknown_hosts` are
     the names among the request's addresses that belong to no address.
 
     Raises KafkaError(POLICY_VIOLATION) for too many changes.
     """
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, AlterClientQuotasResponse] = Decision()
     answers: dict[Entity, KafkaError | None] = {}
     for entry in request.entries:
         entity = entity_of({one.entity_type: one.entity_name for one in entry.entity})

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from pk.core.auth.sasl_config import check_changed_login
 from pk.core.config import (
@@ -300,7 +300,7 @@ def incremental_alter(
     image: MetadataImage,
     request: incremental.IncrementalAlterConfigsRequest,
     config: BrokerConfig,
-) -> Decision[Event]:
+) -> Decision[Event, incremental.IncrementalAlterConfigsResponse]:
     """Decide an IncrementalAlterConfigs request (loggers excepted: a broker keeps them to
     itself)."""
 
@@ -316,7 +316,7 @@ def incremental_alter(
 
 def alter(
     image: MetadataImage, request: legacy.AlterConfigsRequest, config: BrokerConfig
-) -> Decision[Event]:
+) -> Decision[Event, legacy.AlterConfigsResponse]:
     """Decide an AlterConfigs request: it deletes the keys that it does not name."""
 
     def changed(resource: legacy.AlterConfigsResource) -> dict[str, str]:
@@ -345,8 +345,8 @@ def _decide(
     changed: Callable[[R], dict[str, str]],
     config: BrokerConfig,
     validate_only: bool,
-) -> tuple[Decision[Event], list[KafkaError | None]]:
-    decision: Decision[Event] = Decision()
+) -> tuple[Decision[Event, Any], list[KafkaError | None]]:
+    decision: Decision[Event, Any] = Decision()
     errors: list[KafkaError | None] = []
     seen = Counter((r.resource_type, r.resource_name) for r in resources)
     leads = False

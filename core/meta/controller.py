@@ -22,13 +22,13 @@ from pk.core.wire.messages.create_topics import (
 
 def take_over(
     image: MetadataImage, cluster_id: str, controller_id: int, epoch: int
-) -> Decision[Event]:
+) -> Decision[Event, None]:
     """The events that a newly elected controller appends first. A log without a cluster becomes the
     log of `cluster_id`.
 
     Raises KafkaError(INCONSISTENT_CLUSTER_ID) if the log belongs to another cluster.
     """
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, None] = Decision()
     if not image.cluster_id:
         decision.records += [ClusterCreated(cluster_id), *first_features()]
     elif image.cluster_id != cluster_id:

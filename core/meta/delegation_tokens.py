@@ -54,7 +54,7 @@ def create(
     lifetimes: Lifetimes,
     token_id: str,
     now_ms: int,
-) -> Decision[Event]:
+) -> Decision[Event, CreateDelegationTokenResponse]:
     """Make a token with a new id. `secret` is None where brokers have none."""
     owner = owner_of(request, requester)
     reply = CreateDelegationTokenResponse(
@@ -63,7 +63,7 @@ def create(
         token_requester_principal_type=requester.type,
         token_requester_principal_name=requester.name,
     )
-    decision: Decision[Event] = Decision(reply=reply)
+    decision: Decision[Event, CreateDelegationTokenResponse] = Decision(reply=reply)
     if secret is None:
         reply.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         return decision
@@ -96,10 +96,10 @@ def renew(
     secret: TokenSecret | None,
     lifetimes: Lifetimes,
     now_ms: int,
-) -> Decision[Event]:
+) -> Decision[Event, RenewDelegationTokenResponse]:
     """Have a token end later, but not after its last hour."""
     reply = RenewDelegationTokenResponse()
-    decision: Decision[Event] = Decision(reply=reply)
+    decision: Decision[Event, RenewDelegationTokenResponse] = Decision(reply=reply)
     token = _checked(image, bytes(request.hmac), asker, secret, now_ms)
     if not isinstance(token, DelegationToken):
         reply.error_code = token
@@ -118,10 +118,10 @@ def expire(
     asker: KafkaPrincipal,
     secret: TokenSecret | None,
     now_ms: int,
-) -> Decision[Event]:
+) -> Decision[Event, ExpireDelegationTokenResponse]:
     """Make a token expire after a time, or at once if the time is negative."""
     reply = ExpireDelegationTokenResponse()
-    decision: Decision[Event] = Decision(reply=reply)
+    decision: Decision[Event, ExpireDelegationTokenResponse] = Decision(reply=reply)
     if secret is None:
         reply.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
         return decision
@@ -139,7 +139,7 @@ def expire(
     return decision
 
 
-def remove_expired(image: MetadataImage, now_ms: int) -> Decision[Event]:
+def remove_expired(image: MetadataImage, now_ms: int) -> Decision[Event, int]:
     """Remove the tokens that are over. The reply is their number."""
     over = [token.token_id for token in image.tokens.values() if token.is_over(now_ms)]
     return Decision(reply=len(over), records=[DelegationTokenRemoved(one) for one in over])

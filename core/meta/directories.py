@@ -25,7 +25,7 @@ from pk.core.wire.messages.assign_replicas_to_dirs import (
 
 def assign_directories(
     image: MetadataImage, request: AssignReplicasToDirsRequest, config: BrokerConfig
-) -> Decision[Event]:
+) -> Decision[Event, AssignReplicasToDirsResponse]:
     """Decide an AssignReplicasToDirs request; the reply is its response.
 
     Errors: STALE_BROKER_EPOCH for the whole request; for each partition UNKNOWN_TOPIC_ID,
@@ -33,7 +33,7 @@ def assign_directories(
     """
     if stale(image, request.broker_id, request.broker_epoch):
         return Decision(reply=AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, AssignReplicasToDirsResponse] = Decision()
     decision.reply = response = AssignReplicasToDirsResponse()
     broker = image.brokers[request.broker_id]
     rules = Rules(image, config)

@@ -90,7 +90,7 @@ def broker_came(image: MetadataImage, rules: Rules, node: int) -> Iterator[Parti
                 yield event
 
 
-def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event]:
+def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event, int]:
     """Elect leaders for partitions that have none and, by the configs as they are now, may have
     one: after `unclean.leader.election.enable` was changed. The reply is how many."""
     rules = Rules(image, config)
@@ -129,7 +129,7 @@ def rules_changed(
     return events
 
 
-def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Event]:
+def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Event, bool]:
     """Give leadership back to preferred replicas that are in sync (`auto.leader.rebalance.enable`
     is the caller's business). The reply is whether there is more to move: at most ELECTIONS_MAX do
     in one decision."""
@@ -153,7 +153,7 @@ def elect_leaders(
     request: ElectLeadersRequest,
     config: BrokerConfig,
     reports: Reports | None = None,
-) -> Decision[Event]:
+) -> Decision[Event, ElectLeadersResponse]:
     """Decide an ElectLeaders request; the reply is its response. `reports` say which replica's log
     holds most, for those that are elected uncleanly.
 
@@ -163,7 +163,7 @@ def elect_leaders(
     those that need no election are left out. INVALID_REQUEST, for each and for all, for another
     type of election.
     """
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, ElectLeadersResponse] = Decision()
     decision.reply = response = ElectLeadersResponse()
     if request.election_type not in (PREFERRED, UNCLEAN):
         response.error_code = ErrorCode.INVALID_REQUEST

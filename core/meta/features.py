@@ -81,7 +81,7 @@ def update_features(
     supported: Mapping[str, tuple[int, int]] = SUPPORTED,
     *,
     controller_id: int = 1,
-) -> Decision[Event]:
+) -> Decision[Event, UpdateFeaturesResponse]:
     """Decide an UpdateFeatures request: all of its updates or none; of a feature that is named
     twice, the last. The reply is its response, with one result an update for versions that have
     them, if they are made. `controller_id` is this node's id, which Apache's sentences name.

@@ -285,7 +285,7 @@ def stale(image: MetadataImage, broker_id: int, broker_epoch: int) -> bool:
 
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, config: BrokerConfig, version: int
-) -> Decision[Event]:
+) -> Decision[Event, AlterPartitionResponse]:
     """Decide an AlterPartition request (KIP-497, KIP-841, KIP-903) of a leader; the reply is its
     response.
 
@@ -298,7 +298,7 @@ def alter_partition(
     later, a replica would join for which no leader waits. So the refusal begins a new partition
     epoch, which invalidates such copies.
     """
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, AlterPartitionResponse] = Decision()
     if stale(image, request.broker_id, request.broker_epoch):
         decision.reply = AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         return decision

@@ -59,7 +59,7 @@ def check_replicas(image: MetadataImage, nodes: Sequence[int]) -> None:
 
 def alter_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest, config: BrokerConfig
-) -> Decision[Event]:
+) -> Decision[Event, AlterPartitionReassignmentsResponse]:
     """Decide an AlterPartitionReassignments request; the reply is its response.
 
     Errors of each partition: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (see
@@ -68,7 +68,7 @@ def alter_reassignments(
     so it also fails with INVALID_REPLICA_ASSIGNMENT if acknowledged records would then be on fewer
     replicas than `min.insync.replicas` promises, unless unclean elections are allowed.
     """
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, AlterPartitionReassignmentsResponse] = Decision()
     rules = Rules(image, config)
     factor_may_change = request.allow_replication_factor_change
     decision.reply = response = AlterPartitionReassignmentsResponse(

@@ -92,11 +92,11 @@ UPSERTED_AS_ELEMENTS: Final = 8
 
 def alter(
     image: MetadataImage, request: AlterUserScramCredentialsRequest, secret: bytes
-) -> Decision[Event]:
+) -> Decision[Event, AlterUserScramCredentialsResponse]:
     """Remove and set credentials; each user by itself, all of a user's or none. `secret` is random:
     the first change of a cluster makes it its strangers' secret."""
     refused = _refusals(image, request)
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, AlterUserScramCredentialsResponse] = Decision()
     for deletion in request.deletions:
         if deletion.name not in refused:
             decision.records.append(ScramCredentialRemoved(deletion.name, deletion.mechanism))

@@ -98,9 +98,9 @@ def create_topics(
     config: BrokerConfig,
     random: Chance,
     mutations: Mutations | None = None,
-) -> Decision[Event]:
+) -> Decision[Event, CreateTopicsResponse]:
     """Decide a CreateTopics request; the reply is its response, complete as version 7 wants it."""
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, CreateTopicsResponse] = Decision()
     if mutations is not None:
         mutations.begin()
     names = Counter(topic.name for topic in request.topics)
@@ -284,9 +284,9 @@ def delete_topics(
     request: DeleteTopicsRequest,
     config: BrokerConfig,
     mutations: Mutations | None = None,
-) -> Decision[Event]:
+) -> Decision[Event, DeleteTopicsResponse]:
     """Decide a DeleteTopics request, by names (up to version 5) or by names or ids (6)."""
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, DeleteTopicsResponse] = Decision()
     if mutations is not None:
         mutations.begin()
     asked = request.topics.copy()
@@ -351,9 +351,9 @@ def create_partitions(
     request: CreatePartitionsRequest,
     random: Chance,
     mutations: Mutations | None = None,
-) -> Decision[Event]:
+) -> Decision[Event, CreatePartitionsResponse]:
     """Decide a CreatePartitions request."""
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, CreatePartitionsResponse] = Decision()
     if mutations is not None:
         mutations.begin()
     names = Counter(topic.name for topic in request.topics)

@@ -233,14 +233,15 @@ def recover(
     reports: Reports,
     config: BrokerConfig,
     timed_out: AbstractSet[TopicIdPartition] = frozenset(),
-) -> Decision[Event]:
+) -> Decision[Event, dict[TopicIdPartition, Verdict]]:
     """Elect leaders for partitions without one that have reports. The reply has the `Verdict` on
     each that is left without a leader, or got one."""
-    decision: Decision[Event] = Decision(reply={})
+    verdicts: dict[TopicIdPartition, Verdict] = {}
+    decision: Decision[Event, dict[TopicIdPartition, Verdict]] = Decision(reply=verdicts)
     rules = Rules(image, config)
     for key, topic, partition in _leaderless(image, reports):
         verdict = judge(rules, partition, reports[key], timed_out=key in timed_out)
-        decision.reply[key] = verdict
+        verdicts[key] = verdict
         if verdict.leader != NO_LEADER:
             event = change(rules, topic, partition, chosen=verdict.leader, lossy=verdict.lossy)
             if event is not None:
@@ -263,7 +264,7 @@ def report(
     request: PkReplicaLogsRequest,
     config: BrokerConfig,
     reports: Reports = NOTHING_KNOWN,
-) -> Decision[Event]:
+) -> Decision[Event, PkReplicaLogsResponse]:
     """Decide a PkReplicaLogs request; the reply is its response. `reports` are those received
     before. Errors: STALE_BROKER_EPOCH for the whole request; for each partition UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if the broker has no replica of it,
@@ -275,7 +276,7 @@ def report(
     node = request.broker_id
     if stale(image, node, request.broker_epoch):
         return Decision(reply=PkReplicaLogsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    decision: Decision[Event] = Decision()
+    decision: Decision[Event, PkReplicaLogsResponse] = Decision()
     decision.reply = response = PkReplicaLogsResponse()
     rules = Rules(image, config)
     changed: dict[TopicIdPartition, PartitionImage] = {}
@@ -374,7 +375,7 @@ def describe(
     request: PkUncleanRecoveryRequest,
     config: BrokerConfig,
     timed_out: AbstractSet[TopicIdPartition] = frozenset(),
-) -> Decision[Event]:
+) -> Decision[Event, PkUncleanRecoveryResponse]:
     """Decide a PkUncleanRecovery request, which elects `leader_id` if given; the reply is
     its response, with the partitions as they were before.
 
@@ -382,7 +383,7 @@ def describe(
     no follower stopped; ELIGIBLE_LEADERS_NOT_AVAILABLE if the broker has no replica, or may not
     lead.
     """
-    rules, decision = Rules(image, config), Decision[Event]()
+    rules, decision = Rules(image, config), Decision[Event, PkUncleanRecoveryResponse]()
     decision.reply = response = PkUncleanRecoveryResponse(error_message=None)
     for name, number in _asked(image, reports, request):
         topic, partition = image.topics.get(name), image.partition(name, number)

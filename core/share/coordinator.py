@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from msgspec import Struct
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.machine import Decision
+from pk.core.machine import Decision, Effect
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.share.batches import StateBatch, combine
 from pk.core.share.records import (
@@ -52,8 +52,8 @@ UNKNOWN_COUNT: Final = -1
 """An unknown delivery-complete count."""
 
 
-class PruneLog(NamedTuple):
-    """An effect: records before this offset of the coordinator's own log are no longer needed."""
+class PruneLog(Effect, frozen=True):
+    """Records before this offset of the coordinator's own log are no longer needed."""
 
     before_offset: int
 
@@ -127,7 +127,7 @@ class ShareCoordinatorMachine:
 
     def initialize(
         self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, bool]:
         """InitializeShareGroupState 0: the group begins at `start_offset`, or, for -1, where the
         leader chooses. The record states of an earlier state epoch are forgotten, and in the same
         one if a start offset is given (AlterShareGroupOffsets). Replies True.
@@ -160,7 +160,7 @@ class ShareCoordinatorMachine:
         )
         return Decision([Record(key, snapshot)], reply=True)
 
-    def read(self, key: ShareKey, leader_epoch: int, now_ms: int) -> Decision[Record]:
+    def read(self, key: ShareKey, leader_epoch: int, now_ms: int) -> Decision[Record, ReadState]:
         """ReadShareGroupState 0: replies with a `ReadState`. A higher `leader_epoch` is remembered,
         and fences writes of earlier leaders from then on; -1 is a reader that is no leader.
 
@@ -198,7 +198,7 @@ class ShareCoordinatorMachine:
         delivery_complete_count: int,
         batches: Iterable[StateBatch],
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, bool]:
         """WriteShareGroupState 0–1: merges `batches` into the state. A start offset of -1 leaves it
         as it is, and so does a lower one; a count of -1 is unknown (version 0), and a lower one of
         a write that changes nothing else was overtaken. Replies True.
@@ -234,7 +234,7 @@ class ShareCoordinatorMachine:
         )
         return Decision([self._record(key, known, update, now_ms)], reply=True)
 
-    def read_summary(self, key: ShareKey, now_ms: int) -> Decision[Record]:
+    def read_summary(self, key: ShareKey, now_ms: int) -> Decision[Record, StateSummary]:
         """ReadShareGroupStateSummary 0–1: replies with a `StateSummary`, `UNINITIALIZED` where
         nothing is known.
 
@@ -255,7 +255,7 @@ class ShareCoordinatorMachine:
             )
         )
 
-    def delete(self, key: ShareKey, now_ms: int) -> Decision[Record]:
+    def delete(self, key: ShareKey, now_ms: int) -> Decision[Record, bool]:
         """DeleteShareGroupState 0: forgets the share partition; it is no error if nothing is known
         of it. Replies True.
 
@@ -294,7 +294,7 @@ class ShareCoordinatorMachine:
 
     # --- time and the cluster ---
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
         """The cluster has changed: forget the share partitions of topics that were deleted."""
         self._image = image
         deleted = {topic.topic_id for topic in found.topics_deleted}
@@ -304,7 +304,7 @@ class ShareCoordinatorMachine:
             [Record(key, None) for key in self._states if key.topic_id in deleted], atomic=False
         )
 
-    def loaded(self, now_ms: int) -> Decision[Record]:
+    def loaded(self, now_ms: int) -> Decision[Record, None]:
         """The log has been replayed to its end."""
         return Decision(
             timers=[
@@ -313,12 +313,12 @@ class ShareCoordinatorMachine:
             ]
         )
 
-    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
+    def fire(self, key: Any, now_ms: int) -> Decision[Record, None]:
         """A timer of `loaded` has run out."""
         return self._prune(now_ms) if key == PRUNING else self._snapshot_cold(now_ms)
 
-    def _prune(self, now_ms: int) -> Decision[Record]:
-        decision: Decision[Record] = Decision(
+    def _prune(self, now_ms: int) -> Decision[Record, None]:
+        decision: Decision[Record, None] = Decision(
             timers=[(PRUNING, now_ms + self.settings.prune_interval_ms)]
         )
         needed = min(
@@ -329,9 +329,9 @@ class ShareCoordinatorMachine:
             decision.effects.append(PruneLog(needed))
         return decision
 
-    def _snapshot_cold(self, now_ms: int) -> Decision[Record]:
+    def _snapshot_cold(self, now_ms: int) -> Decision[Record, None]:
         interval_ms = self.settings.cold_snapshot_interval_ms
-        decision: Decision[Record] = Decision(
+        decision: Decision[Record, None] = Decision(
             timers=[(COLD_SNAPSHOTS, now_ms + interval_ms)], atomic=False
         )
         states = [(key, known.snapshot) for key, known in self._states.items()]

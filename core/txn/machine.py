@@ -18,12 +18,13 @@ them by state.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, ClassVar, Final, NamedTuple
+from enum import Enum
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.machine import Decision
+from pk.core.machine import Decision, Effect
 from pk.core.meta.features import TRANSACTION_VERSION
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.txn.records import Record, decode_record, encode_record
@@ -42,8 +43,18 @@ from pk.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from pk.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pk.core.wire.messages.list_transactions import TransactionState as ListedTransaction
 
-NEEDS_PRODUCER_ID: Final = "needs a producer id"
-"""The reply of a decision that must be asked for again, with a fresh producer id."""
+
+class NeedsProducerId(Enum):
+    """The reply of a decision that must be made again, with a fresh producer id."""
+
+    NEEDS_PRODUCER_ID = 0
+
+
+NEEDS_PRODUCER_ID: Final = NeedsProducerId.NEEDS_PRODUCER_ID
+
+Initialized: TypeAlias = InitProducerIdResponse | NeedsProducerId
+Ended: TypeAlias = EndTxnResponse | NeedsProducerId
+Reply = TypeVar("Reply")
 
 EPOCH_BUMPING_END_SINCE: Final = 5
 """The EndTxn of clients that keep to the second protocol."""
@@ -69,8 +80,8 @@ class ProducerKey(NamedTuple):
     epoch: int
 
 
-class SendMarkers(NamedTuple):
-    """An effect: have the leader of each partition write the marker that ends this transaction
+class SendMarkers(Effect, frozen=True):
+    """Have the leader of each partition write the marker that ends this transaction
     there, however long that takes, and call `TransactionMachine.marked` for those that did."""
 
     transactional_id: str
@@ -120,7 +131,7 @@ class TransactionMachine:
 
     def init_producer_id(
         self, request: InitProducerIdRequest, fresh_id: int | None, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, Initialized]:
         """InitProducerId 0–5 with a transactional id: a new epoch for its producer, and the end of
         any transaction that an earlier instance left open, in which case the client must retry.
 
@@ -158,13 +169,12 @@ class TransactionMachine:
         if known.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is State.ONGOING:
-            decision = self._fence_and_abort(known, now_ms)
-            decision.reply = InitProducerIdResponse(
+            retry = InitProducerIdResponse(
                 error_code=ErrorCode.CONCURRENT_TRANSACTIONS,
                 producer_id=NO_PRODUCER_ID,
                 producer_epoch=NO_PRODUCER_EPOCH,
             )
-            return decision
+            return self._fence_and_abort(known, now_ms, retry)
         begun: dict[str, Any] = {
             "timeout_ms": timeout_ms,
             "partitions": frozenset(),
@@ -201,7 +211,7 @@ class TransactionMachine:
             known.moved(State.EMPTY, now_ms, epoch=epoch, last_epoch=last_epoch, **begun)
         )
 
-    def _given(self, txn: Transaction) -> Decision[Record]:
+    def _given(self, txn: Transaction) -> Decision[Record, Initialized]:
         reply = InitProducerIdResponse(producer_id=txn.producer_id, producer_epoch=txn.epoch)
         return Decision([Record(txn.transactional_id, txn)], reply)
 
@@ -214,7 +224,7 @@ class TransactionMachine:
         partitions: Iterable[TopicPartition],
         client_version: int,
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, bool]:
         """AddPartitionsToTxn and AddOffsetsToTxn: the transaction is about to write to these
         partitions. Begins a transaction if none is open. `client_version` is the protocol of the
         client. Replies True.
@@ -241,7 +251,7 @@ class TransactionMachine:
         producer: ProducerKey,
         partitions: Iterable[TopicPartition],
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, dict[TopicPartition, ErrorCode]]:
         """AddPartitionsToTxn with `verify_only`, which leaders send before they append (KIP-890):
         replies with an error code by partition, TRANSACTION_ABORTABLE for those that the
         transaction does not have. Raises as `add_partitions`."""
@@ -276,7 +286,7 @@ class TransactionMachine:
 
     def end(
         self, request: EndTxnRequest, version: int, fresh_id: int | None, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, Ended]:
         """EndTxn 0–5: how the transaction ends is settled when the record is safe; the markers go
         out after that. The reply names the producer id and epoch of the next transaction (from
         version 5 on).
@@ -292,7 +302,7 @@ class TransactionMachine:
 
     def _end(
         self, txn: Transaction, producer: ProducerKey, commit: bool, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, Ended]:
         """End a transaction in the first protocol: the producer's epoch stays."""
         if txn.producer_id != producer.producer_id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -321,7 +331,7 @@ class TransactionMachine:
         commit: bool,
         fresh_id: int | None,
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, Ended]:
         """End a transaction in the second protocol: the epoch rises, so a repetition is recognized
         by an epoch that is one too low."""
         overflowed = (
@@ -375,7 +385,9 @@ class TransactionMachine:
             reply = EndTxnResponse(producer_id=next_id, producer_epoch=0)
         return self._prepared(after, reply)
 
-    def _fence_and_abort(self, txn: Transaction, now_ms: int) -> Decision[Record]:
+    def _fence_and_abort(
+        self, txn: Transaction, now_ms: int, reply: Reply
+    ) -> Decision[Record, Reply]:
         """Abort the open transaction under the next epoch, which fences its producer. The producer
         may still ask for a new epoch under the one that it has, as with Apache Kafka."""
         second = self.transaction_version >= SECOND_PROTOCOL
@@ -386,17 +398,17 @@ class TransactionMachine:
             last_epoch=txn.epoch,
             client_version=self.transaction_version if second else FIRST_PROTOCOL,
         )
-        return self._prepared(after, None)
+        return self._prepared(after, reply)
 
-    def _prepared(self, after: Transaction, reply: EndTxnResponse | None) -> Decision[Record]:
+    def _prepared(self, after: Transaction, reply: Reply) -> Decision[Record, Reply]:
         return Decision(
             [Record(after.transactional_id, after)], reply, effects=[_markers_of(after)]
         )
 
-    def marked(self, written: Iterable[Marked], now_ms: int) -> Decision[Record]:
+    def marked(self, written: Iterable[Marked], now_ms: int) -> Decision[Record, bool]:
         """Partitions that have their marker, or will never take one. A transaction is complete when
         all have. Says nothing of one that is over."""
-        decision: Decision[Record] = Decision(reply=True, atomic=False)
+        decision: Decision[Record, bool] = Decision(reply=True, atomic=False)
         for transactional_id, producer, partitions in written:
             txn = self.transactions.get(transactional_id)
             unmarked = self._unmarked.get(transactional_id)
@@ -409,7 +421,9 @@ class TransactionMachine:
 
     # --- what operators ask ---
 
-    def describe(self, transactional_ids: list[str], now_ms: int) -> Decision[Record]:
+    def describe(
+        self, transactional_ids: list[str], now_ms: int
+    ) -> Decision[Record, list[DescribedTransaction]]:
         """DescribeTransactions 0: replies with a description of each id."""
         return Decision(reply=[self._describe(one) for one in transactional_ids])
 
@@ -439,7 +453,7 @@ class TransactionMachine:
         longer_than_ms: int,
         matches: Callable[[str], bool] | None,
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, list[ListedTransaction]]:
         """ListTransactions 0–2: those in one of the states, of one of the producers, open for more
         than `longer_than_ms` (negative: however long), whose id `matches`. An empty filter lets all
         through; a state that does not exist lets none through."""
@@ -463,12 +477,12 @@ class TransactionMachine:
 
     # --- time ---
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
         """The cluster has changed: keep to the `transaction.version` that is finalized now."""
         self.transaction_version = image.features.get(TRANSACTION_VERSION, 0)
         return Decision()
 
-    def loaded(self, now_ms: int) -> Decision[Record]:
+    def loaded(self, now_ms: int) -> Decision[Record, None]:
         """The log has been replayed to its end: complete the prepared transactions."""
         settings = self.settings
         return Decision(
@@ -479,13 +493,13 @@ class TransactionMachine:
             ],
         )
 
-    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
+    def fire(self, key: Any, now_ms: int) -> Decision[Record, None]:
         """A timer of `loaded` has expired: abort transactions that are open for too long, or delete
         unused ids."""
         return self._time_out(now_ms) if key == TIME_OUTS else self._expire(now_ms)
 
-    def _time_out(self, now_ms: int) -> Decision[Record]:
-        decision: Decision[Record] = Decision()
+    def _time_out(self, now_ms: int) -> Decision[Record, None]:
+        decision: Decision[Record, None] = Decision()
         pause_ms, partitions = self.settings.time_out_check_interval_ms, 0
         for transactional_id in self._ongoing:
             txn = self.transactions[transactional_id]
@@ -497,14 +511,14 @@ class TransactionMachine:
             ):
                 pause_ms = TIME_OUT_PAUSE_MS
                 break
-            aborted = self._fence_and_abort(txn, now_ms)
+            aborted = self._fence_and_abort(txn, now_ms, None)
             decision.records += aborted.records
             decision.effects += aborted.effects
         decision.timers.append((TIME_OUTS, now_ms + pause_ms))
         return decision
 
-    def _expire(self, now_ms: int) -> Decision[Record]:
-        decision: Decision[Record] = Decision(atomic=False)
+    def _expire(self, now_ms: int) -> Decision[Record, None]:
+        decision: Decision[Record, None] = Decision(atomic=False)
         pause_ms = self.settings.expiry_check_interval_ms
         for txn in self.transactions.values():
             if not txn.state.is_idle or now_ms - txn.updated_ms < self.settings.id_expiration_ms:

@@ -52,7 +52,7 @@ async def add(node: Node, *rules: AclBinding) -> None:
 
 
 async def remove(node: Node, *rules: AclBinding) -> None:
-    def gone(image: MetadataImage) -> Decision[Event]:
+    def gone(image: MetadataImage) -> Decision[Event, Any]:
         return delete_acls(image, [AclFilter(*one) for one in rules])
 
     await decide(node.broker, gone)

@@ -81,7 +81,7 @@ class Scenario:
 
     # What the runtime does
 
-    def take(self, decision: Decision[Record]) -> Any:
+    def take(self, decision: Decision[Record, Any]) -> Any:
         """Append, replay, set timers, answer, as the runtime would. Returns the reply."""
         refusal = self.refuse if decision.records else None
         for record in decision.records if refusal is None else ():
@@ -263,7 +263,7 @@ class Scenario:
             return reply
         return [p.error_code for t in reply.topics for p in t.partitions]
 
-    def decide_commit(self, request: OffsetCommitRequest, version: int) -> Decision[Record]:
+    def decide_commit(self, request: OffsetCommitRequest, version: int) -> Decision[Record, Any]:
         """OffsetCommit: the decision."""
         made = CommitRecords(OffsetCommitResponse())
         metadata_max = self.machine.settings.offset_metadata_max_bytes

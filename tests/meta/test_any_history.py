@@ -151,7 +151,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     # --- decisions ---
 
-    def commit(self, decision: Decision[Event], *, may_be_unclean: bool = False) -> Any:
+    def commit(self, decision: Decision[Event, Any], *, may_be_unclean: bool = False) -> Any:
         for event in decision.records:
             before = self.image
             self.image = before.apply([decode(encode(event))])
@@ -203,7 +203,7 @@ class AnyHistory(RuleBasedStateMachine):
         known, log = self.acknowledged.get(tp, []), self.log_of(tp, node)
         return known[: same(known, log)]
 
-    def beating(self, image: MetadataImage, node: int, **fields: Any) -> Decision[Event]:
+    def beating(self, image: MetadataImage, node: int, **fields: Any) -> Decision[Event, Any]:
         request = BrokerHeartbeatRequest(
             broker_id=node,
             broker_epoch=image.brokers[node].broker_epoch,

@@ -113,7 +113,7 @@ def alter(
         ],
         validate_only=validate_only,
     )
-    decision: Decision[Event] = configs.incremental_alter(image, request, config)
+    decision: Decision[Event, Any] = configs.incremental_alter(image, request, config)
     return image.apply(decision.records), decision.reply.responses[0]
 
 

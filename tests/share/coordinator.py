@@ -44,7 +44,7 @@ class Coordinator:
         self.take(self.machine.follow(image(), Changes(), self.now_ms))
         self.take(self.machine.loaded(self.now_ms))
 
-    def take(self, decision: Decision[Record]) -> Any:
+    def take(self, decision: Decision[Record, Any]) -> Any:
         """Append, replay, carry out the effects; the reply."""
         for record in decision.records:
             entry = self.machine.encode(record)

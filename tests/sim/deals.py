@@ -27,6 +27,7 @@ from pk.core.broker.coordinator.coordinator import Coordinator
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
+from pk.core.machine import Effect
 
 PREPARED, HALF_TOLD, TOLD, DONE = STATES = ("prepared", "half told", "told, not done", "done")
 
@@ -138,7 +139,7 @@ class DealCoordinators(CoordinatorRuntime[Deals]):
     async def _make(self, coordinator: Coordinator[Deals], name: str) -> None:
         await coordinator.submit(lambda machine, _, now_ms: machine.make(name, now_ms))
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
         assert isinstance(effect, Tell)
         self._start_soon(self._tell, coordinator, effect.name)
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import trio
 from meta.memory_store import MemoryStore
+from msgspec.structs import replace
 from sim import swarm
 from sim.faults import KINDS
 from sim.simulation import Options, run_seed
@@ -46,7 +47,7 @@ from pk.core.share.batches import RecordState, StateBatch
 from pk.core.share.coordinator import ShareCoordinatorMachine
 from pk.core.share.partition_state import Acquired, SharePartitionState, StateWrite
 from pk.core.txn import machine as txn_machine
-from pk.core.txn.machine import TransactionMachine
+from pk.core.txn.machine import SendMarkers, TransactionMachine
 from pk.core.txn.records import Record
 from pk.core.txn.transaction import State, Transaction
 from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_PRODUCER_ID
@@ -197,7 +198,7 @@ def markers_lost_at_failover() -> Iterator[None]:
     """A coordinator that takes over does not send the markers of what was prepared before it."""
     loaded = TransactionMachine.loaded
 
-    def without(self: TransactionMachine, now_ms: int) -> Decision[Any]:
+    def without(self: TransactionMachine, now_ms: int) -> Decision[Any, Any]:
         decision = loaded(self, now_ms)
         decision.effects.clear()
         return decision
@@ -211,7 +212,7 @@ def complete_with_one_marker() -> Iterator[None]:
     """A transaction counts as complete when its first partition has the marker."""
     marked = TransactionMachine.marked
 
-    def hasty(self: TransactionMachine, written: Any, now_ms: int) -> Decision[Any]:
+    def hasty(self: TransactionMachine, written: Any, now_ms: int) -> Decision[Any, Any]:
         written = list(written)
         for one in written:
             self._unmarked.get(one.transactional_id, set()).clear()
@@ -247,14 +248,16 @@ def aborted_transactions_not_told() -> Iterator[None]:
 def open_transaction_not_fenced() -> Iterator[None]:
     """A new instance of a producer goes on with the transaction that the one before left open."""
 
-    def keep(self: TransactionMachine, txn: Transaction, now_ms: int) -> Decision[Any]:
-        return Decision([Record(txn.transactional_id, txn)])
+    def keep(
+        self: TransactionMachine, txn: Transaction, now_ms: int, reply: Any
+    ) -> Decision[Any, Any]:
+        return Decision([Record(txn.transactional_id, txn)], reply)
 
     init = TransactionMachine.init_producer_id
 
     def lenient(
         self: TransactionMachine, request: Any, fresh_id: int | None, now_ms: int
-    ) -> Decision[Any]:
+    ) -> Decision[Any, Any]:
         known = self.transactions.get(request.transactional_id)
         if known is not None and known.state is State.ONGOING:
             reply = InitProducerIdResponse(
@@ -392,8 +395,10 @@ def fenced_producer_accepted() -> Iterator[None]:
 def time_out_does_not_fence() -> Iterator[None]:
     """A transaction that is open for too long is aborted, and its producer keeps its epoch."""
 
-    def keep_epoch(self: TransactionMachine, txn: Transaction, now_ms: int) -> Decision[Any]:
-        return self._prepared(txn.moved(State.PREPARE_ABORT, now_ms, client_version=0), None)
+    def keep_epoch(
+        self: TransactionMachine, txn: Transaction, now_ms: int, reply: Any
+    ) -> Decision[Any, Any]:
+        return self._prepared(txn.moved(State.PREPARE_ABORT, now_ms, client_version=0), reply)
 
     with patched(TransactionMachine, _fence_and_abort=keep_epoch):
         yield
@@ -405,9 +410,13 @@ def outcome_forgotten_at_failover() -> Iterator[None]:
     committed."""
     loaded = TransactionMachine.loaded
 
-    def aborts(self: TransactionMachine, now_ms: int) -> Decision[Any]:
+    def aborts(self: TransactionMachine, now_ms: int) -> Decision[Any, Any]:
         decision = loaded(self, now_ms)
-        decision.effects = [one._replace(committed=False) for one in decision.effects]
+        decision.effects = [
+            replace(one, committed=False)
+            for one in decision.effects
+            if isinstance(one, SendMarkers)
+        ]
         return decision
 
     with patched(TransactionMachine, loaded=aborts):
@@ -420,7 +429,7 @@ def marker_doubled_after_completion() -> Iterator[None]:
     the next one."""
     marked = TransactionMachine.marked
 
-    def again(self: TransactionMachine, written: Any, now_ms: int) -> Decision[Any]:
+    def again(self: TransactionMachine, written: Any, now_ms: int) -> Decision[Any, Any]:
         decision = marked(self, written, now_ms)
         for record in decision.records:
             before = self.transactions[record.transactional_id]
@@ -505,7 +514,7 @@ def start_offset_moves_back() -> Iterator[None]:
     """A share coordinator tells a new leader a start offset that delivery was past already."""
     read = ShareCoordinatorMachine.read
 
-    def before(self: ShareCoordinatorMachine, *args: Any) -> Decision[Any]:
+    def before(self: ShareCoordinatorMachine, *args: Any) -> Decision[Any, Any]:
         decision = read(self, *args)
         start_offset = decision.reply.start_offset
         if start_offset > 0:

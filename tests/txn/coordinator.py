@@ -48,14 +48,14 @@ class Coordinator:
         machine.transaction_version = self.version
         return machine
 
-    def take(self, decision: Decision[Record]) -> Any:
+    def take(self, decision: Decision[Record, Any]) -> Any:
         """Append, replay, keep the effects; the reply."""
         for record in decision.records:
             key, value = self.machine.encode(record)
             self.log.append((key, value))
             assert self.machine.decode(key, value) == _without_soft(record, self.version)
             self.machine.replay(record, len(self.log) - 1)
-        self.markers += decision.effects
+        self.markers += [one for one in decision.effects if isinstance(one, SendMarkers)]
         for key, when_ms in decision.timers:
             assert when_ms is not None
             self.timers[key] = when_ms

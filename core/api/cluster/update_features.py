@@ -18,7 +18,7 @@ from pk.core.wire.messages.update_features import (
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Update all or none. Raises KafkaError(NOT_CONTROLLER)."""
 
-    def decide(image: MetadataImage) -> Decision[Event]:
+    def decide(image: MetadataImage) -> Decision[Event, UpdateFeaturesResponse]:
         return features.update_features(image, request, controller_id=context.broker.node_id)
 
     return await submit_decision(context, decide, request, request.timeout_ms)

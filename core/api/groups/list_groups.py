@@ -36,9 +36,9 @@ async def handle(
         for coordinator in coordinators
         if coordinator.is_active
     ]
-    if all(isinstance(a, list) for a in answers):
-        groups = list(chain.from_iterable(answers))
-        visible = await _visible(context, groups)
+    at_hand = [answer for answer in answers if isinstance(answer, list)]
+    if len(at_hand) == len(answers):
+        visible = await _visible(context, list(chain.from_iterable(at_hand)))
         return ListGroupsResponse(groups=visible)
     return _wait(context, answers)
 

@@ -49,7 +49,9 @@ async def handle(
     records = commit_records(request, metadata_max, broker.clock.now_ms(), response)
     made = await made_ahead(records, response)
 
-    def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
+    def decide(
+        machine: GroupMachine, _: object, now_ms: int
+    ) -> Decision[Any, OffsetCommitResponse]:
         decision = machine.commit(request, context.api_version, made, now_ms)
         if refused:
             decision.reply.topics = merged(refused, decision.reply.topics, _KEY)

@@ -28,7 +28,9 @@ async def handle(
 
     made = await made_ahead(delete_records(request))
 
-    def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
+    def decide(
+        machine: GroupMachine, _: object, now_ms: int
+    ) -> Decision[Any, OffsetDeleteResponse]:
         decision = machine.delete_offsets(request, made, now_ms)
         decision.reply.topics = merged(refused, decision.reply.topics)
         return decision

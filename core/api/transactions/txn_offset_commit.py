@@ -58,7 +58,9 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
     records = commit_records(request, metadata_max, broker.clock.now_ms(), response)
     made = await made_ahead(records, response)
 
-    def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
+    def decide(
+        machine: GroupMachine, _: object, now_ms: int
+    ) -> Decision[Any, TxnOffsetCommitResponse]:
         producers = coordinator.partition.log.producers
         if verification is not None and not producers.is_verified(
             request.producer_id, request.producer_epoch, verification

@@ -10,7 +10,7 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 
-Decide = Callable[[MetadataImage], Decision[Event]]
+Decide = Callable[[MetadataImage], Decision[Event, Any]]
 """Makes a decision on the newest image."""
 
 
@@ -24,7 +24,7 @@ class OffLoopDecision:
         self.ask = ask
         self.large = large
 
-    def __call__(self, image: MetadataImage) -> Decision[Event]:
+    def __call__(self, image: MetadataImage) -> Decision[Event, Any]:
         return self.ask()(image)
 
 

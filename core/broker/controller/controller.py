@@ -359,7 +359,7 @@ class Controller:
             one.done.set()
 
 
-def _whole(decide: Decide, image: MetadataImage) -> Decision[Event]:
+def _whole(decide: Decide, image: MetadataImage) -> Decision[Event, Any]:
     return decide(image)
 
 

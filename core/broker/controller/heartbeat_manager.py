@@ -291,10 +291,11 @@ def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | Non
 
 def fence_all(
     image: MetadataImage, gone: Iterable[tuple[int, int]], config: BrokerConfig
-) -> Decision[Event]:
+) -> Decision[Event, list[int]]:
     """Fence all these brokers, given as (id, epoch), in one decision; the reply is the ids of those
     that were not fenced yet."""
-    decision: Decision[Event] = Decision(reply=[])
+    fenced: list[int] = []
+    decision: Decision[Event, list[int]] = Decision(reply=fenced)
     applied = 0
     for broker_id, broker_epoch in gone:
         image = image.apply(decision.records[applied:])
@@ -302,5 +303,5 @@ def fence_all(
         one = fence_broker(image, broker_id, broker_epoch, config)
         decision.records += one.records
         if one.reply:
-            decision.reply.append(broker_id)
+            fenced.append(broker_id)
     return decision

@@ -27,7 +27,7 @@ import trio
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, without_frames
-from pk.core.machine import Compute, Decision
+from pk.core.machine import Compute, Decision, Effect
 from pk.core.meta.image import Changes
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import (
@@ -74,12 +74,13 @@ class Machine(Protocol):
     def decode(self, key: bytes, value: bytes | None, /) -> Any | None: ...
     def replay(self, record: Any, record_offset: int, producer_id: int) -> None: ...
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None: ...
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Any]: ...
-    def loaded(self, now_ms: int) -> Decision[Any]: ...
-    def fire(self, key: Any, now_ms: int) -> Decision[Any]: ...
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Any, Any]: ...
+    def loaded(self, now_ms: int) -> Decision[Any, Any]: ...
+    def fire(self, key: Any, now_ms: int) -> Decision[Any, Any]: ...
 
 
 M = TypeVar("M", bound=Machine)
+Reply = TypeVar("Reply")
 
 
 class State(Enum):
@@ -140,7 +141,7 @@ class Surroundings(NamedTuple):
     codec: Codec
     image: Callable[[], MetadataImage]
     """The one in force."""
-    carry_out: Callable[[Coordinator[Any], Any], None]
+    carry_out: Callable[[Coordinator[Any], Effect], None]
     """Carries out an effect of this kind of machine. It only begins to: it decides nothing before
     it returns."""
 
@@ -161,11 +162,11 @@ class Coordinator(Generic[M]):
         self._around = around
         self._waiting: set[Waiter] = set()
         self._loading: trio.CancelScope | None = None
-        self._after_load: list[Callable[[M, int], Decision[Any]]] = []
+        self._after_load: list[Callable[[M, int], Decision[Any, Any]]] = []
 
     # Requests
 
-    async def submit(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+    async def submit(self, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]) -> Reply:
         """Have `decide(machine, token, now_ms)` decided, and its records appended and replayed. The
         answer, once all that it depends on is safe.
 
@@ -173,9 +174,11 @@ class Coordinator(Generic[M]):
         COORDINATOR_NOT_AVAILABLE (the append was refused, or not replicated in time).
         """
         answer: Any = self.submit_nowait(decide)
-        return cast("Any", await answer if isinstance(answer, Awaitable) else answer)
+        return cast("Reply", await answer if isinstance(answer, Awaitable) else answer)
 
-    def submit_nowait(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+    def submit_nowait(
+        self, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]
+    ) -> Reply | Awaitable[Reply]:
         """Decide, append and replay as `submit` does, at once and without a checkpoint, so that
         requests take effect in the order in which they came. Returns the answer, or an awaitable of
         it if there is something to wait for. Both may raise what `submit` does.
@@ -201,7 +204,7 @@ class Coordinator(Generic[M]):
         """Whether it serves."""
         return self.state is State.ACTIVE
 
-    def when_active(self, decide: Callable[[M, int], Decision[Any]]) -> bool:
+    def when_active(self, decide: Callable[[M, int], Decision[Any, Any]]) -> bool:
         """Run `decide(machine, now_ms)` now or after loading, without an answer. False if the log
         refused its records."""
         if self.state is State.LOADING:
@@ -246,7 +249,7 @@ class Coordinator(Generic[M]):
             self._run_quietly(lambda machine, _, now_ms: machine.fire(key, now_ms), timer=key)
 
     def _run_quietly(
-        self, decide: Callable[[M, Hashable, int], Decision[Any]], timer: Hashable = None
+        self, decide: Callable[[M, Hashable, int], Decision[Any, Any]], timer: Hashable = None
     ) -> bool:
         """Run a decision that no request asked for; its exceptions are logged. Returns False if
         the log refused its records. `timer` is the timer that caused it, if any."""
@@ -267,7 +270,9 @@ class Coordinator(Generic[M]):
         if timer is not None and self.state is State.ACTIVE and not around.timers.has(self, timer):
             around.timers.set(self, timer, around.clock.time() + TIMER_AGAIN_S)
 
-    def _run(self, decide: Callable[[M, Hashable, int], Decision[Any]], token: Hashable) -> Any:
+    def _run(
+        self, decide: Callable[[M, Hashable, int], Decision[Any, Any]], token: Hashable
+    ) -> Any:
         """The reply. Raises what `decide` does, and KafkaError if the log refused the records."""
         now_ms = self._around.clock.now_ms()
         try:
@@ -280,7 +285,7 @@ class Coordinator(Generic[M]):
             raise
         return decision.reply
 
-    def _commit(self, decision: Decision[Any], now_ms: int) -> None:
+    def _commit(self, decision: Decision[Any, Any], now_ms: int) -> None:
         """Append, replay, set timers, answer waiting requests. Raises KafkaError if the log
         refused the records."""
         refusal = self._append(decision, now_ms) if decision.records else None
@@ -299,7 +304,7 @@ class Coordinator(Generic[M]):
             else:
                 self._around.start_soon(self._carry_out_when_safe, decision.effects, self.written)
 
-    def _append(self, decision: Decision[Any], now_ms: int) -> KafkaError | None:
+    def _append(self, decision: Decision[Any, Any], now_ms: int) -> KafkaError | None:
         """Write and replay. Returns why the log refused, in which case nothing is written; of a
         decision that is not atomic, nothing but the batches before."""
         records, encoded = decision.records, decision.encoded
@@ -340,7 +345,12 @@ class Coordinator(Generic[M]):
             first = end
         return None
 
-    async def _carry_out_when_safe(self, effects: list[Any], offset: int) -> None:
+    def _is_hopeless(self, batch: BatchBuilder) -> bool:
+        """Whether the log must refuse a batch that is as large already."""
+        limit = self.partition.config.max_message_bytes
+        return self._around.codec is Codec.NONE and batch.size_estimate > limit
+
+    async def _carry_out_when_safe(self, effects: list[Effect], offset: int) -> None:
         if not await self.partition.wait_until_safe(offset, self.leader_epoch):
             return
         try:
@@ -351,7 +361,7 @@ class Coordinator(Generic[M]):
             if self.state is State.ACTIVE:
                 self._restart()
 
-    def _carry_out(self, effects: list[Any]) -> None:
+    def _carry_out(self, effects: list[Effect]) -> None:
         if self.state is not State.ACTIVE:
             return  # the next load, here or elsewhere, finds the work in the log
         for effect in effects:
@@ -371,7 +381,7 @@ class Coordinator(Generic[M]):
         if self.state is State.ACTIVE and self.machine is machine:
             self._run_quietly(lambda machine, _, now_ms: effect.then(machine, result, now_ms))
 
-    def _set_timers(self, decision: Decision[Any], now_ms: int) -> None:
+    def _set_timers(self, decision: Decision[Any, Any], now_ms: int) -> None:
         timers = self._around.timers
         if decision.timers:
             now = self._around.clock.time()
@@ -450,7 +460,7 @@ class Coordinator(Generic[M]):
         for decide in pending:
             self.when_active(decide)
 
-    def _begin_with(self, decision: Decision[Any], now_ms: int) -> None:
+    def _begin_with(self, decision: Decision[Any, Any], now_ms: int) -> None:
         try:
             self._commit(decision, now_ms)
         except KafkaError as e:

@@ -7,16 +7,16 @@ coordinators follow the leadership of their partitions. What a kind adds is in a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from pk.core.broker.coordinator.coordinator import Coordinator, M, Surroundings
+from pk.core.broker.coordinator.coordinator import Coordinator, M, Reply, Surroundings
 from pk.core.broker.coordinator.timers import Timers
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.machine import Decision
+from pk.core.machine import Decision, Effect
 from pk.core.record.compress import Codec
 from pk.core.values import coordinator_partition
 
@@ -60,12 +60,16 @@ class CoordinatorRuntime(Generic[M]):
         self._by_partition: dict[int, Coordinator[M]] = {}
         self._ticking = False
 
-    async def submit(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+    async def submit(
+        self, key: str, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]
+    ) -> Reply:
         """The answer of the coordinator of `key` (see `Coordinator.submit`). Raises NOT_COORDINATOR
         if it is not here."""
         return await self.coordinator(key).submit(decide)
 
-    def submit_nowait(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+    def submit_nowait(
+        self, key: str, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]
+    ) -> Reply | Awaitable[Reply]:
         """Have the coordinator of `key` decide at once (see `Coordinator.submit_nowait`). Raises
         NOT_COORDINATOR if it is not here."""
         return self.coordinator(key).submit_nowait(decide)
@@ -153,6 +157,6 @@ class CoordinatorRuntime(Generic[M]):
         """How its logs are written and read."""
         raise NotImplementedError
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
         """Begin to carry out an effect of its machine's."""
         raise NotImplementedError(f"{type(self).__name__} knows no effect {effect!r}")

@@ -18,6 +18,7 @@ from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.share.effects import InitializeShareState
 from pk.core.group.streams.internal_topics import CreateInternalTopics
+from pk.core.machine import Effect
 from pk.core.meta.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
 from pk.core.record.compress import Codec
 from pk.core.values import OFFSETS_TOPIC
@@ -80,7 +81,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
         if not is_offered or not state.image.features.get(FEATURES[group_type], 0):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
         """See `CoordinatorRuntime.carry_out`."""
         if isinstance(effect, CreateInternalTopics):
             self._start_soon(self._create_internal_topics, coordinator, effect)

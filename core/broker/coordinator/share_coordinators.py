@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pk.coordinator")
 
-Decide = Callable[[ShareCoordinatorMachine, ShareKey, Any, int], Decision[Record]]
+Decide = Callable[[ShareCoordinatorMachine, ShareKey, Any, int], Decision[Record, Any]]
 """(machine, share partition, what the request says of it, now in ms) → decision."""
 
 

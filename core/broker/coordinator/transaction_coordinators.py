@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pk.core.broker.coordinator.coordinator import Coordinator, State
+from pk.core.broker.coordinator.coordinator import Coordinator, Reply, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
 from pk.core.broker.coordinator.marker_sender import MarkerSender
 from pk.core.broker.coordinator.producer_ids import ProducerIds
@@ -16,10 +16,10 @@ from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.machine import Decision
+from pk.core.machine import Decision, Effect
 from pk.core.record.compress import Codec
 from pk.core.txn.machine import (
-    NEEDS_PRODUCER_ID,
+    NeedsProducerId,
     ProducerKey,
     SendMarkers,
     TransactionMachine,
@@ -76,7 +76,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
             COMMIT_TIMEOUT_MS, config.transaction_state_log_load_buffer_size, Codec.NONE
         )
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
         """See `CoordinatorRuntime.carry_out`."""
         assert isinstance(effect, SendMarkers)
         self._sender.send(coordinator, effect)
@@ -84,18 +84,21 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
     async def submit_with_id(
         self,
         transactional_id: str,
-        decide: Callable[[TransactionMachine, int | None, int], Decision[Any]],
-    ) -> Any:
+        decide: Callable[
+            [TransactionMachine, int | None, int], Decision[Any, Reply | NeedsProducerId]
+        ],
+    ) -> Reply:
         """The answer of `decide(machine, fresh_id, now_ms)`, which may need an unused producer id.
         Raises KafkaError."""
         answer = await self.submit(
             transactional_id, lambda machine, _, now_ms: decide(machine, None, now_ms)
         )
-        if answer == NEEDS_PRODUCER_ID:
+        if isinstance(answer, NeedsProducerId):
             fresh_id = await self._producer_ids.next()
             answer = await self.submit(
                 transactional_id, lambda machine, _, now_ms: decide(machine, fresh_id, now_ms)
             )
+            assert not isinstance(answer, NeedsProducerId)
         return answer
 
     async def add_partitions(

@@ -35,7 +35,7 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
             ErrorCode.INVALID_REQUEST, f"a leader is away for 0 to {AWAY_MS_MAX} ms, not {away_ms}"
         )
 
-    def resign(image: MetadataImage) -> Decision[Event]:
+    def resign(image: MetadataImage) -> Decision[Event, int]:
         known, found = image.topics.get(topic), image.partition(topic, partition)
         if known is None or found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -43,7 +43,7 @@ async def move_leader(broker: Broker, topic: str, partition: int, away_ms: int) 
         leader = others[0] if others else NO_LEADER
         return Decision([PartitionChanged(known.topic_id, partition, leader=leader)], reply=leader)
 
-    def lead_again(image: MetadataImage) -> Decision[Event]:
+    def lead_again(image: MetadataImage) -> Decision[Event, None]:
         known, found = image.topics.get(topic), image.partition(topic, partition)
         if known is None or found is None or found.leader != NO_LEADER or not found.isr:
             return Decision()

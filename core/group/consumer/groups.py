@@ -347,7 +347,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
 
     def matched(
         self, group_id: str, found: Mapping[str, frozenset[str]], version: int, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, None]:
         """Take a group's expressions, resolved off the loop; a new epoch if its topics change."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)
@@ -405,7 +405,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         given: Mapping[str, Assignment],
         epoch: int,
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, None]:
         """Take a target assignment, made off the loop for the group as described by `spec`."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)

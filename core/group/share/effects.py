@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from pk.core.machine import Effect
 from pk.core.values import Uuid
 
 
-class InitializeShareState(NamedTuple):
-    """An effect: the share coordinator must set the start of these share partitions. The result
+class InitializeShareState(Effect, frozen=True):
+    """Have the share coordinator set the start of these share partitions. The result
     goes to `ShareGroups.initialized`."""
 
     group_id: str

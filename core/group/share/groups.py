@@ -201,7 +201,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
 
     def assigned(
         self, group_id: str, given: Mapping[str, Assignment], epoch: int, now_ms: int
-    ) -> Decision[Record]:
+    ) -> Decision[Record, None]:
         """A target assignment was made off the loop."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)

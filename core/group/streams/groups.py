@@ -350,7 +350,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         configured: ConfiguredTopology,
         epoch: int,
         now_ms: int,
-    ) -> Decision[Record]:
+    ) -> Decision[Record, None]:
         """A target assignment was made off the loop, for the topology as it was."""
         step = Step(now_ms=now_ms)
         self._computing.discard(group_id)

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from pk.core.machine import Effect
 from pk.core.wire.messages.create_topics import CreatableTopic
 
 FAILURES_MAX: Final = 3
 """Topics whose failure a status names."""
 
 
-class CreateInternalTopics(NamedTuple):
-    """An effect: make these topics. The result comes back by `StreamsGroups.topics_created`."""
+class CreateInternalTopics(Effect, frozen=True):
+    """Make these topics. The result comes back by `StreamsGroups.topics_created`."""
 
     group_id: str
     topics: tuple[CreatableTopic, ...]

@@ -95,7 +95,7 @@ def made(store: MetadataStore, node: int, **options: Any) -> Controller:
     return Controller(store, state, NoPeers(), **options)
 
 
-def allocate(image: MetadataImage) -> Decision[Event]:
+def allocate(image: MetadataImage) -> Decision[Event, Any]:
     return Decision(
         [ProducerIdsAllocated(1, 1, image.producer_id_next + 1)], reply=image.producer_id_next
     )
@@ -186,13 +186,13 @@ def test_a_decision_that_fails_fails_alone() -> None:
         async with running() as one:
             results: list[Any] = []
 
-            def refuse(image: MetadataImage) -> Decision[Event]:
+            def refuse(image: MetadataImage) -> Decision[Event, Any]:
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, "no")
 
-            def contradict(image: MetadataImage) -> Decision[Event]:
+            def contradict(image: MetadataImage) -> Decision[Event, Any]:
                 return Decision([TopicCreated("t", b"t" * 16)] * 2)
 
-            async def ask(decide: Callable[[MetadataImage], Decision[Event]]) -> None:
+            async def ask(decide: Callable[[MetadataImage], Decision[Event, Any]]) -> None:
                 try:
                     results.append(await one.controller.submit(decide))
                 except (KafkaError, ContradictoryEvent) as e:

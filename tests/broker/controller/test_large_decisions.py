@@ -1,6 +1,7 @@
 """Decisions that take long, made in threads: one after another all the same."""
 
 import threading
+from typing import Any
 
 import pytest
 import trio
@@ -19,7 +20,7 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_module, "LARGE_IMAGE", 0)
 
 
-def make_topic(image: MetadataImage) -> Decision[Event]:
+def make_topic(image: MetadataImage) -> Decision[Event, Any]:
     return Decision([TopicCreated("t", bytes(16)), PartitionCreated(bytes(16), 0, (1,), (1,), 1)])
 
 
@@ -75,7 +76,7 @@ def test_what_is_not_in_the_store_when_the_controller_stops_did_not_happen(how: 
                 for lost in one.store.lost:
                     lost(one.controller.epoch, "another has the leadership")
 
-            def decide(image: MetadataImage) -> Decision[Event]:
+            def decide(image: MetadataImage) -> Decision[Event, Any]:
                 trio.from_thread.run_sync(stop)
                 return allocate(image)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, NamedTuple
 
-from pk.core.machine import Compute, Decision
+from pk.core.machine import Compute, Decision, Effect
 from pk.core.meta.image import Changes, MetadataImage
 
 TOPIC: Final = "deals"
@@ -19,8 +19,8 @@ class Record(NamedTuple):
     done: bool
 
 
-class Tell(NamedTuple):
-    """An effect: tell everybody of a deal, and say so to the machine for each."""
+class Tell(Effect, frozen=True):
+    """Tell everybody of a deal, and say so to the machine for each."""
 
     name: str
 
@@ -37,21 +37,21 @@ class Deals:
         self.images: list[int] = []
         """The offsets of those it was handed."""
 
-    def make(self, name: str, now_ms: int) -> Decision[Record]:
+    def make(self, name: str, now_ms: int) -> Decision[Record, Any]:
         return Decision([Record(name, done=False)], reply=name, effects=[Tell(name)])
 
-    def reported(self, name: str, whom: str, now_ms: int) -> Decision[Record]:
+    def reported(self, name: str, whom: str, now_ms: int) -> Decision[Record, Any]:
         unanswered = self.unanswered.get(name, set())
         unanswered.discard(whom)
         done = not unanswered and self.deals.get(name) is False
         return Decision([Record(name, done=True)] if done else [])
 
-    def count(self, now_ms: int) -> Decision[Record]:
+    def count(self, now_ms: int) -> Decision[Record, Any]:
         """Off the loop, against what there is now."""
         names = frozenset(self.deals)
         return Decision(reply=True, effects=[Compute(lambda: f"sum-{len(names)}", Deals.counted)])
 
-    def counted(self, result: str, now_ms: int) -> Decision[Record]:
+    def counted(self, result: str, now_ms: int) -> Decision[Record, Any]:
         return Decision([Record(result, done=True)])
 
     def encode(self, record: Record, /) -> tuple[bytes, bytes | None]:
@@ -70,12 +70,12 @@ class Deals:
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
         pass
 
-    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, Any]:
         self.images.append(image.offset)
         return Decision()
 
-    def loaded(self, now_ms: int) -> Decision[Record]:
+    def loaded(self, now_ms: int) -> Decision[Record, Any]:
         return Decision(effects=[Tell(name) for name in self.unanswered])
 
-    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
+    def fire(self, key: Any, now_ms: int) -> Decision[Record, Any]:
         raise AssertionError("no timers")

@@ -23,6 +23,7 @@ from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Effect
 
 
 class World:
@@ -92,7 +93,7 @@ class Runtime(CoordinatorRuntime[Deals]):
     def settings(self, config: BrokerConfig) -> CoordinatorSettings:
         return CoordinatorSettings(commit_timeout_ms=1000, load_bytes=1 << 20)
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
         assert isinstance(effect, Tell)
         if self.world.odd:
             self.world.odd -= 1

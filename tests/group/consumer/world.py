@@ -57,11 +57,11 @@ class World(Scenario):
         self.computing.clear()
         self.machine.follow(self.image, Changes(), self.now_ms)
 
-    def take(self, decision: Decision[Record]) -> Any:
+    def take(self, decision: Decision[Record, Any]) -> Any:
         refused = self.refuse is not None and bool(decision.records)
         reply = super().take(decision)
         if not refused:
-            self.computing += decision.effects
+            self.computing += [one for one in decision.effects if isinstance(one, Compute)]
         return reply
 
     def compute(self) -> None:

@@ -51,7 +51,7 @@ class StreamsWorld(World):
         self.to_create: list[CreateInternalTopics] = []
         super().__init__(settings, topics or {"t": 4})
 
-    def take(self, decision: Decision[Record]) -> Any:
+    def take(self, decision: Decision[Record, Any]) -> Any:
         wishes = [e for e in decision.effects if isinstance(e, CreateInternalTopics)]
         decision.effects = [e for e in decision.effects if e not in wishes]
         if self.refuse is None or not decision.records:
