@@ -405,6 +405,12 @@ class History:
             except StorageError:
                 return  # its disk has failed: it serves no client any more
             for position, header in iter_headers(data):
+                if header.base_offset > start and not self._may_have_holes(partition):
+                    raise Violation(
+                        "offsets are dense",
+                        f"{where}: {header.base_offset} where {start} is due",
+                        partition.tp.topic,
+                    )
                 if header.next_offset > start:
                     raw = memoryview(data)[position : position + header.size]
                     self._committed(where, known, partition, header, crc32(raw), may_commit)

@@ -19,7 +19,6 @@ from sim.simulation import Options, run_seed
 
 from pk.core.api.records import produce
 from pk.core.broker.coordinator import write_markers
-from pk.core.broker.peers import PeerLost
 from pk.core.broker.replication import replica_logs
 from pk.core.broker.replication import replicas as replicas_module
 from pk.core.broker.replication.partition import Partition
@@ -27,7 +26,7 @@ from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.share.share_partition import SharePartition, Stored
 from pk.core.broker.upkeep import segment_repair
 from pk.core.broker.upkeep.scrubber import Scrubber
-from pk.core.broker.upkeep.segment_repair import NotRepaired, SegmentRepair
+from pk.core.broker.upkeep.segment_repair import SegmentRepair
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group import transactional_offsets
 from pk.core.group.classic.group import ClassicGroup
@@ -666,25 +665,29 @@ def damaged_replica_stays_eligible() -> Iterator[None]:
 
 @contextmanager
 def segment_replaced_unchecked() -> Iterator[None]:
-    """A follower takes in place of a damaged segment whatever its leader has sent of it, also if
-    the leader refused the rest."""
+    """A follower takes its leader's first answer, of one batch, in place of a damaged segment, and
+    does not look whether it is all."""
     fetch = SegmentRepair._fetch
 
-    async def until_refused(self: SegmentRepair, *args: Any) -> bytes:
-        try:
-            return await fetch(self, *args)
-        except (NotRepaired, PeerLost):
-            return b""
+    async def first(
+        self: SegmentRepair, channel: Any, partition: Any, epoch: int, offset: int
+    ) -> bytes:
+        starts = {segment.base_offset for segment in partition.log.segments}
+        return await fetch(self, channel, partition, epoch, offset) if offset in starts else b""
 
     def none(copy: Any, replaced: Any, epochs: Any) -> Generator[int, None, str | None]:
         yield 0
         return None
 
     with (
-        patched(SegmentRepair, _fetch=until_refused),
+        patched(SegmentRepair, _fetch=first),
         patched(segment_repair, flaw_of=none),
     ):
-        yield
+        size, segment_repair.FETCH_BYTES = segment_repair.FETCH_BYTES, 1  # type: ignore[misc]
+        try:
+            yield
+        finally:
+            segment_repair.FETCH_BYTES = size  # type: ignore[misc]
 
 
 @contextmanager
