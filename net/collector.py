@@ -10,7 +10,8 @@ A full collection runs after 7,000 new objects, not after Python's 70,000, so th
 its survivors are frozen soon.
 
 A request with 100,000 partitions does not need more than that: messages are not tracked
-(core/wire/schema.py), and a collection that scans its lists takes 7 ms at most.
+(core/wire/schema.py). A collection meanwhile takes 7 ms, and at most 50 ms for a commit of 100,000
+offsets, which has a record for each.
 """
 
 import gc
