@@ -16,7 +16,7 @@ from group.conversation import SCRIPTS as CLASSIC_SCRIPTS
 from group.conversation import Script
 from group.golden import GoldenConversations
 
-from pk.core.broker.coordinator.coordinator import State
+from pk.core.broker.coordinator.coordinator_shard import State
 from pk.core.errors import ErrorCode
 from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 from pk.core.wire.messages.describe_groups import DescribeGroupsRequest

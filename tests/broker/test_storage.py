@@ -18,7 +18,7 @@ from nodes import (
     trio_test,
 )
 
-from pk.core.broker.coordinator.coordinator import State
+from pk.core.broker.coordinator.coordinator_shard import State
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import LogDirBroken
 from pk.core.log.memory_disk import MemoryDisk, MemoryFile

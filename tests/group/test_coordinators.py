@@ -14,7 +14,7 @@ from group.brokers import TestBroker, running, simulated
 from group.scenario import classic_of
 from nodes import decide
 
-from pk.core.broker.coordinator.coordinator import Coordinator, State
+from pk.core.broker.coordinator.coordinator_shard import CoordinatorShard, State
 from pk.core.broker.coordinator.timers import Timers
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
@@ -123,7 +123,7 @@ def beat(member_id: str, generation: int) -> HeartbeatRequest:
     return HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
 
 
-def only(test: TestBroker) -> Coordinator[Any]:
+def only(test: TestBroker) -> CoordinatorShard[Any]:
     (coordinator,) = test.broker.groups.coordinators
     return coordinator
 

@@ -23,8 +23,8 @@ from sim.chronicle import Violation
 from sim.processes import Process
 
 from pk.core.broker.broker import Broker
-from pk.core.broker.coordinator.coordinator import Coordinator
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
+from pk.core.broker.coordinator.coordinator_shard import CoordinatorShard
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
 from pk.core.machine import Effect
@@ -136,14 +136,14 @@ class DealCoordinators(CoordinatorRuntime[Deals]):
                 if self._process.alive:
                     self._book.acknowledged.add(name)
 
-    async def _make(self, coordinator: Coordinator[Deals], name: str) -> None:
+    async def _make(self, coordinator: CoordinatorShard[Deals], name: str) -> None:
         await coordinator.submit(lambda machine, _, now_ms: machine.make(name, now_ms))
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
+    def carry_out(self, coordinator: CoordinatorShard[Any], effect: Effect) -> None:
         assert isinstance(effect, Tell)
         self._start_soon(self._tell, coordinator, effect.name)
 
-    async def _tell(self, coordinator: Coordinator[Deals], name: str) -> None:
+    async def _tell(self, coordinator: CoordinatorShard[Deals], name: str) -> None:
         book, host = self._book, self._process.host
         book.enters(host, PREPARED)
         for whom in EVERYBODY:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from pk.core.api.authorization import allows, is_on
 from pk.core.api.authorized import GROUP_OPERATIONS
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.coordinator.coordinator_shard import all_of
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError

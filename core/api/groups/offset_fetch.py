@@ -14,7 +14,7 @@ from typing import Any, Final
 from pk.core.api.authorization import allows, is_on, refusal
 from pk.core.api.groups.merged_groups import merged
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.coordinator.coordinator_shard import all_of
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
 from pk.core.broker.coordinator.add_partitions_manager import Ask
-from pk.core.broker.coordinator.coordinator import error_for_client
+from pk.core.broker.coordinator.coordinator_shard import error_for_client
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine

@@ -11,7 +11,12 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from pk.core.broker.coordinator.coordinator import Coordinator, M, Reply, Surroundings
+from pk.core.broker.coordinator.coordinator_shard import (
+    CoordinatorShard,
+    M,
+    Reply,
+    ShardEnvironment,
+)
 from pk.core.broker.coordinator.timers import Timers
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
@@ -56,25 +61,25 @@ class CoordinatorRuntime(Generic[M]):
         self._state = state
         self._replicas = replicas
         self._start_soon = start_soon
-        self._timers: Timers[Coordinator[M]] = Timers()
-        self._by_partition: dict[int, Coordinator[M]] = {}
+        self._timers: Timers[CoordinatorShard[M]] = Timers()
+        self._by_partition: dict[int, CoordinatorShard[M]] = {}
         self._ticking = False
 
     async def submit(
         self, key: str, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]
     ) -> Reply:
-        """The answer of the coordinator of `key` (see `Coordinator.submit`). Raises NOT_COORDINATOR
-        if it is not here."""
+        """The answer of the coordinator of `key` (see `CoordinatorShard.submit`). Raises
+        NOT_COORDINATOR if it is not here."""
         return await self.coordinator(key).submit(decide)
 
     def submit_nowait(
         self, key: str, decide: Callable[[M, Hashable, int], Decision[Any, Reply]]
     ) -> Reply | Awaitable[Reply]:
-        """Have the coordinator of `key` decide at once (see `Coordinator.submit_nowait`). Raises
-        NOT_COORDINATOR if it is not here."""
+        """Have the coordinator of `key` decide at once (see `CoordinatorShard.submit_nowait`).
+        Raises NOT_COORDINATOR if it is not here."""
         return self.coordinator(key).submit_nowait(decide)
 
-    def coordinator(self, key: str) -> Coordinator[M]:
+    def coordinator(self, key: str) -> CoordinatorShard[M]:
         """The coordinator of `key`. Raises NOT_COORDINATOR."""
         number = self.partition_of(key)
         found = self._by_partition.get(number) if number is not None else None
@@ -89,10 +94,10 @@ class CoordinatorRuntime(Generic[M]):
             return None
         return _partition_of(key, len(topic.partitions))
 
-    def __iter__(self) -> Iterator[Coordinator[M]]:
+    def __iter__(self) -> Iterator[CoordinatorShard[M]]:
         return iter(list(self._by_partition.values()))
 
-    def at(self, partition: int) -> Coordinator[M]:
+    def at(self, partition: int) -> CoordinatorShard[M]:
         """The coordinator whose log is this partition. Raises NOT_COORDINATOR."""
         found = self._by_partition.get(partition)
         if found is None:
@@ -130,17 +135,17 @@ class CoordinatorRuntime(Generic[M]):
         if partition is not None and leads and known is None:
             if not self._ticking:
                 self._ticking = True
-                self._start_soon(self._timers.run, Coordinator[M].fire)
-            found = Coordinator(partition, self._make_machine, self._surroundings())
+                self._start_soon(self._timers.run, CoordinatorShard[M].fire)
+            found = CoordinatorShard(partition, self._make_machine, self._environment())
             self._by_partition[number] = found
             self._start_soon(found.load)
 
     def _close(self, number: int) -> None:
         self._by_partition.pop(number).close()
 
-    def _surroundings(self) -> Surroundings:
+    def _environment(self) -> ShardEnvironment:
         state, settings = self._state, self.settings(self._state.config)
-        return Surroundings(
+        return ShardEnvironment(
             self._replicas.clock,
             self._timers,
             self._start_soon,
@@ -157,6 +162,6 @@ class CoordinatorRuntime(Generic[M]):
         """How its logs are written and read."""
         raise NotImplementedError
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
+    def carry_out(self, coordinator: CoordinatorShard[Any], effect: Effect) -> None:
         """Begin to carry out an effect of its machine's."""
         raise NotImplementedError(f"{type(self).__name__} knows no effect {effect!r}")

@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
+from pk.core.broker.coordinator.coordinator_shard import CoordinatorShard, State
 from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
@@ -81,7 +81,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
         if not is_offered or not state.image.features.get(FEATURES[group_type], 0):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
+    def carry_out(self, coordinator: CoordinatorShard[Any], effect: Effect) -> None:
         """See `CoordinatorRuntime.carry_out`."""
         if isinstance(effect, CreateInternalTopics):
             self._start_soon(self._create_internal_topics, coordinator, effect)
@@ -90,7 +90,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
         self._start_soon(self._initialize, coordinator, effect)
 
     async def _create_internal_topics(
-        self, coordinator: Coordinator[GroupMachine], effect: CreateInternalTopics
+        self, coordinator: CoordinatorShard[GroupMachine], effect: CreateInternalTopics
     ) -> None:
         """Make internal topics of a streams group, and have the coordinator know what came of
         it."""
@@ -106,7 +106,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
         )
 
     async def _initialize(
-        self, coordinator: Coordinator[GroupMachine], effect: InitializeShareState
+        self, coordinator: CoordinatorShard[GroupMachine], effect: InitializeShareState
     ) -> None:
         done, failed = await self._share_state_client.initialize(effect)
         coordinator.when_active(

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import trio
 
 from pk.core.broker.coordinator.broker_links import BrokerLinks
-from pk.core.broker.coordinator.coordinator import Coordinator
+from pk.core.broker.coordinator.coordinator_shard import CoordinatorShard
 from pk.core.broker.coordinator.write_markers import MarkerWriter
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.state import BrokerState
@@ -54,7 +54,7 @@ SETTLED: Final = (
 class _Due(NamedTuple):
     """Partitions of one transaction that are led by one node, and need a marker."""
 
-    coordinator: Coordinator[TransactionMachine]
+    coordinator: CoordinatorShard[TransactionMachine]
     markers: SendMarkers
     partitions: tuple[TopicPartition, ...]
     pause_s: float
@@ -80,7 +80,7 @@ class MarkerSender:
         self._queues: dict[int, list[_Due]] = {}
         self._under_way: dict[int, int] = {}
 
-    def send(self, coordinator: Coordinator[TransactionMachine], markers: SendMarkers) -> None:
+    def send(self, coordinator: CoordinatorShard[TransactionMachine], markers: SendMarkers) -> None:
         """Begin to carry out `markers` for `coordinator`; never blocks, and decides nothing before
         it returns."""
         if markers.partitions:
@@ -93,13 +93,13 @@ class MarkerSender:
         self._links.close()
 
     async def _report_empty(
-        self, coordinator: Coordinator[TransactionMachine], markers: SendMarkers
+        self, coordinator: CoordinatorShard[TransactionMachine], markers: SendMarkers
     ) -> None:
         await self._report(coordinator, [Marked(markers.transactional_id, markers.producer, ())])
 
     def _enqueue(
         self,
-        coordinator: Coordinator[TransactionMachine],
+        coordinator: CoordinatorShard[TransactionMachine],
         markers: SendMarkers,
         partitions: Iterable[TopicPartition],
         pause_s: float,
@@ -160,7 +160,7 @@ class MarkerSender:
             self._start_soon(self._again, batch)
             return
         refused: list[_Due] = []
-        written: dict[Coordinator[TransactionMachine], list[Marked]] = {}
+        written: dict[CoordinatorShard[TransactionMachine], list[Marked]] = {}
         for due, result in zip(batch, response.markers, strict=False):
             codes = {
                 TopicPartition(topic.name, p.partition_index): p.error_code
@@ -190,7 +190,7 @@ class MarkerSender:
                 self._enqueue(due.coordinator, due.markers, due.partitions, pause_s)
 
     async def _report(
-        self, coordinator: Coordinator[TransactionMachine], marked: list[Marked]
+        self, coordinator: CoordinatorShard[TransactionMachine], marked: list[Marked]
     ) -> None:
         """Report to the coordinator, and retry while its log refuses the resulting records."""
         while coordinator.is_active:

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pk.core.broker.coordinator.coordinator import Coordinator
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
+from pk.core.broker.coordinator.coordinator_shard import CoordinatorShard
 from pk.core.broker.coordinator.share_state_requests import (
     DELETE,
     INITIALIZE,
@@ -83,7 +83,7 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
             Codec(config.share_coordinator_state_topic_compression_codec),
         )
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+    def carry_out(self, coordinator: CoordinatorShard[Any], effect: Any) -> None:
         """See `CoordinatorRuntime.carry_out`: deletes the unneeded beginning of the log."""
         assert isinstance(effect, PruneLog)
         partition = coordinator.partition

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pk.core.broker.coordinator.coordinator import Coordinator, Reply, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
+from pk.core.broker.coordinator.coordinator_shard import CoordinatorShard, Reply, State
 from pk.core.broker.coordinator.marker_sender import MarkerSender
 from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.loop_time import let_others_run
@@ -76,7 +76,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
             COMMIT_TIMEOUT_MS, config.transaction_state_log_load_buffer_size, Codec.NONE
         )
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
+    def carry_out(self, coordinator: CoordinatorShard[Any], effect: Effect) -> None:
         """See `CoordinatorRuntime.carry_out`."""
         assert isinstance(effect, SendMarkers)
         self._sender.send(coordinator, effect)

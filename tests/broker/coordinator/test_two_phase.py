@@ -19,8 +19,8 @@ from broker.coordinator.deals import EVERYBODY, TOPIC, Deals, Tell
 from group.brokers import simulated
 
 from pk.core.broker.broker import Broker
-from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
+from pk.core.broker.coordinator.coordinator_shard import CoordinatorShard, State
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Effect
@@ -52,7 +52,7 @@ class World:
         assert found is not None
         return found.leader
 
-    def coordinator(self) -> Coordinator[Deals]:
+    def coordinator(self) -> CoordinatorShard[Deals]:
         return self.runtimes[self.leader()].at(0)
 
     async def serves(self) -> Deals:
@@ -93,14 +93,14 @@ class Runtime(CoordinatorRuntime[Deals]):
     def settings(self, config: BrokerConfig) -> CoordinatorSettings:
         return CoordinatorSettings(commit_timeout_ms=1000, load_bytes=1 << 20)
 
-    def carry_out(self, coordinator: Coordinator[Any], effect: Effect) -> None:
+    def carry_out(self, coordinator: CoordinatorShard[Any], effect: Effect) -> None:
         assert isinstance(effect, Tell)
         if self.world.odd:
             self.world.odd -= 1
             raise ArithmeticError("odd")
         self._start_soon(self._tell, coordinator, effect.name)
 
-    async def _tell(self, coordinator: Coordinator[Deals], name: str) -> None:
+    async def _tell(self, coordinator: CoordinatorShard[Deals], name: str) -> None:
         world = self.world
         for whom in EVERYBODY:
             await trio.sleep(world.pause())

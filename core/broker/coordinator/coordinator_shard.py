@@ -1,4 +1,5 @@
-"""One coordinator: a state machine, and the partition of an internal topic that is its log.
+"""One shard of the coordinators: a state machine, and the partition of an internal topic that is
+its log.
 
 A request is decided without an await: decide, append the decision's records as one batch, replay
 them, set timers. Its answer is held until the high watermark passes everything written so far,
@@ -128,7 +129,7 @@ class _Loaded(NamedTuple):
     next_offset: int
 
 
-class Surroundings(NamedTuple):
+class ShardEnvironment(NamedTuple):
     """The parts of its broker that a coordinator needs."""
 
     clock: Clock
@@ -141,16 +142,16 @@ class Surroundings(NamedTuple):
     codec: Codec
     image: Callable[[], MetadataImage]
     """The one in force."""
-    carry_out: Callable[[Coordinator[Any], Effect], None]
+    carry_out: Callable[[CoordinatorShard[Any], Effect], None]
     """Carries out an effect of this kind of machine. It only begins to: it decides nothing before
     it returns."""
 
 
-class Coordinator(Generic[M]):
+class CoordinatorShard(Generic[M]):
     """The coordinator of one partition, for as long as this broker leads it in one epoch."""
 
     def __init__(
-        self, partition: Partition, make_machine: Callable[[], M], around: Surroundings
+        self, partition: Partition, make_machine: Callable[[], M], around: ShardEnvironment
     ) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
