@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -65,6 +65,28 @@ class Reset:
         self.after_ms = after_ms
 
 
+class SharePartitionOwner(Protocol):
+    """What a share partition uses of the broker, and reports to it."""
+
+    timers: Timers[SharePartition]
+
+    clock: Clock
+    purgatory: Purgatory
+    start_soon: Callable[..., None]
+
+    def settings_of(self, group_id: str) -> SharePartitionSettings:
+        """The group's settings now."""
+        ...
+
+    def reset_of(self, group_id: str) -> Reset:
+        """Where the group starts now (`share.auto.offset.reset`)."""
+        ...
+
+    def dropped(self, share_partition: SharePartition) -> None:
+        """The share partition has ended."""
+        ...
+
+
 class SharePartition:
     """See the top of this file. One for each share partition that this broker leads in one
     epoch."""
@@ -74,17 +96,8 @@ class SharePartition:
         key: ShareKey,
         partition: Partition,
         share_state_client: ShareStateClient,
-        *,
-        clock: Clock,
-        timers: Timers[SharePartition],
-        purgatory: Purgatory,
-        start_soon: Callable[..., None],
-        settings: Callable[[], SharePartitionSettings],
-        reset: Callable[[], Reset],
-        dropped: Callable[[SharePartition], None],
+        owner: SharePartitionOwner,
     ) -> None:
-        """`settings` and `reset` are those of the group, asked for when they are needed. `dropped`
-        hears when it is used up."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -93,13 +106,7 @@ class SharePartition:
         self.error: KafkaError | None = None
         """Why it cannot be used any more."""
         self._share_state_client = share_state_client
-        self._clock = clock
-        self._timers = timers
-        self._purgatory = purgatory
-        self._start_soon = start_soon
-        self._settings = settings
-        self._reset = reset
-        self._dropped = dropped
+        self._owner = owner
         self._loaded = trio.Event()
         self._unstored: list[tuple[StateWrite, Stored]] = []
         """The writes that wait for the one under way."""
@@ -130,12 +137,15 @@ class SharePartition:
             await self._share_state_client.write(self.key, self.leader_epoch, first)
         if self.error is None:
             self.state = SharePartitionState(
-                self._settings(), stored.state_epoch, start_offset, stored.batches
+                self._owner.settings_of(self.key.group_id),
+                stored.state_epoch,
+                start_offset,
+                stored.batches,
             )
             self._loaded.set()
 
     async def _first_offset(self) -> int:
-        reset, log = self._reset(), self.partition.log
+        reset, log = self._owner.reset_of(self.key.group_id), self.partition.log
         if reset.earliest:
             return log.log_start_offset
         if reset.after_ms is not None:
@@ -160,16 +170,16 @@ class SharePartition:
         if self.error is not None:
             raise without_frames(self.error)
         assert self.state is not None
-        self.state.settings = self._settings()
+        self.state.settings = self._owner.settings_of(self.key.group_id)
         return self.state
 
     def drop(self, error: KafkaError) -> None:
         """It is used up: requests that wait for it get `error`."""
         if self.error is None:
             self.error = error
-            self._timers.forget(self)
+            self._owner.timers.forget(self)
             self._loaded.set()
-            self._dropped(self)
+            self._owner.dropped(self)
             self.touch()
 
     def retire(self) -> None:
@@ -185,7 +195,7 @@ class SharePartition:
 
     def touch(self) -> None:
         """Wake the requests that wait for records, to check again."""
-        self._purgatory.touch(self)
+        self._owner.purgatory.touch(self)
 
     # --- what changes ---
 
@@ -195,7 +205,7 @@ class SharePartition:
         """Take what a member says of records; None where nothing must be stored. Raises
         KafkaError."""
         state = self.loaded()
-        write = state.acknowledge(member_id, acknowledgements, self._clock.now_ms())
+        write = state.acknowledge(member_id, acknowledgements, self._owner.clock.now_ms())
         self.set_timer()
         return None if write is None else self._store(write)
 
@@ -211,7 +221,7 @@ class SharePartition:
         self._lock_timer_ms = None
         if self.state is None or self.error is not None:
             return
-        write = self.state.expire(self._clock.now_ms())
+        write = self.state.expire(self._owner.clock.now_ms())
         if write is not None:
             self._store(write)
             self.touch()
@@ -225,17 +235,17 @@ class SharePartition:
             return
         self._lock_timer_ms = when_ms
         if when_ms is None:
-            self._timers.cancel(self, LOCKS)
+            self._owner.timers.cancel(self, LOCKS)
         else:
-            left_s = max(0, when_ms - self._clock.now_ms()) / 1000
-            self._timers.set(self, LOCKS, self._clock.time() + left_s)
+            left_s = max(0, when_ms - self._owner.clock.now_ms()) / 1000
+            self._owner.timers.set(self, LOCKS, self._owner.clock.time() + left_s)
 
     def _store(self, write: StateWrite) -> Stored:
         stored = Stored()
         self._unstored.append((write, stored))
         if not self._is_storing:
             self._is_storing = True
-            self._start_soon(self._store_all)
+            self._owner.start_soon(self._store_all)
         return stored
 
     async def _store_all(self) -> None:

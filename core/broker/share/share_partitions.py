@@ -49,9 +49,10 @@ class SharePartitions:
         self._state = state
         self._replicas = replicas
         self._share_state_client = share_state_client
-        self._purgatory = purgatory
-        self._start_soon = start_soon
-        self._timers: Timers[SharePartition] = Timers()
+        self.purgatory = purgatory
+        self.start_soon = start_soon
+        self.clock = replicas.clock
+        self.timers: Timers[SharePartition] = Timers()
         self._ticking = False
         self._closed = False
         self._partitions: dict[ShareKey, SharePartition] = {}
@@ -75,21 +76,15 @@ class SharePartitions:
             known.drop(_GONE)
         if not self._ticking:
             self._ticking = True
-            self._start_soon(self._timers.run, _expire)
+            self.start_soon(self.timers.run, _expire)
         share_partition = SharePartition(
             key,
             partition,
             self._share_state_client,
-            clock=self._replicas.clock,
-            timers=self._timers,
-            purgatory=self._purgatory,
-            start_soon=self._start_soon,
-            settings=lambda: self.settings_of(group_id),
-            reset=lambda: self._reset_of(group_id),
-            dropped=self._dropped,
+            self,
         )
         self._partitions[key] = share_partition
-        self._start_soon(share_partition.load)
+        self.start_soon(share_partition.load)
         return share_partition
 
     def _partition(self, tp: TopicIdPartition) -> Partition:
@@ -100,7 +95,8 @@ class SharePartitions:
         partition.check_leader()
         return partition
 
-    def _dropped(self, share_partition: SharePartition) -> None:
+    def dropped(self, share_partition: SharePartition) -> None:
+        """See `SharePartitionOwner`."""
         if self._partitions.get(share_partition.key) is share_partition:
             del self._partitions[share_partition.key]
 
@@ -121,7 +117,8 @@ class SharePartitions:
         own = self._state.image.config(GROUP, group_id)
         return own.get("share.isolation.level") == READ_COMMITTED
 
-    def _reset_of(self, group_id: str) -> Reset:
+    def reset_of(self, group_id: str) -> Reset:
+        """See `SharePartitionOwner`."""
         text = self._state.image.config(GROUP, group_id).get("share.auto.offset.reset", "latest")
         if text == "earliest":
             return Reset(earliest=True)
