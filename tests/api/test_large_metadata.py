@@ -25,7 +25,7 @@ def test_a_large_answer_is_made_from_one_image() -> None:
                 node_id=1,
                 authorization=node.broker.authorization,
                 config=node.broker.config,
-                topics_on_demand=node.broker.cluster.topics_on_demand,
+                cluster=node.broker.cluster,
             )
             context: Any = SimpleNamespace(api_version=12, listener="PLAINTEXT", broker=broker)
 

@@ -184,7 +184,7 @@ def test_lines_in_bulk_with_every_compression(at: Run, fresh: Fresh, codec: str)
         at(
             "produce",
             topic,
-            "-z" if codec == "gzip" else f"--compression={codec}",
+            *(("-z", codec) if codec == "gzip" else (f"--compression={codec}",)),
             stdin="\n".join(lines).encode(),
         ).code
         == 0

@@ -579,9 +579,9 @@ class TestStopped:
     async def test_the_next_controller_hears_of_damage_until_the_replica_is_in_sync(self) -> None:
         async with running_cluster(brokers=2) as cluster:
             await cluster.create(1, 2)
-            await cluster.change(isr=(1,))
-            cluster.part(2)
+            # Before it leaves the ISR, or its next fetch would bring it back.
             cluster.parted = {frozenset((1, 2))}
+            await cluster.change(isr=(1,))
             log = cluster.partition(2).log
             log.mark = Mark(Damage.CORRUPT, 0, 3)
             for epoch in (7, 8):
