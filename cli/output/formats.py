@@ -28,13 +28,13 @@ class Column(NamedTuple):
     right: bool = False
     title: str | None = None
     on_terminal: "Callable[[Row], str] | None" = None
-    """What a terminal shows instead, if the value alone says too little; it gets the whole row."""
+    """Makes the text for a terminal from the whole row, if the value alone says too little."""
 
     whole: bool = False
     """Other columns are folded first: this one is a name that people copy from the screen."""
 
     word: bool = False
-    """Its values are of a fixed set: --where compares them in any case."""
+    """Whether its values are of a fixed set, which --where compares in any case."""
 
 
 class Listing(NamedTuple):

@@ -17,7 +17,7 @@ def say_limited_table(
 
 
 def say_table(context: Context, listing: Listing) -> None:
-    """Shows a listing on standard error: as a complete table, whatever format the output has."""
+    """Shows a listing on standard error as a complete table, in every output format."""
     look = context.output._replace(
         format="table",
         columns=(),

@@ -22,7 +22,7 @@ class RecordRow(TypedDict):
 
 
 class ParsedRecordRow(TypedDict):
-    """A record in JSON with --parse-json: key and value are JSON objects or arrays where they hold
+    """A record in JSON with --parse-json: keys and values that are JSON objects or arrays appear as
     such."""
 
     topic: str

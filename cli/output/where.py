@@ -85,7 +85,7 @@ def value_at(row: Any, path: Sequence[str]) -> Any:
     """The value at `path`: into objects, lists (by number), pairs (by the first of them) and texts
     that hold JSON.
 
-    MISSING where there is nothing. A row that opens JSON itself (`opened`) is asked to: it need do
+    MISSING if there is nothing. A row that opens JSON itself (`opened`) is asked to: it need do
     so only once.
     """
     first, opened = path[0], getattr(row, "opened", None)

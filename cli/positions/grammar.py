@@ -29,7 +29,7 @@ OFFSET_MAX = 2**63 - 1
 
 
 class Anchor(Enum):
-    """What a position counts from."""
+    """The point that a position counts from."""
 
     START = "start"
     END = "end"
@@ -65,7 +65,7 @@ COMMITTED = Position(Anchor.COMMITTED)
 
 
 class Range(NamedTuple):
-    """From `begin` up to but not including `end`; without an end if that is None."""
+    """The offsets from `begin` up to but not including `end`; open if `end` is None."""
 
     begin: Position
     end: Position | None = None
@@ -94,7 +94,7 @@ class Positions(NamedTuple):
         return all(r.end is not None for r in self.ranges)
 
     def ended(self) -> "Positions":
-        """The same, up to the current end where a range has none."""
+        """The same, up to the current end if a range has none."""
 
         def end(asked: Range) -> Range:
             return asked if asked.end is not None else asked._replace(end=END)

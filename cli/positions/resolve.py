@@ -136,7 +136,7 @@ async def _times(
     partitions: list[TopicPartition],
     isolation: r.IsolationLevel,
 ) -> dict[TopicPartition, dict[int, r.ListedOffset | Exception]]:
-    """For each partition, the answer for each time in its range."""
+    """Partition → the answer for each time in its range."""
     wanted: dict[int, list[TopicPartition]] = {}
     for tp in partitions:
         asked = positions.of(tp.partition)

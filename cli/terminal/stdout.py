@@ -1,12 +1,12 @@
-"""The standard output of the process: opened where it was closed, written whole, and dropped when
-its reader has gone."""
+"""The standard output of the process: opened if it was closed, written whole, and dropped when its
+reader has gone."""
 
 import sys
 
 
 def open_closed() -> None:
-    """Puts nothing where a standard stream was closed (`>&-`): no file or socket of ours is to take
-    its number."""
+    """Opens the null device for each standard stream that was closed (`>&-`), so that no file or
+    socket of ours takes its number."""
     import os
 
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -15,8 +15,8 @@ def open_closed() -> None:
 
 
 def write_whole() -> None:
-    """Has standard output write all it is given. With PYTHONUNBUFFERED it is a raw file, which
-    writes but a part when a signal comes, and does not check how much that was."""
+    """Makes standard output write everything. With PYTHONUNBUFFERED it is a raw file, which may
+    write only a part when a signal comes."""
     import io
 
     old = sys.stdout
@@ -46,8 +46,8 @@ def print_out(text: str) -> int:
 
 
 def flushed(code: int) -> int:
-    """Writes what is left of standard output; the exit code. Left to the interpreter, a disk that
-    is full (which has been reported) would be reported once more, by a traceback."""
+    """Flushes standard output and returns the exit code. The interpreter would report a full disk,
+    which has been reported already, once more by a traceback."""
     if code == 0:
         return print_out("")
     try:
@@ -58,7 +58,7 @@ def flushed(code: int) -> int:
 
 
 def drop_output() -> None:
-    """Sends what is left of standard output nowhere: its reader has gone, which is no error."""
+    """Drops the rest of standard output: its reader has gone, which is not an error."""
     import os
 
     try:

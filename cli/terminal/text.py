@@ -134,7 +134,7 @@ def _chars_in(text: str, width: int) -> int:
 
 def folded_addresses(text: str, width: int) -> list[str]:
     """The lines of a sentence that ends with addresses, joined by commas: broken between words, and
-    after a comma where the addresses need more than a line."""
+    after a comma if the addresses need more than a line."""
     lines = [""]
     for word in text.split(" "):
         parts = [f"{part}," for part in word.split(",")]

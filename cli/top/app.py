@@ -169,7 +169,7 @@ class _Live:
         )
 
     async def _tick(self) -> None:
-        """Notices a new terminal size where no signal does."""
+        """Notices a new terminal size if no signal reports it."""
         while True:
             await trio.sleep(_TICK_S)
             if self._terminal.size != self._size:

@@ -54,8 +54,8 @@ maximum."""
 _GROUPS = (200, 5000)
 """The same for groups and their committed offsets."""
 _SHARE_S = 0.2
-"""How long the requests of a round may take for what is not on the screen: the share adapts to
-it."""
+"""The time in a round for requests about items that are not on the screen; their share adapts
+to it."""
 _EASE = 5.0
 _EASE_FROM_S = 0.25
 """A request that took a second is repeated after about five at the earliest; a quick one each
@@ -66,15 +66,16 @@ _NODES_S = 5.0
 _LISTENERS_S = 30.0
 """Configs that say where metrics are change rarely: they are requested at most this often."""
 _AILING = 200
-"""For how many out-of-sync partitions the lag of replicas is requested."""
+"""The number of out-of-sync partitions whose replicas' lag is requested."""
 _TIMES = 60
-"""For how many partitions in a round the time of the next record to read is requested."""
+"""The number of partitions in a round for which the time of the next unread record is
+requested."""
 
 T = TypeVar("T")
 
 
 class ScreenNeeds:
-    """What the screen needs from the cluster: data for its tab, and for the rows in view."""
+    """The data that the screen needs: for its tab, and for the rows in view."""
 
     def __init__(self) -> None:
         self.tab = "cluster"
@@ -87,7 +88,7 @@ class ScreenNeeds:
 
 
 class _Turn(Generic[T]):
-    """Goes round many items, a share at a time; the share is what takes `_SHARE_S` to request."""
+    """Goes through many items in rounds, a share at a time, as many as `_SHARE_S` allows."""
 
     def __init__(self, bounds: tuple[int, int]) -> None:
         self._bounds = bounds
@@ -95,8 +96,8 @@ class _Turn(Generic[T]):
         self._left: list[T] = []
 
     def next(self, first: Iterable[T], known: Collection[T], *, whole: bool) -> list[T]:
-        """What to request now: `first`, and the next share of the others; with `whole` all of
-        them."""
+        """The items to request now: `first`, and the next share of the others, or with `whole` all
+        of them."""
         if whole:
             return list(known)
         if not self._left:
@@ -138,13 +139,13 @@ class Collector:
         self._group_turn: _Turn[str] = _Turn(_GROUPS)
         self._listed: dict[int, list[r.GroupListing]] = {}
         self._sources: dict[int, Source] = {}
-        """Where brokers serve metrics."""
+        """The addresses at which brokers serve metrics."""
 
         self._sources_due = 0.0
 
     @property
     def trouble(self) -> str | None:
-        """What fails at the moment, the worst first."""
+        """The requests that fail at the moment, the worst first."""
         for name in ("topics", *self._trouble):
             if name in self._trouble:
                 return self._trouble[name]
@@ -233,8 +234,8 @@ class Collector:
         self.changed()
 
     async def _answered(self, what: Callable[[], Awaitable[T]], of: str) -> T:
-        """The response to one request. Raises TimeoutError if it takes too long; `of` names what is
-        requested."""
+        """The response to one request. Raises TimeoutError if it takes too long; `of` names the
+        request."""
         limit_s = _WHOLE_S if self.needs.whole else _ANSWER_S
         with trio.move_on_after(limit_s):
             return await what()
@@ -508,7 +509,7 @@ class Collector:
     # requests
 
     async def _metrics(self) -> None:
-        """What brokers have counted of their requests. Brokers without metrics are no trouble."""
+        """The brokers' counts of their requests. A broker without metrics is left out."""
         if trio.current_time() >= self._sources_due:
             self._sources_due = trio.current_time() + _LISTENERS_S
             try:

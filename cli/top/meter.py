@@ -54,7 +54,7 @@ class Meter(Generic[K]):
         return samples[-1][1] if samples else None
 
     def keep(self, known: Container[K]) -> None:
-        """Forgets what is not in `known`."""
+        """Drops items that are not in `known`."""
         for key in [key for key in self._samples if key not in known]:
             del self._samples[key]
 
@@ -78,7 +78,7 @@ class TimesMeter(Generic[K]):
             del samples[0]
 
     def sampled(self) -> Sequence[K]:
-        """What was sampled."""
+        """The items that were sampled."""
         return list(self._samples)
 
     def rate(self, key: K) -> float | None:
@@ -106,7 +106,7 @@ class TimesMeter(Generic[K]):
         return quantile(list(counts.items()), share)
 
     def keep(self, known: Container[K]) -> None:
-        """Forgets what is not in `known`."""
+        """Drops items that are not in `known`."""
         for key in [key for key in self._samples if key not in known]:
             del self._samples[key]
 
@@ -116,7 +116,7 @@ def _total(value: Cumulative) -> int:
 
 
 class Trend(NamedTuple):
-    """Where a lag is heading."""
+    """The direction of a lag."""
 
     word: str | None
     """`none`, `shrinking`, `growing`, `even`, `stuck`; None while unknown."""

@@ -85,10 +85,10 @@ class Model:
         self.groups: Mapping[str, GroupListing] | None = None
         self.members: dict[str, int] = {}
         self.pipelines: dict[str, PipelineCommit] = {}
-        """By group, the last commit of the pipeline whose offsets it holds."""
+        """Group → the last commit of the pipeline whose offsets it holds."""
 
         self.commits: dict[str, dict[TopicPartition, int]] = {}
-        """What groups have committed; for a share group the start offsets."""
+        """The committed offsets of groups; for a share group the start offsets."""
 
         self.reported_lags: dict[str, dict[TopicPartition, int]] = {}
         """The lag of share groups, which acknowledge also beyond their start offsets: coordinators
@@ -104,7 +104,7 @@ class Model:
         self._watched: Watched | None = None
 
         self.request_times: TimesMeter[tuple[int, str]] = TimesMeter()
-        """By broker and API."""
+        """(broker, API) → its counts."""
 
         self.request_errors: Meter[tuple[int, str]] = Meter()
         self.metrics_missing: str | None = None
@@ -148,7 +148,7 @@ class Model:
         self._watched = watched
 
     def _forget(self) -> None:
-        """Drops what is known of deleted topics and partitions."""
+        """Drops deleted topics and partitions."""
         self.ends.keep(self.partitions)
         for known in (self.behind, self.partition_sizes):
             for tp in [tp for tp in known if tp not in self.partitions]:
@@ -184,7 +184,7 @@ class Model:
     # offsets and sizes
 
     def see_ends(self, ends: Mapping[TopicPartition, int], now: float) -> None:
-        """Where partitions end."""
+        """Partition → its end offset."""
         self.version += 1
         for tp, offset in ends.items():
             self.ends.see(tp, offset, now)
@@ -232,7 +232,7 @@ class Model:
     # groups
 
     def see_groups(self, groups: Iterable[GroupListing]) -> None:
-        """All groups; drops what is known of others."""
+        """Takes all groups, and drops the others."""
         self.version += 1
         self.groups = {g.group_id: g for g in groups}
         for known in (self.members, self.commits, self.reported_lags, self.pipelines):
@@ -241,7 +241,7 @@ class Model:
         self.drains.keep(_Keys(self.commits))
 
     def see_pipelines(self, commits: Mapping[str, PipelineCommit | None]) -> None:
-        """Which groups are those of pipelines."""
+        """Takes the groups that belong to pipelines."""
         for group, commit in commits.items():
             if commit is None:
                 self.pipelines.pop(group, None)
@@ -254,8 +254,8 @@ class Model:
         now: float,
         reported_lags: Mapping[str, Mapping[TopicPartition, int]] = {},
     ) -> None:
-        """What groups have committed. For share groups: the start offsets, and the lag that their
-        coordinator gives."""
+        """Takes committed offsets. Those of a share group are its start offsets, with the lag that
+        its coordinator gives."""
         self.version += 1
         self.reported_lags |= {group: dict(lags) for group, lags in reported_lags.items()}
         for group, offsets in commits.items():

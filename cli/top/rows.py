@@ -71,7 +71,7 @@ def _show_bar(percent: float) -> str:
 
 
 def show_trend(word: str) -> str:
-    """What to show if there is no time: the reason."""
+    """The reason to show instead of a time."""
     return {"none": "-", "even": "keeps up"}.get(word, word)
 
 
@@ -223,8 +223,8 @@ class RequestRow(TypedDict):
     rate: Annotated[float | None, Drawn("/s", show=show_rate, falling=True)]
     """Requests a second."""
     p50_ms: Annotated[float | None, Drawn("p50", show=show_ms, drop=1, falling=True)]
-    """Half of the requests took at most so long, from their arrival until their answer was ready;
-    a Fetch waits for records."""
+    """The median time from the arrival of a request until its answer is ready; a Fetch includes
+    its wait for records."""
     p99_ms: Annotated[float | None, Drawn("p99", show=show_ms, falling=True)]
     error_rate: Annotated[float | None, Drawn("ERRORS/s", show=show_rate, falling=True)]
     """Requests that failed as a whole, a second."""

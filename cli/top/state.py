@@ -47,7 +47,7 @@ class TablePosition:
 
 
 class Opened(NamedTuple):
-    """What is open: the tab and the topic or group."""
+    """The open tab, and the open topic or group."""
 
     tab: str
     subject: str
@@ -61,7 +61,7 @@ def first_position(tab: Tab[Any]) -> TablePosition:
 
 @dataclass
 class Screen:
-    """What the user has chosen to see."""
+    """The user's choices: tab, row, filter, order."""
 
     tab: str = "cluster"
     interval_s: float = 2.0

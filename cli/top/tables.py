@@ -436,7 +436,7 @@ REQUESTS = Tab(
 )
 
 TABS: Sequence[Tab[Any]] = (CLUSTER, TOPICS, GROUPS, ISR, MOVES, REQUESTS)
-"""In the order of keys 1 to 6."""
+"""The tabs, in the order of keys 1 to 6."""
 
 BY_NAME: Mapping[str, Tab[Any]] = {tab.name: tab for tab in (*TABS, TOPIC, GROUP)}
 

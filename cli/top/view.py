@@ -33,7 +33,7 @@ _SMALLEST = (40, 8)
 
 
 class Status(NamedTuple):
-    """What to show besides the model."""
+    """The state of the screen, besides the model."""
 
     cluster: str
     at_ms: int | None
@@ -224,7 +224,7 @@ def _tabs(screen: Screen, width: int) -> Line:
 
 
 def _summary(model: Model, screen: Screen, status: Status, width: int) -> list[Line]:
-    """The lines above the table: what it shows, the filter, totals."""
+    """The lines above the table: its title, the filter, totals."""
     right: Line = []
     if screen.filter and screen.typing is None:
         right.append((f"/{printable(screen.filter)}", "yellow"))
