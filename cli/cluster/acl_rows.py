@@ -1,4 +1,4 @@
-"""Rows of ACLs: in `pk acls`, and where a change of ACLs is undone. The names are Kafka's."""
+"""Rows of ACLs: in `pk acls`, and when a change of ACLs is undone. The names are Kafka's."""
 
 from typing import Annotated, TypedDict
 
@@ -25,7 +25,7 @@ class AclRow(TypedDict):
 
 
 class ChangedAclRow(AclRow):
-    """What became of an ACL."""
+    """The result of adding or deleting an ACL."""
 
     result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]

@@ -7,7 +7,7 @@ from pk.cli.output.rows import Shown
 
 
 class _Broker(TypedDict):
-    """What every list of brokers starts with."""
+    """The columns that every list of brokers starts with."""
 
     broker: int
     host: str | None

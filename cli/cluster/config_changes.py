@@ -135,7 +135,7 @@ async def _hidden_defaults(
     wanted: ConfigChanges,
     described: Mapping[ConfigResource, Sequence[ConfigEntry] | Exception],
 ) -> Mapping[str, Default]:
-    """Topic key → the default that a topic falls back to where the key is deleted, if the topic's
+    """Topic key → the default that a topic falls back to if the key is deleted, if the topic's
     description does not give it and the brokers agree on it. As in Kafka, a topic's
     `retention.ms` does not say that `log.retention.hours` lies beneath."""
     keys: set[str] = set()

@@ -140,7 +140,7 @@ async def offsets_of(admin: Admin, types: Mapping[str, str]) -> dict[str, Commit
 
 
 async def types_of(admin: Admin, names: Iterable[str]) -> dict[str, str]:
-    """The type of each group; "" where it does not exist. Raises what kept one from being known."""
+    """The type of each group; "" if it does not exist. Raises what kept one from being known."""
     types: dict[str, str] = {}
     for name, answer in (await admin.describe_groups(names)).items():
         if isinstance(answer, r.GroupDescription):

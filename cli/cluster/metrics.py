@@ -30,7 +30,7 @@ except ModuleNotFoundError as e:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the metrics of one broker are."""
+    """The address of one broker's metrics."""
 
     broker: str
     client: HttpClient
@@ -58,7 +58,7 @@ def source_of(broker: str, url: str) -> Source:
 
 
 async def sources(admin: Admin) -> list[Source]:
-    """Where the cluster's brokers say that their metrics are. Raises CommandError where none
+    """Where the cluster's brokers say that their metrics are. Raises CommandError if none
     does."""
     found: list[Source] = []
     for broker, url in (await metrics_urls(admin)).items():

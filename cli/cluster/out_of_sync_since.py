@@ -29,7 +29,7 @@ Gone = tuple[TopicPartition, int]
 
 
 class Witness(NamedTuple):
-    """What is known of a replica that is out of sync."""
+    """A replica that is out of sync."""
 
     since_ms: int | None
     """Since when, epoch milliseconds."""

@@ -13,7 +13,7 @@ KEY = "pk.pipeline"
 
 
 class PipelineCommit(NamedTuple):
-    """What a pipeline says of its last commit."""
+    """The description of its last commit that a pipeline stores."""
 
     pipeline: str
     batch: int

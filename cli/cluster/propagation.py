@@ -57,7 +57,7 @@ async def until_topics(
 
 
 async def until_user(admin: Admin, user: str, mechanism: int, iterations: int | None) -> None:
-    """Waits until a broker says that a user has a SCRAM credential with so many iterations; for
+    """Waits until a broker says that a user has a SCRAM credential with this many iterations; for
     None, that it has none."""
     with trio.move_on_after(PROPAGATION_S):
         while True:

@@ -1,4 +1,4 @@
-"""Rows of client quotas: in `pk quotas`, and where a change of quotas is undone."""
+"""Rows of client quotas: in `pk quotas`, and when a change of quotas is undone."""
 
 from typing import Annotated, TypedDict
 
@@ -11,7 +11,7 @@ def show_number(value: float) -> str:
 
 
 class QuotaRow(TypedDict):
-    """One value of a quota. A name is null where the quota is not about it, and `<default>` for all
+    """One value of a quota. A name is null if the quota is not about it, and `<default>` for all
     that have none of their own."""
 
     user: str | None
@@ -34,5 +34,5 @@ ChangedQuotaRow = TypedDict(
         "error": Annotated[str | None, Shown(wide=True)],
     },
 )
-"""What became of one value of a quota; `from` and `to` are null where there is none. `error` is the
-name of Kafka's error."""
+"""The result of changing one value of a quota; `from` and `to` are null if there is none. `error`
+is the name of Kafka's error."""

@@ -24,7 +24,7 @@ from pk.net.client.admin import Admin
 STALL_S = 15.0
 """A moving partition that has not grown for this long is marked as stalled."""
 _WINDOW_S = 10.0
-"""The rate is that of the last so many seconds."""
+"""The rate is measured over this many seconds."""
 _ASK_S = 10.0
 
 

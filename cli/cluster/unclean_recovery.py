@@ -15,7 +15,7 @@ from pk.net.client.errors import ControllerSilent
 async def recoveries(
     admin: Admin, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, r.UncleanRecovery]:
-    """What the controller knows of these partitions (None: of all that it is about). Nothing where
+    """What the controller knows of these partitions (None: of all that it is about). Empty if
     it does not answer, or may not."""
     try:
         return await admin.unclean_recovery(partitions)
@@ -28,7 +28,7 @@ async def recoveries(
 
 
 def waiting(found: r.UncleanRecovery) -> str:
-    """Why a partition has no leader: `waits for the log of broker 3: …`; empty where it has one, or
+    """Why a partition has no leader: `waits for the log of broker 3: …`; empty if it has one, or
     nothing is known."""
     if found.leader_id >= 0 or not found.why:
         return ""
@@ -58,7 +58,7 @@ def log_words(state: r.ReplicaLogState, why: str = "") -> str:
 
 
 def damage_words(damage: int) -> str:
-    """What is wrong with a log."""
+    """The damage to a log, in words."""
     try:
         return Damage(damage).words
     except ValueError:

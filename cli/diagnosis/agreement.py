@@ -30,8 +30,8 @@ _MAX_TRANSACTION_MS = 900_000
 _OLD_MS = 300_000
 """A transaction that is open for longer is worth a look."""
 _LOOKED_FOR_MS = 900_000
-"""`pk transactions find-hanging` shows what has been silent for so long without being asked for
-younger ones."""
+"""`pk transactions find-hanging` shows transactions that have been silent for this long, and
+younger ones on request."""
 _HANGING_AFTER_MS = 300_000
 """The time that a coordinator has to abort after the longest timeout (as in Apache's
 find-hanging)."""

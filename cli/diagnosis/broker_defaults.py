@@ -23,7 +23,7 @@ class Default(NamedTuple):
     """The default that a broker gives a topic config, and the broker's key that sets it."""
 
     value: str
-    """In the unit of the topic's key: `log.retention.hours=1` is `3600000`."""
+    """The value in the unit of the topic's key: `log.retention.hours=1` is `3600000`."""
 
     key: str
     source: r.ConfigSource

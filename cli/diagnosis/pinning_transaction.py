@@ -15,7 +15,7 @@ _LONGEST_MIN = 15
 
 
 class Known(Enum):
-    """What the coordinators know of a transaction."""
+    """A transaction as its coordinator describes it."""
 
     YES = "yes"
     """A coordinator has the partition in the transaction, and will end it."""

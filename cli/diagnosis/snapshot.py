@@ -138,7 +138,7 @@ class OpenTransaction(NamedTuple):
     last_ms: int
     start_offset: int
     since_ms: int | None = None
-    """When it began, where that is known."""
+    """When it began, if that is known."""
 
     transactional_id: str | None = None
     abandoned: bool | None = None
@@ -194,11 +194,11 @@ class ClusterSnapshot(NamedTuple):
     """Partitions whose logs are compared, or whose replicas are damaged or stopped."""
 
     acls: Sequence[AclBinding] = ()
-    """All ACLs; none where the cluster has no authorizer."""
+    """All ACLs; none if the cluster has no authorizer."""
 
     scram_users: frozenset[str] = frozenset()
     unseen: Mapping[str, Exception] = {}
-    """What could not be requested → why."""
+    """Request that failed → why."""
 
     @property
     def partitions(self) -> Iterable[tuple[TopicPartition, Topic, Partition]]:

@@ -10,7 +10,7 @@ from pk.cli.positions.times import show_time
 
 
 class ReplicaFacts(NamedTuple):
-    """What is known of a replica and its broker."""
+    """A replica and its broker."""
 
     broker: int
     state: str
@@ -27,7 +27,7 @@ class ReplicaFacts(NamedTuple):
 
     size_bytes: int | None = None
     directory_error: str | None = None
-    """The log directory that failed, and how, where no other directory of the broker has the
+    """The log directory that failed, and how, if no other directory of the broker has the
     replica."""
 
     full_disk: str | None = None
@@ -41,7 +41,7 @@ class ReplicaFacts(NamedTuple):
 
 
 class PartitionFacts(NamedTuple):
-    """What is known of a partition."""
+    """A partition and its replicas."""
 
     name: str
     leader: int

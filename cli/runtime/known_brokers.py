@@ -1,4 +1,4 @@
-"""The brokers of clusters that commands have talked to: where the address that was given does not
+"""The brokers of clusters that commands have talked to: if the address that was given does not
 answer, another of the cluster's brokers does.
 
 They come from the last metadata, kept in a small file of the user's state directory for each

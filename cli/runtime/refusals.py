@@ -41,7 +41,7 @@ _EXPLAINED: Final = (*_NAMES, "CLUSTER")
 
 
 class Refusal(NamedTuple):
-    """What was refused."""
+    """An operation on a resource that was refused."""
 
     operation: str
     resource_type: str

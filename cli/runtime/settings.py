@@ -50,7 +50,7 @@ class Profile(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What a command needs to connect."""
+    """The settings that a command needs to connect."""
 
     bootstrap: str
     properties: Mapping[str, str]

@@ -13,7 +13,7 @@ from pk.net.client.admin_operations.base import Failure
 
 KIND = "acls"
 ROW = ChangedAclRow
-"""What undoing a change of this kind shows."""
+"""The rows that undoing such a change shows."""
 
 
 async def remember(

@@ -117,7 +117,7 @@ async def _describe(
 
 
 ROW = ConfigUndoRow
-"""What undoing a change of this kind shows."""
+"""The rows that undoing such a change shows."""
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:

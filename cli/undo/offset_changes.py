@@ -67,7 +67,7 @@ class Move(NamedTuple):
 
     @property
     def read_to(self) -> int | None:
-        """Where the group goes on without the change; None if it has no offset there."""
+        """The offset at which the group goes on without the change; None if it has none there."""
         if isinstance(self.was, r.ShareGroupOffset):
             return self.was.unread(self.span[1] if self.span else None)
         return self.committed
@@ -203,7 +203,7 @@ def groups_in(moves: Iterable[Move]) -> list[str]:
 
 
 def _listing(rows: Sequence[OffsetChangeRow], *, done: bool = False) -> Listing:
-    """The plan, or what was `done`: the group only where there are several, no column that would be
+    """The plan, or what was `done`: the group only if there are several, no column that would be
     empty."""
     wide = {name for name in ("target_time", "note") if not any(row[name] for row in rows)}
     wide |= unused_offset_columns(rows)
@@ -341,7 +341,7 @@ async def _begun(admin: Admin, group: str) -> dict[TopicPartition, int]:
 
 
 def report(context: Context, done: Sequence[Move], kept: str | None, *, quiet: bool) -> None:
-    """Shows what was done, and how to undo it."""
+    """Shows the changes, and how to undo them."""
     for m in done:
         if m.error is not None and m.error not in context.failures:
             context.failed(m.error, f"{m.group} {m.tp}")

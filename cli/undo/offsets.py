@@ -24,7 +24,7 @@ from pk.net.client.admin import Admin
 
 KIND = "group-offsets"
 ROW = OffsetChangeRow
-"""What undoing a change of this kind shows."""
+"""The rows that undoing such a change shows."""
 
 
 class Kept(NamedTuple):

@@ -8,7 +8,7 @@ from pk.cli.undo import log as store
 from pk.core.quota.entity import entity_text
 
 ROW = ChangedQuotaRow
-"""What undoing a change of this kind shows."""
+"""The rows that undoing such a change shows."""
 
 __all__ = ["KIND", "ROW", "undo"]
 

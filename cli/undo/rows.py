@@ -29,7 +29,7 @@ def _to_the_minute(time: str) -> str:
 
 
 class OffsetChangeRow(TypedDict):
-    """What becomes of a committed offset: in `pk groups reset-offsets`, and where a change of
+    """What becomes of a committed offset: in `pk groups reset-offsets`, and when a change of
     offsets is undone."""
 
     group: str
@@ -51,7 +51,7 @@ class OffsetChangeRow(TypedDict):
 
 
 class ConfigUndoRow(TypedDict):
-    """What becomes of a config where a change of configs is undone."""
+    """What becomes of a config when a change of configs is undone."""
 
     resource: str
     key: str
@@ -63,7 +63,7 @@ class ConfigUndoRow(TypedDict):
 
 
 class UserUndoRow(TypedDict):
-    """What becomes of a user where adding it is undone."""
+    """What becomes of a user when adding it is undone."""
 
     user: str
     mechanism: str

@@ -12,7 +12,7 @@ from pk.net.client.admin import Admin
 
 KIND = "users"
 ROW = UserUndoRow
-"""What undoing a change of this kind shows."""
+"""The rows that undoing such a change shows."""
 
 
 async def remember_added(
