@@ -40,7 +40,7 @@ from pk.core.log.producers import Producers
 from pk.core.log.state import LogState
 from pk.core.machine import Decision
 from pk.core.meta import partitions as meta_partitions
-from pk.core.meta import unclean_recovery
+from pk.core.meta import stopped_followers, unclean_recovery
 from pk.core.meta.image import MetadataImage
 from pk.core.share.batches import RecordState, StateBatch
 from pk.core.share.coordinator import ShareCoordinatorMachine
@@ -471,7 +471,7 @@ def acknowledgement_answered_before_it_is_stored() -> Iterator[None]:
         assert self.state is not None
         if write.write_id:
             self.state.written(write.write_id, stored=True)
-        self._start_soon(later, self, write)
+        self._owner.start_soon(later, self, write)
         stored = Stored()
         stored.done(None)
         return stored
@@ -580,12 +580,19 @@ def first_back_leads() -> Iterator[None]:
 
 @contextmanager
 def longest_log_whatever_its_epoch() -> Iterator[None]:
-    """Logs are compared by their ends alone."""
+    """Logs are compared by their ends alone, those of followers that stopped too: their comparison
+    would find the mistake of the election."""
+    compare = stopped_followers.compare
 
     def longest(partition: Any, logs: Any) -> int:
         return max(logs, key=lambda node: logs[node].end_offset, default=NO_LEADER)
 
-    with patched(unclean_recovery, best=longest):
+    def by_ends(rules: Any, topic: Any, partition: Any, node: int, log: Any) -> Any:
+        if log.leader_end_offset >= log.high_watermark:
+            return stopped_followers.Comparison(goes_on=True, why="the leader's log is as long")
+        return compare(rules, topic, partition, node, log)
+
+    with patched(unclean_recovery, best=longest, compare=by_ends):
         yield
 
 
@@ -654,12 +661,16 @@ def kept_bytes_dropped_early() -> Iterator[None]:
 
 @contextmanager
 def damaged_replica_stays_eligible() -> Iterator[None]:
-    """A replica whose broker was shut down cleanly stays eligible, though it was found damaged."""
+    """A replica whose broker was shut down cleanly stays eligible, though it was found damaged, and
+    followers that stop because of that go on: a comparison would find the mistake."""
 
     def unchanged(rules: Any, topic: Any, partition: Any, node: int) -> None:
         return None
 
-    with patched(unclean_recovery, _damaged=unchanged):
+    def goes_on(rules: Any, topic: Any, partition: Any, node: int, log: Any) -> Any:
+        return stopped_followers.Comparison(goes_on=True, why="nobody compared")
+
+    with patched(unclean_recovery, _damaged=unchanged, compare=goes_on):
         yield
 
 
