@@ -108,6 +108,13 @@ class CommitRecords(Struct):
         self.encoded.append(encode_record(record))
 
 
+def metadata_error(metadata: str, metadata_max: int) -> ErrorCode:
+    """OFFSET_METADATA_TOO_LARGE if `metadata` has more UTF-16 units than `metadata_max`."""
+    if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
 def commit_records(
     request: OffsetCommitRequest, metadata_max: int, now_ms: int, response: OffsetCommitResponse
 ) -> Iterator[Record]:
@@ -122,9 +129,7 @@ def commit_records(
         for partition in topic.partitions:
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
-            error = ErrorCode.NONE
-            if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            error = metadata_error(metadata, metadata_max)
             answer.partitions.append(
                 OffsetCommitResponsePartition(partition_index=index, error_code=error)
             )

@@ -16,7 +16,7 @@ from typing import Final
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import AnyGroup, CheckPartition, Committer
-from pk.core.group.offsets import CommitRecords, utf16_units
+from pk.core.group.offsets import CommitRecords, metadata_error
 from pk.core.group.records import Record, offset_commit
 from pk.core.group.settings import Step
 from pk.core.values import ZERO_UUID, Uuid
@@ -82,9 +82,7 @@ def commit_records(
         response.topics.append(answer)
         for partition in topic.partitions:
             index, metadata = partition.partition_index, partition.committed_metadata or ""
-            error = ErrorCode.NONE
-            if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            error = metadata_error(metadata, metadata_max)
             answer.partitions.append(
                 TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
             )

@@ -35,7 +35,7 @@ _BECAUSE: Final = re.compile(
 
 
 def shared_variables(spark: "SparkSession") -> Any:
-    """Spark's map for the data source pk; None if this Spark has it elsewhere."""
+    """Spark's map for the data source pk; None if this version of Spark keeps it elsewhere."""
     from py4j.protocol import Py4JError
 
     session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage] - the only way
