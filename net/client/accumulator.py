@@ -363,6 +363,64 @@ class Accumulator:
         self.used_bytes += batch.size_estimate
         return batch, True
 
+    def append(
+        self,
+        queue: PartitionQueue,
+        now: float,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> tuple[Batch, int, bool]:
+        """Add a record to a partition's last batch, or to a new one if it does not fit.
+
+        Returns the batch, the bytes that were added, and whether the queue has something new to
+        send: the batch is new or full."""
+        before = self.used_bytes
+        batch, new = self.open_batch(queue, now)
+        size_before = batch.size_estimate
+        if not batch.append(timestamp_ms, key, value, headers):
+            batch.force = True
+            batch.seal()
+            self.sealed(size_before, batch)
+            batch, new = self.open_batch(queue, now)
+            size_before = batch.size_estimate
+            batch.append(timestamp_ms, key, value, headers)
+        self.used_bytes += batch.size_estimate - size_before
+        return batch, self.used_bytes - before, new or batch.is_full
+
+    def extend(self, batch: Batch, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
+        """Add as many `pairs` to `batch` as fit, from index `start` on; returns the index of the
+        first one left."""
+        size_before = batch.size_estimate
+        index = batch.extend(timestamp_ms, pairs, start)
+        self._extended(batch, size_before, all_in=index == len(pairs))
+        return index
+
+    def extend_rows(self, batch: Batch, now_ms: int, rows: Sequence[Row], start: int) -> int:
+        """Like `extend`, for records with headers and timestamps of their own."""
+        size_before = batch.size_estimate
+        index = batch.extend_rows(now_ms, rows, start)
+        self._extended(batch, size_before, all_in=index == len(rows))
+        return index
+
+    def _extended(self, batch: Batch, size_before: int, *, all_in: bool) -> None:
+        """Count the growth of a batch, and seal it if it could not take all."""
+        self.used_bytes += batch.size_estimate - size_before
+        if not all_in:
+            size_before = batch.size_bytes
+            batch.seal()
+            self.sealed(size_before, batch)
+
+    def force_all(self) -> int:
+        """Have everything sent without lingering; returns the serial of the batches concerned:
+        theirs is at most this."""
+        limit = self.serial
+        self.serial += 1
+        for batch in self.unsettled:
+            batch.force = True
+        return limit
+
     def has_room(self, size_bytes: int) -> bool:
         """Whether `size_bytes` fit; a single record always fits into an empty buffer."""
         return self.used_bytes + size_bytes <= self.memory_bytes or not self.unsettled

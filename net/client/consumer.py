@@ -45,6 +45,7 @@ from pk.net.client.positions import Positions
 from pk.net.client.results import (
     EARLIEST,
     LATEST,
+    GroupMetadata,
     ListedOffset,
     OffsetAndMetadata,
 )
@@ -145,13 +146,13 @@ class Consumer:
         return self._topics or frozenset()
 
     @property
-    def group_metadata(self) -> tuple[str, str, int, str | None] | None:
-        """(group id, member id, generation or member epoch, instance id) as the coordinator knows
-        this member, for `Producer.send_offsets`; None without `group.id`."""
+    def group_metadata(self) -> GroupMetadata:
+        """This consumer as the group's coordinator knows it, for `Producer.send_offsets`. Raises
+        ValueError without `group.id`."""
         if self._group is None:
-            return None
+            raise ValueError("a consumer without group.id has no group")
         m = self._group.membership
-        return self._group.group_id, m.member_id, m.generation, m.instance_id
+        return GroupMetadata(self._group.group_id, m.member_id, m.generation, m.instance_id)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Reads exactly `partitions`, without group assignment. Partitions that were assigned

@@ -118,5 +118,5 @@ class Deliveries:
             offset = batch.base_offset + first if batch.base_offset >= 0 else -1
             runs.append(Run(batch.partition, offset, count))
         if error is not None:
-            raise error
+            raise without_frames(error)
         return runs

@@ -43,9 +43,9 @@ from pk.net.client.errors import (
 )
 from pk.net.client.metadata import TopicInfo
 from pk.net.client.partitioner import KeyCache, Partitioner, Sticky, round_robin
-from pk.net.client.results import OffsetAndMetadata
+from pk.net.client.results import GroupMetadata, OffsetAndMetadata
 from pk.net.client.sender import Sender
-from pk.net.client.transaction import Aborted, GroupMetadata, Transactions
+from pk.net.client.transaction import Aborted, Transactions
 
 _KEY = itemgetter(0)
 _ABORT_S = 5.0
@@ -185,10 +185,7 @@ class Producer:
 
         Does not raise for failed records: their deliveries do.
         """
-        limit = self._accumulator.serial
-        self._accumulator.serial += 1
-        for batch in self._accumulator.unsettled:
-            batch.force = True
+        limit = self._accumulator.force_all()
         self._sender.wake_all()
         await trio.lowlevel.checkpoint()
         for batch in list(self._accumulator.unsettled):
@@ -363,22 +360,13 @@ class Producer:
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         queue = self._queue(topic, partition)
-        accumulator = self._accumulator
-        before = accumulator.used_bytes
-        batch, new = accumulator.open_batch(queue, trio.current_time())
-        size_before = batch.size_estimate
-        if not batch.append(timestamp_ms, key, value, headers):
-            batch.force = True
-            batch.seal()
-            accumulator.sealed(size_before, batch)
-            batch, new = accumulator.open_batch(queue, trio.current_time())
-            size_before = batch.size_estimate
-            batch.append(timestamp_ms, key, value, headers)
-        accumulator.used_bytes += batch.size_estimate - size_before
-        if new or batch.is_full:
+        batch, added_bytes, due = self._accumulator.append(
+            queue, trio.current_time(), timestamp_ms, key, value, headers
+        )
+        if due:
             self._sender.place(queue)
         if sticky is not None:
-            sticky.took(accumulator.used_bytes - before)
+            sticky.took(added_bytes)
         return Delivery(batch, batch.count - 1, timestamp_ms)
 
     def _extend(
@@ -391,9 +379,8 @@ class Producer:
     ) -> int:
         """Append as many records as fit to one batch; returns the index of the first one left."""
         batch, first = self._batch_for(queue, record_size(*records[start], ()))
-        size_before = batch.size_estimate
-        index = batch.extend(timestamp_ms, records, start)
-        self._extended(queue, batch, size_before, all_in=index == len(records))
+        index = self._accumulator.extend(batch, timestamp_ms, records, start)
+        self._sender.place(queue)
         if index > start:
             deliveries.add(batch, first, index - start)
         return index
@@ -409,9 +396,8 @@ class Producer:
         """Like `_extend`, for records with headers and timestamps of their own."""
         key, value, headers, _, _ = rows[start]
         batch, first = self._batch_for(queue, record_size(key, value, headers))
-        size_before = batch.size_estimate
-        index = batch.extend_rows(now_ms, rows, start)
-        self._extended(queue, batch, size_before, all_in=index == len(rows))
+        index = self._accumulator.extend_rows(batch, now_ms, rows, start)
+        self._sender.place(queue)
         if index > start:
             deliveries.add(batch, first, index - start)
         return index
@@ -425,18 +411,6 @@ class Producer:
             raise too_large(size, self.config.max_request_size, "max.request.size")
         batch, _ = self._accumulator.open_batch(queue, trio.current_time())
         return batch, batch.count
-
-    def _extended(
-        self, queue: PartitionQueue, batch: Batch, size_before: int, *, all_in: bool
-    ) -> None:
-        """Count the growth of a batch; close one that could not take all."""
-        accumulator = self._accumulator
-        accumulator.used_bytes += batch.size_estimate - size_before
-        if not all_in:
-            size_before = batch.size_bytes
-            batch.seal()
-            accumulator.sealed(size_before, batch)
-        self._sender.place(queue)
 
     def _grouped(
         self, info: TopicInfo, topic: str, records: Sequence[Pair], partition: int | None
@@ -549,7 +523,8 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
     """The maximum size of a record alone in a batch, which `max.request.size` limits."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for name, header in headers:
-        size += len(name) + (len(header) if header else 0) + 10
+        name_bytes = len(name) if name.isascii() else len(name.encode())
+        size += name_bytes + (len(header) if header else 0) + 10
     return size
 
 

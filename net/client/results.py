@@ -457,6 +457,20 @@ class OffsetAndMetadata(Struct, frozen=True):
     metadata: str = ""
 
 
+class GroupMetadata(NamedTuple):
+    """A consumer as its group's coordinator knows it (`Consumer.group_metadata`)."""
+
+    group_id: str
+    member_id: str = ""
+    """Empty before it has joined, and for a program that is not a member."""
+
+    generation: int = -1
+    """The generation, or the member epoch with `group.protocol=consumer`; -1 outside the group."""
+
+    instance_id: str | None = None
+    """The `group.instance.id` of a static member."""
+
+
 class ShareGroupOffset(OffsetAndMetadata, frozen=True):
     """A share group's position in a partition: everything before `offset` is done."""
 

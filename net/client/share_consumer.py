@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, Self
 import trio
 
 from pk.core.errors import KafkaError, ProtocolError
-from pk.core.record.batch import check_crc, iter_headers, records
+from pk.core.record.batch import TimestampType, check_crc, iter_headers, records
 from pk.core.share.partition_state import AcknowledgeType
 from pk.core.values import TopicIdPartition, TopicPartition
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
@@ -56,8 +56,8 @@ class ShareRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     topic: str
     partition: int
-    timestamp_type: int
-    """0: the producer's time; 1: the time of the append."""
+    timestamp_type: TimestampType
+    """The clock of `timestamp`: the producer's, or the broker's at the time of the append."""
     leader_epoch: int
     delivery_count: int
     """How often it has been delivered to the group, this time included."""
@@ -334,7 +334,7 @@ class ShareConsumer:
                                     record.headers,
                                     partition.topic,
                                     partition.partition,
-                                    int(header.timestamp_type),
+                                    header.timestamp_type,
                                     header.leader_epoch,
                                     count,
                                 ),

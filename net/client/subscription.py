@@ -5,7 +5,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pk.core.errors import KafkaError
-from pk.core.record.batch import BatchHeader, Record, check_crc, iter_headers, records
+from pk.core.record.batch import (
+    BatchHeader,
+    Record,
+    TimestampType,
+    check_crc,
+    iter_headers,
+    records,
+)
 from pk.core.record.build import ControlType, control_type
 from pk.core.values import NO_EPOCH, TopicPartition, new_tuple
 
@@ -23,8 +30,8 @@ class ConsumerRecord(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     topic: str
     partition: int
-    timestamp_type: int
-    """0: the producer's time; 1: the time of the append."""
+    timestamp_type: TimestampType
+    """The clock of `timestamp`: the producer's, or the broker's at the time of the append."""
 
     leader_epoch: int
 
@@ -259,7 +266,7 @@ class PartitionState:
 
     def _read_on(self, reading: "Reading", out: list[ConsumerRecord], room: int) -> int:
         header, source, _ = reading
-        tail = (*self.partition, int(header.timestamp_type), header.leader_epoch)
+        tail = (*self.partition, header.timestamp_type, header.leader_epoch)
         make = new_tuple
         if self.position <= header.base_offset and header.count <= room:
             taken = [make(ConsumerRecord, record + tail) for record in source]

@@ -31,11 +31,7 @@ from pk.net.client.errors import (
     TransactionOutcomeUnknown,
     is_passing,
 )
-from pk.net.client.results import CoordinatorType, OffsetAndMetadata
-
-GroupMetadata = tuple[str, str, int, str | None]
-"""(group id, member id, generation or member epoch, instance id), as in
-`Consumer.group_metadata`."""
+from pk.net.client.results import CoordinatorType, GroupMetadata, OffsetAndMetadata
 
 _PURPOSE: Final = "transaction"
 _FEATURE: Final = "transaction.version"
@@ -201,7 +197,7 @@ class Transactions:
         self.check()
         if not offsets:
             return
-        group_id = group[0]
+        group_id = group.group_id
         if group_id not in self._groups:
             if not self.adds_by_itself:
                 await self._ask("AddOffsetsToTxn", lambda c: self._add_group(c, group_id))
@@ -349,16 +345,16 @@ class Transactions:
             TxnOffsetCommitRequestTopic,
         )
 
-        group_id, member_id, generation, instance_id = group
-        is_member = generation >= 0
+        group_id = group.group_id
+        is_member = group.generation >= 0
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group_id,
             producer_id=self._sender.producer_id,
             producer_epoch=self._sender.producer_epoch,
-            generation_id=generation,
-            member_id=member_id if is_member else "",
-            group_instance_id=instance_id if is_member else None,
+            generation_id=group.generation,
+            member_id=group.member_id if is_member else "",
+            group_instance_id=group.instance_id if is_member else None,
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name=topic,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 import trio.testing
+from client.support import trio_test
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,9 @@ from pk.core.record.compress import Codec
 from pk.core.record.validation import validate_records
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Accumulator, Batch, Pair, PartitionQueue
+from pk.net.client.delivery import Deliveries
+from pk.net.client.errors import Closed
+from pk.net.client.producer import record_size
 
 TP = TopicPartition("t", 0)
 
@@ -135,3 +139,30 @@ def test_memory_is_counted_and_freed() -> None:
         assert accumulator.used_bytes == 0
 
     trio.run(main)
+
+
+def test_the_size_of_a_record_counts_bytes_of_header_names() -> None:
+    """A name of 1,000 letters with two bytes each takes 2,000 bytes in the batch."""
+    headers = (("ü" * 1_000, b"x"),)
+    batch = new_batch()
+    assert batch.append(0, None, None, headers)
+    batch.seal()
+    assert batch.built is not None
+    assert len(batch.built) <= record_size(None, None, headers)
+
+
+@trio_test
+async def test_each_wait_raises_an_error_of_its_own() -> None:
+    """A raised exception collects frames, so two tasks must not share one."""
+    batch = new_batch()
+    batch.append(0, None, b"x", ())
+    deliveries = Deliveries()
+    deliveries.add(batch, 0, 1)
+    batch.error = Closed("the producer was closed")
+    batch.settled.set()
+    raised = []
+    for _ in range(2):
+        with pytest.raises(Closed) as caught:
+            await deliveries.wait()
+        raised.append(caught.value)
+    assert raised[0] is not raised[1]

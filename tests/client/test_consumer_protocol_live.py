@@ -158,9 +158,8 @@ def test_one_that_is_silent_is_fenced(kafka: Kafka, fresh: Fresh) -> None:
                 )
 
                 me = one.consumer.group_metadata
-                assert me is not None
                 leave = ConsumerGroupHeartbeatRequest(
-                    group_id=group, member_id=me[1], member_epoch=-1
+                    group_id=group, member_id=me.member_id, member_epoch=-1
                 )
                 await admin.cluster.request(leave, node_id=node_id)
             await until(lambda: ("lost" in dict(one.log)) and sizes(one) == [2], one)

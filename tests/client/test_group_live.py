@@ -193,15 +193,13 @@ def test_a_member_that_was_removed_loses_its_partitions_and_joins_again(
             who.subscribe(topic)
             await until(lambda: sizes(who) == [2], who)
             metadata = who.consumer.group_metadata
-            assert metadata is not None
-            member_id = metadata[1]
+            member_id = metadata.member_id
             removed = MemberToRemove(member_id)
             assert await admin.remove_members(group, [removed]) == {removed: None}
             await until(lambda: [what for what, _ in who.log].count("assigned") == 2, who)
             assert [what for what, _ in who.log] == ["assigned", "lost", "assigned"]
             metadata = who.consumer.group_metadata
-            assert metadata is not None
-            assert metadata[1] != member_id
+            assert metadata.member_id != member_id
 
     main()
 
@@ -225,13 +223,11 @@ def test_a_commit_of_a_member_that_was_put_out_is_refused(
             consumer.subscribe([topic])
             assert len(await consumer.poll()) == 1
             metadata = consumer.group_metadata
-            assert metadata is not None
             async with open_admin(kafka.bootstrap) as admin:
-                await admin.remove_members(group, [MemberToRemove(metadata[1])])
-                while knows and metadata[2] >= 0:  # a heartbeat tells it
+                await admin.remove_members(group, [MemberToRemove(metadata.member_id)])
+                while knows and metadata.generation >= 0:  # a heartbeat tells it
                     await trio.sleep(0.01)
                     metadata = consumer.group_metadata
-                    assert metadata is not None
                 for offsets in (None, {TopicPartition(topic, 0): 1}):
                     with pytest.raises(KafkaError) as caught:
                         await consumer.commit(offsets)

@@ -310,8 +310,7 @@ async def test_a_poll_that_is_cancelled_before_the_commit_ends_gives_nothing_up(
 def generation_of(consumer: Consumer) -> Callable[[], Awaitable[int]]:
     async def ask() -> int:
         me = consumer.group_metadata
-        assert me is not None
-        return me[2]
+        return me.generation
 
     return ask
 

@@ -21,7 +21,7 @@ from pk.net.client.consumer import open_consumer
 from pk.net.client.delivery import Delivery
 from pk.net.client.errors import NoTransaction
 from pk.net.client.producer import open_producer
-from pk.net.client.results import NewTopic, OffsetAndMetadata
+from pk.net.client.results import GroupMetadata, NewTopic, OffsetAndMetadata
 from pk.net.client.transaction import Aborted
 
 Fresh = Callable[[str], str]
@@ -306,7 +306,6 @@ async def work(
                             await producer.flush()
                             raise Crash
                     metadata = consumer.group_metadata
-                    assert metadata is not None
                     positions = {
                         p: OffsetAndMetadata(await consumer.position(p)) for p in partitions
                     }
@@ -324,7 +323,7 @@ def test_offsets_of_an_aborted_transaction_stay_where_they_were(kafka: Kafka, fr
     async def main() -> None:
         await create(kafka, topic)
         here = TopicPartition(topic, 0)
-        outside = (group, "", -1, None)
+        outside = GroupMetadata(group)
         async with (
             open_producer(kafka.bootstrap, {"transactional.id": name}) as producer,
             open_admin(kafka.bootstrap) as admin,
@@ -340,7 +339,7 @@ def test_offsets_of_an_aborted_transaction_stay_where_they_were(kafka: Kafka, fr
                 return getattr((await admin.list_group_offsets(group)).get(here), "offset", None)
 
             await eventually(offset, 5)
-            stranger = (group, "nobody", 7, None)
+            stranger = GroupMetadata(group, "nobody", 7)
             with pytest.raises(KafkaError) as failed:
                 async with producer.transaction():
                     await producer.send_offsets({here: OffsetAndMetadata(1)}, stranger)

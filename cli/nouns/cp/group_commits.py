@@ -19,7 +19,7 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.producer import Producer
-from pk.net.client.results import GroupDescription, OffsetAndMetadata
+from pk.net.client.results import GroupDescription, GroupMetadata, OffsetAndMetadata
 
 _STABLE_S = 30.0
 """How long the markers of an earlier copy's transaction may take."""
@@ -96,7 +96,7 @@ class GroupCommits:
         ClientError."""
         changed = {tp: o for tp, o in positions.items() if self._committed.get(tp) != o}
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in changed.items()}
-        await producer.send_offsets(offsets, (self.group, "", -1, None))
+        await producer.send_offsets(offsets, GroupMetadata(self.group))
         self._committed |= changed
 
 

@@ -57,7 +57,7 @@ _UNKNOWN_ATTEMPTS: Final = 3
 """A newly created topic may be unknown to the broker asked; a topic that is unknown three times
 does not exist."""
 
-_COORDINATOR_MOVED: Final = (
+_ASK_COORDINATOR_AGAIN: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -445,7 +445,7 @@ class AdminBase:
 
         def moved(key: str, error: Exception) -> None:
             lost = isinstance(error, ConnectFailed | ClientError)
-            if lost or (isinstance(error, KafkaError) and error.code in _COORDINATOR_MOVED):
+            if lost or (isinstance(error, KafkaError) and error.code in _ASK_COORDINATOR_AGAIN):
                 self.cluster.forget_coordinator(key, type)
 
         return await self._batches(keys, route, ask, moved, changes=changes)
