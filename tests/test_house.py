@@ -77,6 +77,7 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "core/record/columns.py": frozenset({"numpy", "pyarrow"}),
     "core/log/disk.py": frozenset({"os"}),
     "core/log/page_cache.py": frozenset({"os"}),
+    "core/log/remote/object_storage.py": frozenset({"obstore"}),
     "core/broker/clock.py": frozenset({"time"}),
     "core/group/metadata_hash.py": frozenset({"xxhash"}),
     "core/group/consumer/regex.py": frozenset({"re2"}),

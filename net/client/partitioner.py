@@ -7,35 +7,17 @@ up. With adaptive partitioning, partitions with shorter queues are more likely t
 """
 
 import random
-import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
+from pk.core.murmur2 import murmur2
+
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 """(topic, key, value, number of partitions) → partition."""
 
-_MULTIPLIER: Final = 0x5BD1E995
-_SEED: Final = 0x9747B28C
-_MASK: Final = 0xFFFFFFFF
 _REMEMBERED_KEYS: Final = 65_536
-
-
-def murmur2(data: bytes) -> int:
-    """Kafka's murmur2 (`org.apache.kafka.common.utils.Utils.murmur2`), as an unsigned 32-bit
-    number."""
-    size = len(data)
-    h = _SEED ^ size
-    words = size >> 2
-    for k in struct.unpack_from(f"<{words}I", data):
-        k = k * _MULTIPLIER & _MASK
-        k = (k ^ (k >> 24)) * _MULTIPLIER & _MASK
-        h = (h * _MULTIPLIER & _MASK) ^ k
-    if tail := data[words << 2 :]:
-        h = (h ^ int.from_bytes(tail, "little")) * _MULTIPLIER & _MASK
-    h = (h ^ (h >> 13)) * _MULTIPLIER & _MASK
-    return h ^ (h >> 15)
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:

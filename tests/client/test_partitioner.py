@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.net.client.partitioner import KeyCache, Sticky, murmur2, partition_for_key, round_robin
+from pk.core.murmur2 import murmur2
+from pk.net.client.partitioner import KeyCache, Sticky, partition_for_key, round_robin
 
 theirs = pytest.importorskip("kafka.partitioner.default")
 

@@ -9,28 +9,12 @@ from functools import cache
 
 import pytest
 from clients.apache_kafka import available
-from wire.apache import GOLDEN, Case, apache_versions, ask, json_fields
+from wire.apache import GOLDEN, OWN, Case, apache_versions, ask, json_fields
 from wire.values import Maker, all_messages
 
 from pk.core.wire.codec import decode_whole, encode
-from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
-from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplicaLogsResponse
-from pk.core.wire.messages.pk_unclean_recovery import (
-    PkUncleanRecoveryRequest,
-    PkUncleanRecoveryResponse,
-)
 
-OWN = {
-    PkFaultsRequest,
-    PkFaultsResponse,
-    PkReplicaLogsRequest,
-    PkReplicaLogsResponse,
-    PkUncleanRecoveryRequest,
-    PkUncleanRecoveryResponse,
-}
-"""Messages that Apache Kafka does not have."""
-
-CLASSES = {cls.__name__: cls for cls in all_messages() if cls not in OWN}
+CLASSES = {cls.__name__: cls for cls in all_messages() if cls.__name__ not in OWN}
 VALUES_EACH = 8
 
 

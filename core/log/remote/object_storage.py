@@ -1,0 +1,121 @@
+"""Remote storage in an object store: S3, Google Cloud Storage, Azure, or a local directory, by the
+library obstore (the extra `tiered`).
+
+An object of more than one part is uploaded in parts, several at a time, while the segment is read:
+`PART_BYTES * PARTS_AT_ONCE` is what an upload takes in memory. The store shows an object only when
+its last part has been confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import from_url
+
+from pk.core.log.files import Data
+from pk.core.log.remote.storage import RemoteObjectMissing, RemoteStorageError, StoredObject
+
+PART_BYTES: Final = 8 << 20
+"""S3 allows 10,000 parts, so a segment may have up to 80 GB."""
+PARTS_AT_ONCE: Final = 4
+LISTED_AT_ONCE: Final = 1000
+
+
+class ObjectStorage:
+    """A `RemoteStorage` over obstore."""
+
+    def __init__(self, store: Any) -> None:
+        """Only for `open`."""
+        self._store = store
+
+    @classmethod
+    def open(cls, url: str, options: Mapping[str, str]) -> ObjectStorage:
+        """The storage at `url`, such as `s3://bucket/prefix` or `file:///path`.
+
+        `options` are settings of the store, named as object_store names them (`access_key_id`,
+        `endpoint`, `region`); those that are missing come from the store's usual environment.
+        Nothing is asked of the store yet. Raises RemoteStorageError."""
+        client: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
+        if url.startswith("http:") or options.get("endpoint", "").startswith("http:"):
+            client["allow_http"] = True
+        try:
+            if url.startswith("file:"):
+                store: Any = from_url(url, mkdir=True)
+            elif url.startswith("memory:"):
+                store = from_url(url)
+            else:
+                config = cast(Any, dict(options))
+                store = from_url(url, config=config, client_options=cast(Any, client))
+        except (BaseError, ValueError, OSError) as e:
+            raise RemoteStorageError(f"{url}: {_first_line(e)}") from e
+        return cls(store)
+
+    def put(self, name: str, pieces: Callable[[], Iterable[Data]]) -> None:
+        """See `RemoteStorage`."""
+        failed: list[Exception] = []
+
+        def content() -> Iterator[Data]:
+            try:
+                yield from pieces()
+            except Exception as e:
+                failed.append(e)
+                raise
+
+        try:
+            obstore.put(
+                self._store,
+                name,
+                content(),
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=PARTS_AT_ONCE,
+            )
+        except (BaseError, OSError) as e:
+            if failed:  # the disk's error, not the store's
+                raise failed[0] from None
+            raise _error(name, e) from e
+
+    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """See `RemoteStorage`."""
+        if length == 0:
+            return b""
+        try:
+            if length is None:
+                found = obstore.get(self._store, name, options={"range": {"offset": start}})
+                return bytes(found.bytes())
+            return bytes(obstore.get_range(self._store, name, start=start, length=length))
+        except (BaseError, OSError) as e:
+            raise _error(name, e) from e
+
+    def delete(self, name: str) -> None:
+        """See `RemoteStorage`."""
+        try:
+            obstore.delete(self._store, name)
+        except FileNotFoundError:
+            pass
+        except (BaseError, OSError) as e:
+            raise _error(name, e) from e
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """See `RemoteStorage`."""
+        try:
+            for page in obstore.list(self._store, prefix or None, chunk_size=LISTED_AT_ONCE):
+                for entry in page:
+                    modified_ms = int(entry["last_modified"].timestamp() * 1000)
+                    yield StoredObject(entry["path"], entry["size"], modified_ms)
+        except (BaseError, OSError) as e:
+            raise _error(prefix, e) from e
+
+
+def _error(name: str, error: Exception) -> RemoteStorageError:
+    if isinstance(error, FileNotFoundError):
+        return RemoteObjectMissing(name)
+    return RemoteStorageError(f"{name}: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    """The sentence of an error, without the source that obstore shows below it."""
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,336 @@
+"""Reads remote segments by the same code as local ones: a `Segment` whose files are in the store.
+
+Records come in chunks, of which the last ones used are kept in memory. So a consumer that reads a
+segment in sequence makes one request for each `CHUNK_BYTES`, whatever its fetches ask for, and
+consumers of the same records share them. The indexes come with the tail of the object, in one
+request, and are kept too.
+
+Threads: any thread may read. Two that need the same chunk at the same time may both ask for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from pk.core.log import lookup
+from pk.core.log.file_slices import BytesSlice, Slice
+from pk.core.log.files import Data, Disk, Entry, Lock, Stamp, ignore_failed_read
+from pk.core.log.lookup import FetchSlice, FoundTimestamp
+from pk.core.log.remote.metadata import RemoteSegment
+from pk.core.log.remote.segment_object import Tail, read_tail
+from pk.core.log.remote.storage import RemoteStorage, SegmentName
+from pk.core.log.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.values import Uuid
+
+CHUNK_BYTES: Final = 4 << 20
+CHUNKS_BYTES_MAX: Final = 64 << 20
+"""The memory for chunks of records."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Cache(Generic[K, V]):
+    """The values used last, as long as they fit into `bytes_max`; the newest always does."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self._bytes = 0
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._mutex = threading.Lock()
+
+    def get(self, key: K) -> V | None:
+        with self._mutex:
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        with self._mutex:
+            self._drop(key)
+            self._values[key] = (value, size)
+            self._bytes += size
+            while self._bytes > self.bytes_max and len(self._values) > 1:
+                self._drop(next(iter(self._values)))
+
+    def remove(self, wanted: Callable[[K], bool]) -> None:
+        with self._mutex:
+            for key in [key for key in self._values if wanted(key)]:
+                self._drop(key)
+
+    def _drop(self, key: K) -> None:
+        old = self._values.pop(key, None)
+        if old is not None:
+            self._bytes -= old[1]
+
+
+class RemoteReader:
+    """Reads the remote segments of a cluster. Its methods block, and raise RemoteStorageError and
+    CorruptBatch."""
+
+    def __init__(
+        self,
+        storage: RemoteStorage,
+        cluster_id: str,
+        *,
+        index_bytes_max: int,
+        fetched: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`index_bytes_max` limits the indexes that are kept. `fetched` is called with the number
+        of bytes of each chunk that comes from the store, in the thread that asked for it."""
+        self._storage = storage
+        self._cluster_id = cluster_id
+        self._fetched = fetched
+        self._segments: _Cache[Uuid, Segment] = _Cache(index_bytes_max)
+        self._chunks: _Cache[tuple[Uuid, int], bytes] = _Cache(CHUNKS_BYTES_MAX)
+
+    def limit_indexes(self, bytes_max: int) -> None:
+        """Change the limit of the indexes that are kept."""
+        self._segments.bytes_max = bytes_max
+
+    def forget(self, segment_id: Uuid) -> None:
+        """Drop what is kept of a segment that is deleted."""
+        self._segments.remove(lambda key: key == segment_id)
+        self._chunks.remove(lambda key: key[0] == segment_id)
+
+    def name_of(self, remote: RemoteSegment) -> str:
+        """The name of the segment's object."""
+        return str(SegmentName(self._cluster_id, remote.partition, remote.start_offset, remote.id))
+
+    def tail(self, remote: RemoteSegment) -> Tail:
+        """Everything but the records; it is not kept."""
+        return read_tail(self._storage, self.name_of(remote), remote.size)
+
+    def read(
+        self, remote: RemoteSegment, offset: int, offset_end: int, bytes_max: int
+    ) -> FetchSlice:
+        """The batches from the one that contains `offset` up to but excluding the first at or after
+        `offset_end`, at most `bytes_max` bytes, the first batch always whole. Empty if the rest of
+        the segment was compacted away."""
+        found = lookup.read(
+            [self._segment(remote)],
+            offset,
+            bytes_max,
+            min(offset_end, remote.end_offset + 1),
+            True,
+            remote.end_offset + 1,
+            remote.size,
+            False,
+        )
+        return found
+
+    def offset_beyond(self, remote: RemoteSegment, fetched: FetchSlice) -> int:
+        """An offset above all records of `fetched`, which `read` found in this segment."""
+        return lookup.offset_beyond([self._segment(remote)], fetched, remote.end_offset + 1)
+
+    def aborted_within(
+        self, remote: RemoteSegment, offset: int, end: int
+    ) -> tuple[list[AbortedTxn], bool]:
+        """The aborted transactions in this segment's index with records in [offset, end), and
+        whether later segments may have more."""
+        segment = self._segment(remote)
+        found = segment.txn_index.all()
+        more = all(aborted.last_stable_offset < end for aborted in found)
+        return lookup.aborted_transactions([segment], offset, end), more
+
+    def offset_for_time(
+        self, remote: RemoteSegment, timestamp: int, from_offset: int
+    ) -> FoundTimestamp | None:
+        """The first record at or after `from_offset` that is not earlier than `timestamp`."""
+        return lookup.offset_for_time([self._segment(remote)], timestamp, from_offset)
+
+    def max_timestamp(self, remote: RemoteSegment) -> FoundTimestamp | None:
+        """The first record with the latest timestamp of the segment."""
+        return lookup.max_timestamp([self._segment(remote)])
+
+    def _segment(self, remote: RemoteSegment) -> Segment:
+        known = self._segments.get(remote.id)
+        if known is None:
+            tail = self.tail(remote)
+            known = self._open(remote, tail)
+            self._segments.put(remote.id, known, tail.index_bytes)
+        return known
+
+    def _open(self, remote: RemoteSegment, tail: Tail) -> Segment:
+        name = self.name_of(remote)
+        records = _RemoteFile(name, tail.size, tail.head, self._read_of(remote, name))
+        indexes = {INDEX: tail.offset_index, TIME_INDEX: tail.time_index}
+        if tail.txn_index:
+            indexes[TXN_INDEX] = tail.txn_index
+        disk = _RemoteDisk(records, indexes)
+        sizes = {LOG: tail.size, **{suffix: len(data) for suffix, data in indexes.items()}}
+        return Segment(disk, "", remote.start_offset, sizes, 0)
+
+    def _read_of(self, remote: RemoteSegment, name: str) -> Callable[[int, int], bytes]:
+        """A function that reads records of the segment by position and length."""
+        segment_id, size = remote.id, remote.size
+
+        def read(position: int, length: int) -> bytes:
+            end = min(position + length, size)
+            pieces: list[Data] = []
+            while position < end:
+                number, at = divmod(position, CHUNK_BYTES)
+                chunk = self._chunk(segment_id, name, number, size)
+                piece = memoryview(chunk)[at : at + end - position]
+                if not len(piece):
+                    break  # the object is shorter than its metadata says
+                pieces.append(piece)
+                position += len(piece)
+            return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+
+        return read
+
+    def _chunk(self, segment_id: Uuid, name: str, number: int, size: int) -> bytes:
+        key = (segment_id, number)
+        chunk = self._chunks.get(key)
+        if chunk is None:
+            start = number * CHUNK_BYTES
+            chunk = self._storage.get(name, start, min(CHUNK_BYTES, size - start))
+            self._fetched(len(chunk))
+            self._chunks.put(key, chunk, len(chunk))
+        return chunk
+
+
+def _read_only() -> OSError:
+    return OSError(errno.EROFS, "remote segments are not written")
+
+
+class _ReadOnlyFile:
+    """A file of a `_RemoteDisk`: the parts of `File` that change something fail."""
+
+    path: str
+
+    def pwrite(self, data: Data, position: int) -> None:
+        raise _read_only()
+
+    def pwritev(self, pieces: Sequence[Data], position: int) -> None:
+        raise _read_only()
+
+    def truncate(self, length: int) -> None:
+        raise _read_only()
+
+    def allocate(self, length: int) -> None:
+        raise _read_only()
+
+    def extend(self, length: int) -> None:
+        raise _read_only()
+
+    def rename(self, path: str) -> None:
+        raise _read_only()
+
+    def sync(self) -> None: ...
+    def close(self) -> None: ...
+    def pin(self) -> None: ...
+    def unpin(self) -> None: ...
+
+    def fileno(self) -> int | None:
+        return None
+
+    def resident(self, position: int, length: int) -> bool:
+        return True
+
+    def pread(self, length: int, position: int) -> bytes:
+        raise NotImplementedError
+
+    def slice(self, position: int, length: int) -> Slice:
+        return BytesSlice(self.pread(length, position))
+
+
+class _BytesFile(_ReadOnlyFile):
+    """An index, in memory."""
+
+    def __init__(self, path: str, content: bytes | None) -> None:
+        self.path = path
+        self._content = content
+
+    def pread(self, length: int, position: int) -> bytes:
+        if self._content is None:
+            raise FileNotFoundError(errno.ENOENT, "no such index", self.path)
+        return self._content[position : position + length]
+
+    def size(self) -> int:
+        return len(self._content or b"")
+
+
+class _RemoteFile(_ReadOnlyFile):
+    """The records, in the store."""
+
+    def __init__(
+        self, path: str, size: int, head: bytes, read: Callable[[int, int], bytes]
+    ) -> None:
+        self.path = path
+        self._size = size
+        self._head = head
+        self._read = read
+
+    def pread(self, length: int, position: int) -> bytes:
+        if position + length <= len(self._head):
+            return self._head[position : position + length]
+        return self._read(position, length)
+
+    def size(self) -> int:
+        return self._size
+
+
+class _RemoteDisk(Disk):
+    """The files of one remote segment, by their suffixes."""
+
+    read_failed = staticmethod(ignore_failed_read)
+
+    def __init__(self, records: _RemoteFile, indexes: dict[str, bytes]) -> None:
+        self._records = records
+        self._indexes = indexes
+
+    def open(self, path: str) -> Any:
+        suffix = path[path.rindex(".") :]
+        if suffix == LOG:
+            return self._records
+        return _BytesFile(f"{self._records.path}{suffix}", self._indexes.get(suffix))
+
+    def exists(self, path: str) -> bool:
+        return True
+
+    def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
+        raise _read_only()
+
+    def stamp(self, path: str) -> Stamp:
+        raise _read_only()
+
+    def make(self, path: str) -> None:
+        raise _read_only()
+
+    def rename(self, old: str, new: str) -> None:
+        raise _read_only()
+
+    def remove(self, path: str) -> None:
+        raise _read_only()
+
+    def remove_tree(self, path: str) -> None:
+        raise _read_only()
+
+    def sync_dir(self, path: str) -> None:
+        raise _read_only()
+
+    def sync_all(self, paths: Collection[str]) -> bool:
+        return False
+
+    def read(self, path: str) -> bytes:
+        raise _read_only()
+
+    def write(
+        self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None
+    ) -> None:
+        raise _read_only()
+
+    def lock(self, path: str, text: str) -> Lock:
+        raise _read_only()
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        raise _read_only()

@@ -1,0 +1,269 @@
+"""A state machine for the remote segments of one partition: replays the records of
+`__remote_log_metadata`, and finds segments by leader epoch and offset.
+
+After an unclean election two leaders may have copied different records at the same offsets. So a
+reader looks for an offset in the leader epoch that its log has there, and finds only a segment in
+which that epoch has the offset.
+
+Records that do not fit are ignored, such as a late COPY_FINISHED of an old leader for a segment
+that the new one is deleting already. All brokers replay the same records in the same order, so all
+ignore the same ones.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import msgspec
+
+from pk.core.log.epochs import EpochStart
+from pk.core.log.remote.metadata import (
+    PartitionDelete,
+    PartitionDeleteState,
+    Record,
+    RemotePartition,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+)
+from pk.core.values import NO_OFFSET, Uuid
+
+NEXT: Final[Mapping[SegmentState, frozenset[SegmentState]]] = {
+    SegmentState.COPY_STARTED: frozenset({SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED}),
+    SegmentState.COPY_FINISHED: frozenset({SegmentState.DELETE_STARTED}),
+    SegmentState.DELETE_STARTED: frozenset({SegmentState.DELETE_FINISHED}),
+    SegmentState.DELETE_FINISHED: frozenset(),
+}
+"""The states that may follow each state."""
+
+
+class _EpochSegments:
+    """The copied segments with records of one leader epoch, by the first offset that it has in
+    each."""
+
+    __slots__ = ("ends", "ids", "last_offset", "starts")
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.ids: list[Uuid] = []
+        self.last_offset = NO_OFFSET
+        """The last offset of this epoch that was ever copied."""
+
+    def add(self, start: int, end: int, segment_id: Uuid) -> None:
+        """A segment was copied that has this epoch from `start` to `end`. It replaces those that it
+        contains: a new leader may copy more at once than the last one did."""
+        at = bisect_left(self.starts, start)
+        before = at if at < len(self.starts) and self.starts[at] == start else at - 1
+        if before >= 0 and (self.ends[before], -self.starts[before]) > (end, -start):
+            return  # another segment has all of it and more
+        upto = at
+        while upto < len(self.starts) and self.ends[upto] <= end:
+            upto += 1
+        self.starts[at:upto], self.ends[at:upto], self.ids[at:upto] = [start], [end], [segment_id]
+        self.last_offset = max(self.last_offset, end)
+
+    def remove(self, start: int, segment_id: Uuid) -> None:
+        """The segment is not to be read any more."""
+        at = bisect_left(self.starts, start)
+        if at < len(self.starts) and self.starts[at] == start and self.ids[at] == segment_id:
+            del self.starts[at], self.ends[at], self.ids[at]
+
+    def at_or_before(self, offset: int) -> Uuid | None:
+        """The last segment in which this epoch begins at or before `offset`."""
+        at = bisect_right(self.starts, offset)
+        return self.ids[at - 1] if at else None
+
+
+class RemoteSegments:
+    """The remote segments of one partition."""
+
+    def __init__(self, partition: RemotePartition) -> None:
+        self.partition = partition
+        self.delete_state: PartitionDeleteState | None = None
+        """How far the deletion of all its segments is; None for a partition that lives."""
+        self._segments: dict[Uuid, RemoteSegment] = {}
+        self._epochs: dict[int, _EpochSegments] = {}
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[RemoteSegment]:
+        """Every segment that is not deleted completely, in the order in which they were begun."""
+        return iter(list(self._segments.values()))
+
+    def get(self, segment_id: Uuid) -> RemoteSegment | None:
+        """The segment with this id, unless it is deleted completely."""
+        return self._segments.get(segment_id)
+
+    def replay(self, record: Record) -> None:
+        """Apply the next record about this partition."""
+        match record:
+            case RemoteSegment():
+                self._begin(record)
+            case SegmentUpdate():
+                self._update(record)
+            case PartitionDelete():
+                if self.delete_state is None or record.state > self.delete_state:
+                    self.delete_state = record.state
+
+    def _begin(self, segment: RemoteSegment) -> None:
+        if segment.id in self._segments or segment.state is SegmentState.DELETE_FINISHED:
+            return
+        # All segments share one value for their partition: there may be 100,000 of them.
+        segment = msgspec.structs.replace(segment, partition=self.partition)
+        self._segments[segment.id] = segment
+        if segment.state is SegmentState.COPY_FINISHED:
+            self._show(segment)
+
+    def _update(self, update: SegmentUpdate) -> None:
+        segment = self._segments.get(update.id)
+        if segment is None or update.state not in NEXT[segment.state]:
+            return
+        changed = msgspec.structs.replace(
+            segment,
+            state=update.state,
+            event_ms=update.event_ms,
+            broker_id=update.broker_id,
+            custom_metadata=segment.custom_metadata
+            if update.custom_metadata is None
+            else update.custom_metadata,
+        )
+        if update.state is SegmentState.DELETE_FINISHED:
+            del self._segments[update.id]
+            return
+        self._segments[update.id] = changed
+        if update.state is SegmentState.COPY_FINISHED:
+            self._show(changed)
+        else:
+            for epoch, start in changed.epochs:
+                if (known := self._epochs.get(epoch)) is not None:
+                    known.remove(start, changed.id)
+
+    def _show(self, segment: RemoteSegment) -> None:
+        """Let readers find it."""
+        for epoch, start, end in epoch_ranges(segment):
+            self._epochs.setdefault(epoch, _EpochSegments()).add(start, end, segment.id)
+
+    # --- reading ---
+
+    def find(self, epoch: int, offset: int) -> RemoteSegment | None:
+        """The copied segment in which `epoch` has `offset`; None if there is none."""
+        known = self._epochs.get(epoch)
+        segment_id = known.at_or_before(offset) if known is not None else None
+        if segment_id is None:
+            return None
+        segment = self._segments[segment_id]
+        for of, start, end in epoch_ranges(segment):
+            if of == epoch:
+                return segment if start <= offset <= end else None
+        return None
+
+    def last_offset(self, epoch: int) -> int:
+        """The last offset of `epoch` that was copied, deleted since or not; -1 if none was."""
+        known = self._epochs.get(epoch)
+        return known.last_offset if known is not None else NO_OFFSET
+
+    def of_epoch(self, epoch: int) -> list[RemoteSegment]:
+        """The copied segments with records of `epoch`, in the order of offsets."""
+        known = self._epochs.get(epoch)
+        return [self._segments[i] for i in known.ids] if known is not None else []
+
+    def is_shown(self, segment: RemoteSegment) -> bool:
+        """Whether a reader can find it in some epoch."""
+        for epoch, start in segment.epochs:
+            known = self._epochs.get(epoch)
+            if known is not None and known.at_or_before(start) == segment.id:
+                return True
+        return False
+
+
+def epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
+    """(epoch, first offset, last offset) of each leader epoch in a segment."""
+    for (epoch, start), (_, following) in pairwise(segment.epochs):
+        yield epoch, start, following - 1
+    if segment.epochs:
+        epoch, start = segment.epochs[-1]
+        yield epoch, start, segment.end_offset
+
+
+def highest_copied(
+    segments: RemoteSegments, lineage: Sequence[EpochStart], log_end_offset: int
+) -> tuple[int, int]:
+    """(offset, epoch): the last offset of the log with these leader epochs that was copied, as far
+    as the log has it; (-1, -1) if nothing was."""
+    end = log_end_offset
+    for epoch, start in reversed(lineage):
+        copied = segments.last_offset(epoch)
+        if copied >= 0:
+            copied = min(copied, end - 1)
+            if copied >= start:
+                return copied, epoch
+        end = start
+    return NO_OFFSET, -1
+
+
+def is_within(segment: RemoteSegment, lineage: Sequence[EpochStart], log_end_offset: int) -> bool:
+    """Whether all records of a segment belong to the log with these leader epochs. Epochs before
+    its first one count as its own: the log began with them once, and its start has moved since."""
+    if not lineage or segment.end_offset >= log_end_offset:
+        return False
+    ends = {
+        epoch: (start, following)
+        for (epoch, start), following in zip(
+            lineage, [*(e.start_offset for e in lineage[1:]), log_end_offset], strict=True
+        )
+    }
+    first = lineage[0]
+    for epoch, start, end in epoch_ranges(segment):
+        if epoch < first.epoch:
+            if end >= first.start_offset:
+                return False
+            continue
+        known = ends.get(epoch)
+        if known is None or end >= known[1]:
+            return False
+        if start < known[0] and epoch != first.epoch:
+            return False
+    return bool(segment.epochs)
+
+
+class RemoteRange(NamedTuple):
+    """Offsets of a log that can be read from one segment; both ends are included."""
+
+    segment: RemoteSegment
+    start_offset: int
+    end_offset: int
+
+
+def range_at(
+    segments: RemoteSegments, lineage: Sequence[EpochStart], offset: int, log_end_offset: int
+) -> RemoteRange | None:
+    """The segment that has `offset` of the log with these leader epochs, and how far it has the
+    log's records of that epoch: an unclean leader may have begun another epoch within it."""
+    entry = bisect_right(lineage, offset, key=lambda e: e.start_offset) - 1
+    if entry < 0:
+        return None
+    epoch = lineage[entry].epoch
+    segment = segments.find(epoch, offset)
+    if segment is None:
+        return None
+    end = lineage[entry + 1].start_offset if entry + 1 < len(lineage) else log_end_offset
+    for of, _, last in epoch_ranges(segment):
+        if of == epoch:
+            return RemoteRange(segment, offset, min(last, end - 1))
+    return None
+
+
+def in_lineage(
+    segments: RemoteSegments, lineage: Sequence[EpochStart], from_offset: int, log_end_offset: int
+) -> Iterator[RemoteRange]:
+    """What a reader of the log with these leader epochs goes through from `from_offset` on, in
+    order, until something is missing."""
+    offset = from_offset
+    while (found := range_at(segments, lineage, offset, log_end_offset)) is not None:
+        yield found
+        offset = found.end_offset + 1

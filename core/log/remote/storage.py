@@ -1,0 +1,99 @@
+"""The interface of remote storage: objects, written whole, by name.
+
+An implementation blocks, and any thread may call it. All operations are idempotent, since callers
+repeat them after a failure or a crash: putting an object again replaces it, and deleting a missing
+one succeeds. An object appears only once it is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from pk.core.log.files import Data
+from pk.core.log.remote.metadata import RemotePartition
+from pk.core.values import TopicPartition, Uuid, uuid_from_text, uuid_text
+
+SUFFIX: Final = ".segment"
+
+
+class RemoteStorageError(Exception):
+    """Remote storage did not do what it was asked; whether it had an effect is unknown."""
+
+
+class RemoteObjectMissing(RemoteStorageError):
+    """There is no object of this name."""
+
+
+class StoredObject(NamedTuple):
+    """One object."""
+
+    name: str
+    size: int
+    """In bytes."""
+    modified_ms: int
+
+
+class RemoteStorage(Protocol):
+    """Objects by name. Every operation raises RemoteStorageError."""
+
+    def put(self, name: str, pieces: Callable[[], Iterable[Data]]) -> None:
+        """Store an object. `pieces` makes its content; it is called again when a store tries
+        again."""
+        ...
+
+    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """`length` bytes from `start`, or all from there; fewer only at the end of the object.
+        Raises RemoteObjectMissing."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove an object, if it exists."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """The objects in the folder `prefix` ("" for all) and its folders, in no particular order.
+        An object that was just stored or deleted may be missing or still be there."""
+        ...
+
+
+class SegmentName(NamedTuple):
+    """The name of a segment's object, from which it can be found without any metadata:
+    `<cluster id>/<topic>-<topic id>/<partition>/<start offset>-<segment id>.segment`."""
+
+    cluster_id: str
+    partition: RemotePartition
+    start_offset: int
+    id: Uuid
+
+    def __str__(self) -> str:
+        folder = partition_folder(self.cluster_id, self.partition)
+        return f"{folder}/{self.start_offset:020d}-{uuid_text(self.id)}{SUFFIX}"
+
+    @classmethod
+    def parse(cls, name: str) -> SegmentName:
+        """The name in parts. Raises ValueError for another object."""
+        try:
+            cluster_id, topic, partition, file = name.rsplit("/", 3)
+        except ValueError:
+            raise ValueError(f"not a segment: {name!r}") from None
+        # An id has 22 characters, and may have hyphens itself.
+        if not file.endswith(SUFFIX) or topic[-23:-22] != "-" or file[20:21] != "-":
+            raise ValueError(f"not a segment: {name!r}")
+        return cls(
+            cluster_id,
+            RemotePartition(topic[:-23], uuid_from_text(topic[-22:]), int(partition)),
+            int(file[:20]),
+            uuid_from_text(file[21 : -len(SUFFIX)]),
+        )
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition by the topic's name."""
+        return self.partition.tp
+
+
+def partition_folder(cluster_id: str, partition: RemotePartition) -> str:
+    """The folder of a partition's objects."""
+    topic = f"{partition.topic}-{uuid_text(partition.topic_id)}"
+    return f"{cluster_id}/{topic}/{partition.partition}"

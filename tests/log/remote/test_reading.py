@@ -1,0 +1,198 @@
+"""A remote segment is read as the local one that was copied."""
+
+import pytest
+from log.support import (
+    NOW,
+    TP,
+    append,
+    headers_of,
+    make_batch,
+    open_log,
+)
+
+from pk.core.log.config import LogConfig
+from pk.core.log.log import Log, Origin
+from pk.core.log.remote.copying import epochs_between, next_to_copy, tail_of
+from pk.core.log.remote.memory_storage import MemoryStorage
+from pk.core.log.remote.metadata import RemotePartition, RemoteSegment, SegmentState
+from pk.core.log.remote.reading import RemoteReader
+from pk.core.log.remote.segment_object import (
+    TAIL_BYTES_FIRST,
+    find_tail,
+    format_tail,
+    parse_tail,
+    pieces,
+)
+from pk.core.log.remote.storage import RemoteStorageError, SegmentName
+from pk.core.record.batch import CorruptBatch, iter_headers
+from pk.core.record.build import end_transaction_batch
+
+PARTITION = RemotePartition(TP.topic, bytes(16), TP.partition)
+
+
+def a_log(segment_bytes: int = 2000) -> Log:
+    """A log of several segments, with two epochs, transactions and rising timestamps."""
+    log = open_log(config=LogConfig(segment_bytes=segment_bytes, index_interval_bytes=200))
+    for number in range(60):
+        epoch = number // 25
+        count = 1 + number % 3
+        append(log, make_batch(count, timestamp=NOW + 10 * number, size=50), epoch=epoch)
+        if number % 4 == 0:
+            sent = make_batch(
+                producer_id=7, producer_epoch=0, sequence=number // 4, transactional=True
+            )
+            append(log, sent, epoch=epoch)
+        if number % 4 == 2:
+            marker = end_transaction_batch(number % 8 == 2, 0, 7, 0, NOW)
+            append(log, marker, epoch=epoch, origin=Origin.COORDINATOR)
+    return log
+
+
+def copy_all(log: Log, storage: MemoryStorage) -> list[RemoteSegment]:
+    """Copy every closed segment."""
+    copied: list[RemoteSegment] = []
+    at = 0
+    while (found := next_to_copy(log.segments, at, log.log_end_offset)) is not None:
+        segment, at = found
+        tail = tail_of(log, segment, at - 1, log.epochs.entries)
+        remote = RemoteSegment(
+            PARTITION, bytes([len(copied)]) * 16, segment.base_offset, at - 1, 1,
+            tail.max_timestamp, 0, epochs_between(tail.epochs, segment.base_offset, at - 1),
+            segment.size, SegmentState.COPY_FINISHED,
+        )  # fmt: skip
+        name = SegmentName("c", PARTITION, remote.start_offset, remote.id)
+        storage.put(str(name), pieces(segment.file, segment.size, format_tail(tail)))
+        copied.append(remote)
+    return copied
+
+
+@pytest.fixture
+def storage() -> MemoryStorage:
+    return MemoryStorage()
+
+
+@pytest.fixture
+def reader(storage: MemoryStorage) -> RemoteReader:
+    return RemoteReader(storage, "c", index_bytes_max=1 << 20)
+
+
+def test_every_offset_reads_the_same_bytes(storage: MemoryStorage, reader: RemoteReader) -> None:
+    log = a_log()
+    copied = copy_all(log, storage)
+    assert len(copied) == len(log.segments) - 1 > 3
+    for remote in copied:
+        for offset in range(remote.start_offset, remote.end_offset + 1):
+            for bytes_max in (1, 300, 1 << 20):
+                local = log.read(offset, bytes_max, remote.end_offset + 1)
+                found = reader.read(remote, offset, log.log_end_offset, bytes_max)
+                data = found.slice.read()
+                assert data, "whole batches, and at least one"
+                assert data == local.slice.read()[: len(data)]
+                assert found.base_offset == local.base_offset
+
+
+def test_a_read_ends_before_the_offset_that_it_must_not_pass(
+    storage: MemoryStorage, reader: RemoteReader
+) -> None:
+    log = a_log()
+    remote = copy_all(log, storage)[0]
+    end = remote.start_offset + 10
+    found = reader.read(remote, remote.start_offset, end, 1 << 20).slice.read()
+    headers = [header for _, header in iter_headers(found)]
+    following = next(h for h in headers_of(log) if h.last_offset >= end)
+    assert headers[-1].next_offset == following.base_offset
+
+
+def test_times_and_aborted_transactions(storage: MemoryStorage, reader: RemoteReader) -> None:
+    log = a_log()
+    for remote in copy_all(log, storage):
+        for timestamp in range(NOW, NOW + 600, 7):
+            local = log.offset_for_time(timestamp)
+            found = reader.offset_for_time(remote, timestamp, remote.start_offset)
+            if local is not None and remote.start_offset <= local.offset <= remote.end_offset:
+                assert found == local
+            elif found is not None:
+                assert local is not None and local.offset < remote.start_offset
+        read = log.read(remote.start_offset, 1 << 20, remote.end_offset + 1)
+        ours = log.aborted_transactions(remote.start_offset, read)
+        fetched = reader.read(remote, remote.start_offset, remote.end_offset + 1, 1 << 20)
+        end = reader.offset_beyond(remote, fetched)
+        assert end == remote.end_offset + 1
+        theirs, _ = reader.aborted_within(remote, remote.start_offset, end)
+        assert [a for a in ours if a.last_offset <= remote.end_offset] == theirs
+
+
+def test_a_segment_takes_one_request_for_its_tail_and_one_for_each_chunk(
+    storage: MemoryStorage,
+) -> None:
+    asked: list[int] = []
+    log = a_log(segment_bytes=6000)
+    copied = copy_all(log, storage)
+    get = storage.get
+
+    def counting(name: str, start: int = 0, length: int | None = None) -> bytes:
+        asked.append(start)
+        return get(name, start, length)
+
+    storage.get = counting
+    reader = RemoteReader(storage, "c", index_bytes_max=1 << 20)
+    for offset in range(copied[0].start_offset, copied[0].end_offset + 1):
+        reader.read(copied[0], offset, 1 << 40, 100)
+    assert asked == [copied[0].size, 0]
+
+
+def test_a_damaged_record_is_not_given_to_readers(
+    storage: MemoryStorage, reader: RemoteReader
+) -> None:
+    remote = copy_all(a_log(), storage)[0]
+    name = reader.name_of(remote)
+    content = bytearray(storage.objects[name])
+    content[100] ^= 1
+    storage.objects[name] = bytes(content)
+    with pytest.raises(CorruptBatch):
+        reader.read(remote, remote.start_offset, 1 << 40, 1 << 20)
+
+
+@pytest.mark.parametrize("at", [-1, -10, -14, -30, -100])
+def test_a_damaged_tail_is_refused(storage: MemoryStorage, reader: RemoteReader, at: int) -> None:
+    remote = copy_all(a_log(), storage)[0]
+    name = reader.name_of(remote)
+    content = bytearray(storage.objects[name])
+    content[at] ^= 1
+    storage.objects[name] = bytes(content)
+    with pytest.raises(RemoteStorageError):
+        reader.read(remote, remote.start_offset, 1 << 40, 1 << 20)
+
+
+@pytest.mark.parametrize("cut", [1, 16, 17, 100])
+def test_part_of_an_object_is_refused(
+    storage: MemoryStorage, reader: RemoteReader, cut: int
+) -> None:
+    remote = copy_all(a_log(), storage)[0]
+    name = reader.name_of(remote)
+    storage.objects[name] = storage.objects[name][:-cut]
+    with pytest.raises(RemoteStorageError):
+        reader.tail(remote)
+
+
+def test_the_tail_is_found_without_metadata(storage: MemoryStorage, reader: RemoteReader) -> None:
+    remote = copy_all(a_log(), storage)[1]
+    name = reader.name_of(remote)
+    tail = find_tail(storage, name, len(storage.objects[name]))
+    assert tail == reader.tail(remote)
+    assert (tail.start_offset, tail.end_offset) == (remote.start_offset, remote.end_offset)
+    large = format_tail(type(tail)(0, 1, 2, 3, b"", bytes(TAIL_BYTES_FIRST), b"", b"", b"", ()))
+    storage.objects["large"] = b"xyz" + large
+    assert find_tail(storage, "large", len(large) + 3) == parse_tail("large", large)
+
+
+def test_the_tail_has_the_producers_at_the_end_of_the_segment(
+    storage: MemoryStorage, reader: RemoteReader
+) -> None:
+    from pk.core.log.producers import Producers
+
+    for remote in copy_all(a_log(), storage):
+        tail = reader.tail(remote)
+        producers = Producers.from_snapshot(tail.snapshot, remote.end_offset + 1, NOW)
+        assert producers.get(7) is not None
+        assert tail.epochs[-1].start_offset <= remote.end_offset
