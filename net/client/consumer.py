@@ -445,7 +445,7 @@ class Consumer:
         if self._closing:
             return False
         last = self._states.get(self._last_served) if self._last_served is not None else None
-        if last is None or last.paused or self._serve(last, take):
+        if last is None or not last.has_data or self._serve(last, take):
             self._take(take)
         return bool(records)
 
@@ -455,8 +455,18 @@ class Consumer:
         taken: Callable[[], bool],
         timeout_ms: float | None,
     ) -> None:
+        """Wait until there is something to take, and take it. Only `_arrived` waits, and takes
+        nothing: a poll that is cancelled has lost nothing."""
         self._check()
         deadline = trio.current_time() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
+        while True:
+            await self._arrived(deadline)
+            self._take(take)
+            if taken() or trio.current_time() >= deadline:
+                return
+
+    async def _arrived(self, deadline: float) -> None:
+        """Do the group's work, commit if it is time, and wait until `deadline` for a batch."""
         group = self._group
         if group is not None:
             group.polling += 1
@@ -468,8 +478,7 @@ class Consumer:
                 await self._work_off_group()
                 self._raise_failure()
                 committed = committed or self._commits.auto_commit()
-                self._take(take)
-                if taken():
+                if any(state.has_data for state in self._states.values()):
                     return
                 if trio.current_time() >= deadline:
                     return
@@ -484,7 +493,7 @@ class Consumer:
 
     def _take(self, take: Callable[[PartitionState], bool]) -> None:
         """Serve partitions in turn, starting with the one after the last served."""
-        states = [s for s in self._states.values() if (s.chunks or s.reading) and not s.paused]
+        states = [s for s in self._states.values() if s.has_data]
         for index, state in enumerate(states):
             if state.partition == self._last_served:
                 states = states[index + 1 :] + states[: index + 1]
@@ -495,8 +504,6 @@ class Consumer:
 
     def _serve(self, state: PartitionState, take: Callable[[PartitionState], bool]) -> bool:
         """Take from one partition; returns whether to continue with the next."""
-        if not state.has_position:
-            return True
         full_bytes = self.config.max_partition_fetch_bytes
         was_full = state.buffered_bytes >= full_bytes
         more = take(state)

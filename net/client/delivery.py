@@ -4,6 +4,7 @@
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+import trio
 from msgspec import Struct
 
 from pk.core.errors import without_frames
@@ -59,12 +60,22 @@ class Delivery:
     async def wait(self) -> RecordMetadata:
         """Wait until the record is acknowledged. Raises KafkaError or ClientError if it was given
         up."""
+        await self._settle()
+        return self.result()
+
+    async def _settle(self) -> None:
         batch, index = self._batch, self._index
         while True:
             await batch.settled.wait()
             if not batch.splits:
-                break
+                return
             batch, index = _settled(batch, index)
+
+    def result(self) -> RecordMetadata:
+        """What `wait` returns or raises, without waiting. Raises trio.WouldBlock unless `done`."""
+        batch, index = _settled(self._batch, self._index)
+        if not batch.settled.is_set():
+            raise trio.WouldBlock
         if batch.error is not None:
             raise without_frames(batch.error)
         offset = batch.base_offset + index if batch.base_offset >= 0 else -1
@@ -100,12 +111,25 @@ class Deliveries:
     async def wait(self) -> list[Run]:
         """Wait until all are settled; returns their positions. Raises the first error, after all
         are settled."""
+        await self._settle()
+        return self.result()
+
+    async def _settle(self) -> None:
+        batches = [batch for batch, _, _ in self._runs]
+        while batches:
+            batch = batches.pop()
+            await batch.settled.wait()
+            batches += [part for _, part in batch.splits]
+
+    def result(self) -> list[Run]:
+        """What `wait` returns or raises, without waiting. Raises trio.WouldBlock before."""
         runs: list[Run] = []
         error: Exception | None = None
         pieces = list(reversed(self._runs))
         while pieces:
             batch, first, count = pieces.pop()
-            await batch.settled.wait()
+            if not batch.settled.is_set():
+                raise trio.WouldBlock
             if batch.splits:
                 (_, low), (middle, high) = batch.splits
                 if first + count > middle:

@@ -194,6 +194,13 @@ class PartitionState:
     def has_position(self) -> bool:
         return self.position != NO_POSITION and self.reset_to is None
 
+    @property
+    def has_data(self) -> bool:
+        """Whether there are fetched batches that the program may have now."""
+        if not (self.chunks or self.reading) or self.paused:
+            return False
+        return self.has_position
+
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Continue at `offset`; buffered data is dropped."""
         self._drop()
