@@ -12,6 +12,7 @@ results.
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Self
 
 from pk.net.client.admin_operations.acls import AclOperations
 from pk.net.client.admin_operations.base import Failure
@@ -60,21 +61,25 @@ class Admin(
     without making it.
     """
 
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        bootstrap: str | Sequence[str],
+        config: Mapping[str, object] | None = None,
+        *,
+        on_request: OnRequest | None = None,
+    ) -> AsyncGenerator[Self]:
+        """An admin client of the cluster that `bootstrap` ("host:port,host:port") belongs to.
+        Connects on first use.
 
-@asynccontextmanager
-async def open_admin(
-    bootstrap: str | Sequence[str],
-    config: Mapping[str, object] | None = None,
-    *,
-    on_request: OnRequest | None = None,
-) -> AsyncGenerator[Admin]:
-    """An admin client of the cluster that `bootstrap` ("host:port,host:port") belongs to. Connects
-    on first use.
+        `config` takes Kafka's admin keys (`client.id`, `request.timeout.ms`,
+        `default.api.timeout.ms`, …). `on_request` is called with a `RequestTrace` after each
+        request. Raises ConfigError. Connections end with the block.
+        """
+        parsed = parse(AdminConfig, config)
+        async with open_cluster(bootstrap, parsed, on_request) as cluster:
+            yield cls(cluster, parsed)
 
-    `config` takes Kafka's admin keys (`client.id`, `request.timeout.ms`, `default.api.timeout.ms`,
-    …). `on_request` is called with a `RequestTrace` after each request. Raises ConfigError.
-    Connections end with the block.
-    """
-    parsed = parse(AdminConfig, config)
-    async with open_cluster(bootstrap, parsed, on_request) as cluster:
-        yield Admin(cluster, parsed)
+
+open_admin = Admin.open

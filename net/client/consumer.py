@@ -120,6 +120,31 @@ class Consumer:
         self._closed = False
         cluster.on_metadata.append(self._metadata_changed)
 
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        bootstrap: str | Sequence[str],
+        config: Mapping[str, object] | None = None,
+        *,
+        on_request: OnRequest | None = None,
+    ) -> AsyncGenerator[Self]:
+        """A consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed at
+        the end of the block.
+
+        `bootstrap` is `host:port` with commas between several, or a sequence of them. `config` has
+        consumer configs by Kafka's names, as strings or values. `on_request` is called after each
+        request, for traces.
+
+        Raises ConfigError for an unknown or invalid config.
+        """
+        parsed = parse(ConsumerConfig, config)
+        async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
+            consumer = cls(cluster, parsed, nursery)
+            consumer.start()
+            async with consumer:
+                yield consumer
+
     def start(self) -> None:
         """Starts the background tasks; `open_consumer` calls it."""
         self._nursery.start_soon(self._watch.run)
@@ -745,25 +770,4 @@ class Consumer:
         await self.close(commit=kind is None)
 
 
-@asynccontextmanager
-async def open_consumer(
-    bootstrap: str | Sequence[str],
-    config: Mapping[str, object] | None = None,
-    *,
-    on_request: OnRequest | None = None,
-) -> AsyncGenerator[Consumer]:
-    """A consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed at the
-    end of the block.
-
-    `bootstrap` is `host:port` with commas between several, or a sequence of them. `config` has
-    consumer configs by Kafka's names, as strings or values. `on_request` is called after each
-    request, for traces.
-
-    Raises ConfigError for an unknown or invalid config.
-    """
-    parsed = parse(ConsumerConfig, config)
-    async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
-        consumer = Consumer(cluster, parsed, nursery)
-        consumer.start()
-        async with consumer:
-            yield consumer
+open_consumer = Consumer.open

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from operator import itemgetter
+from typing import Self
 
 import trio
 
@@ -58,6 +59,9 @@ class Producer:
     `Delivery.wait`.
     """
 
+    _delivery = Delivery
+    _deliveries = Deliveries
+
     def __init__(
         self,
         cluster: Cluster,
@@ -76,6 +80,60 @@ class Producer:
         self._sticky: dict[str, Sticky] = {}
         self._keys: dict[str, KeyCache] = {}
         self._closed = False
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        bootstrap: str | Sequence[str],
+        config: Mapping[str, object] | None = None,
+        *,
+        partitioner: Partitioner | None = None,
+        on_delivery: Callable[[BatchDelivered], None] | None = None,
+        on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None,
+        on_request: OnRequest | None = None,
+    ) -> AsyncGenerator[Self]:
+        """A producer for the cluster that `bootstrap` belongs to. Connects on first use; flushes
+        when the block ends.
+
+        `bootstrap`: one address or several, `host:port`. `config`: Kafka's producer keys.
+        `partitioner` replaces the default (murmur2 of the key, sticky without one). `on_delivery`
+        is called for every batch that was acknowledged or given up, `on_refusal` for every error
+        after which a batch is retried, `on_request` for every request. Raises ConfigError.
+        """
+        parsed = parse(ProducerConfig, config)
+        idempotent = idempotence(parsed, config)
+        if partitioner is None and parsed.partitioner_class:
+            partitioner = round_robin()
+        accumulator = Accumulator(
+            batch_bytes=parsed.batch_size,
+            memory_bytes=parsed.buffer_memory,
+            codec=Codec.from_name(parsed.compression_type),
+            level=parsed.compression_level,
+        )
+        async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
+            sender = Sender(cluster, parsed, accumulator, nursery, idempotent=idempotent)
+            sender.on_refusal = on_refusal
+            if on_delivery is not None:
+                tell = on_delivery
+                sender.on_batch = lambda b: tell(
+                    BatchDelivered(
+                        b.partition,
+                        b.base_offset,
+                        b.count,
+                        b.error,
+                        b.error is not None and b.in_doubt,
+                    )
+                )
+            if parsed.transactional_id is not None:
+                sender.transactions = Transactions(cluster, parsed, sender)
+            nursery.start_soon(sender.keep_metadata)
+            producer = cls(cluster, parsed, accumulator, sender, partitioner)
+            try:
+                yield producer
+                await producer.flush()
+            finally:
+                producer.close()
 
     async def send(
         self,
@@ -103,7 +161,7 @@ class Producer:
         if not self._accumulator.has_room(size):
             await self._room(size)
         else:
-            await trio.lowlevel.checkpoint()
+            await self._checkpoint()
         return self._append(info, topic, value, key, headers, partition, timestamp_ms, size)
 
     def send_nowait(
@@ -139,7 +197,7 @@ class Producer:
         faulty one may then be in batches already.
         """
         info = self._topic_now(topic) or await self._topic(topic)
-        deliveries = Deliveries()
+        deliveries = self._deliveries()
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         if partition is not None or self._partitioner is not None:
@@ -161,14 +219,14 @@ class Producer:
             before = self._accumulator.used_bytes
             start = self._extend(queue, unkeyed, start, timestamp_ms, deliveries)
             sticky.took(self._accumulator.used_bytes - before)
-        await trio.lowlevel.checkpoint()
+        await self._checkpoint()
         return deliveries
 
     async def send_rows(self, topic: str, rows: Sequence[Row]) -> Deliveries:
         """Like `send_many`, for records with headers, timestamps and partitions of their own.
         Raises what `send` raises."""
         info = self._topic_now(topic) or await self._topic(topic)
-        deliveries = Deliveries()
+        deliveries = self._deliveries()
         now_ms = time.time_ns() // 1_000_000
         for number, group in self._grouped_rows(info, topic, rows).items():
             queue = self._queue(topic, number)
@@ -176,7 +234,7 @@ class Producer:
             while start < len(group):
                 await self._room(self._accumulator.batch_bytes)
                 start = self._extend_rows(queue, group, start, now_ms, deliveries)
-        await trio.lowlevel.checkpoint()
+        await self._checkpoint()
         return deliveries
 
     async def flush(self) -> None:
@@ -211,24 +269,46 @@ class Producer:
         TransactionOutcomeUnknown if the coordinator did not report the outcome of the commit within
         `max.block.ms`; NoTransaction without `transactional.id`.
         """
-        transactions = self._transactional()
-        await transactions.begin()
+        await self.begin_transaction()
         try:
             yield
-            await self.flush()
-            if self._sender.fatal is not None:
-                raise without_frames(self._sender.fatal)
-            if transactions.error is not None:
-                raise without_frames(transactions.error)
-            await transactions.end(commit=True)
+            await self.commit_transaction()
         except BaseException:
-            # A commit that was requested may have taken place, and cannot be undone.
-            if transactions.open and not transactions.commit_sent and self._sender.fatal is None:
-                with trio.move_on_after(_ABORT_S, shield=True):
-                    await self._abort(transactions)
+            await self._abort_quickly()
             raise
         finally:
-            transactions.leave()
+            self._transactional_or_closed().leave()
+
+    async def begin_transaction(self) -> None:
+        """Begins a transaction without a block: every path must then end in `commit_transaction` or
+        `abort_transaction`. Raises what `transaction` raises at its beginning."""
+        await self._transactional().begin()
+
+    async def commit_transaction(self) -> None:
+        """Sends all records and commits. If it raises, the transaction is still open and must be
+        aborted, unless the producer is finished (see `transaction` for the errors). Raises
+        NoTransaction if none is open."""
+        transactions = self._transactional()
+        if not transactions.open:
+            raise NoTransaction("no transaction is open")
+        await self.flush()
+        if self._sender.fatal is not None:
+            raise without_frames(self._sender.fatal)
+        if transactions.error is not None:
+            raise without_frames(transactions.error)
+        await transactions.end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Drops the records that were not sent, and aborts. After a commit that may have taken
+        place it does nothing: the next transaction finishes that commit. Raises Closed,
+        NoTransaction."""
+        await self._abort(self._transactional())
+        self._transactional().leave()
+
+    async def _abort_quickly(self) -> None:
+        """Abort when a block has raised, even if it was cancelled."""
+        with trio.move_on_after(_ABORT_S, shield=True):
+            await self._abort(self._transactional_or_closed())
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
@@ -246,13 +326,19 @@ class Producer:
     def _transactional(self) -> Transactions:
         if self._closed:
             raise Closed("this producer is closed")
+        return self._transactional_or_closed()
+
+    def _transactional_or_closed(self) -> Transactions:
         if self._sender.transactions is None:
             raise NoTransaction("transactions need a transactional.id")
         return self._sender.transactions
 
     async def _abort(self, transactions: Transactions) -> None:
-        """Abort; wait for records in flight, so that none of them can end up in the next
-        transaction."""
+        """Abort unless a commit may have taken place, which cannot be undone; wait for records in
+        flight, so that none of them can end up in the next transaction."""
+        fatal = self._sender.fatal is not None
+        if not transactions.open or transactions.commit_sent or fatal:
+            return
         if transactions.error is None:
             transactions.error = Aborted()
         self._sender.drop_waiting(transactions.error)
@@ -271,6 +357,10 @@ class Producer:
         flushes first, unless its block raised."""
         self._closed = True
         self._sender.abort(Closed("the producer was closed before this record was acknowledged"))
+
+    async def _checkpoint(self) -> None:
+        """Let other tasks run, and be cancelled here."""
+        await trio.lowlevel.checkpoint()
 
     def _check(self) -> None:
         if self._closed:
@@ -367,7 +457,7 @@ class Producer:
             self._sender.place(queue)
         if sticky is not None:
             sticky.took(added_bytes)
-        return Delivery(batch, batch.count - 1, timestamp_ms)
+        return self._delivery(batch, batch.count - 1, timestamp_ms)
 
     def _extend(
         self,
@@ -533,50 +623,4 @@ def _check_partition(topic: str, partition: int, info: TopicInfo) -> None:
         raise UnknownPartition(topic, partition, len(info.partitions))
 
 
-@asynccontextmanager
-async def open_producer(
-    bootstrap: str | Sequence[str],
-    config: Mapping[str, object] | None = None,
-    *,
-    partitioner: Partitioner | None = None,
-    on_delivery: Callable[[BatchDelivered], None] | None = None,
-    on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None,
-    on_request: OnRequest | None = None,
-) -> AsyncGenerator[Producer]:
-    """A producer for the cluster that `bootstrap` belongs to. Connects on first use; flushes when
-    the block ends.
-
-    `bootstrap`: one address or several, `host:port`. `config`: Kafka's producer keys. `partitioner`
-    replaces the default (murmur2 of the key, sticky without one). `on_delivery` is called for every
-    batch that was acknowledged or given up, `on_refusal` for every error after which a batch is
-    retried, `on_request` for every request. Raises ConfigError.
-    """
-    parsed = parse(ProducerConfig, config)
-    idempotent = idempotence(parsed, config)
-    if partitioner is None and parsed.partitioner_class:
-        partitioner = round_robin()
-    accumulator = Accumulator(
-        batch_bytes=parsed.batch_size,
-        memory_bytes=parsed.buffer_memory,
-        codec=Codec.from_name(parsed.compression_type),
-        level=parsed.compression_level,
-    )
-    async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
-        sender = Sender(cluster, parsed, accumulator, nursery, idempotent=idempotent)
-        sender.on_refusal = on_refusal
-        if on_delivery is not None:
-            tell = on_delivery
-            sender.on_batch = lambda b: tell(
-                BatchDelivered(
-                    b.partition, b.base_offset, b.count, b.error, b.error is not None and b.in_doubt
-                )
-            )
-        if parsed.transactional_id is not None:
-            sender.transactions = Transactions(cluster, parsed, sender)
-        nursery.start_soon(sender.keep_metadata)
-        producer = Producer(cluster, parsed, accumulator, sender, partitioner)
-        try:
-            yield producer
-            await producer.flush()
-        finally:
-            producer.close()
+open_producer = Producer.open

@@ -111,6 +111,29 @@ class ShareConsumer:
         accepted), for acknowledgements sent with fetches and by `commit`."""
         cluster.on_metadata.append(self._metadata_changed)
 
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        bootstrap: str | Sequence[str],
+        config: Mapping[str, object] | None = None,
+        *,
+        on_request: OnRequest | None = None,
+    ) -> AsyncGenerator[Self]:
+        """A share consumer of the cluster that `bootstrap` belongs to. Connects on first use;
+        closed when the block ends.
+
+        Raises ConfigError.
+        """
+        parsed = parse(ShareConsumerConfig, config)
+        if not parsed.group_id:
+            raise ConfigError("group.id: a share consumer needs a group")
+        async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
+            consumer = cls(cluster, parsed, nursery)
+            consumer.start()
+            async with consumer:
+                yield consumer
+
     def start(self) -> None:
         """Start the background tasks. `open_share_consumer` does this."""
         self._nursery.start_soon(self._group.run)
@@ -420,23 +443,4 @@ class ShareConsumer:
         await self.close(accept=kind is None)
 
 
-@asynccontextmanager
-async def open_share_consumer(
-    bootstrap: str | Sequence[str],
-    config: Mapping[str, object] | None = None,
-    *,
-    on_request: OnRequest | None = None,
-) -> AsyncGenerator[ShareConsumer]:
-    """A share consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed
-    when the block ends.
-
-    Raises ConfigError.
-    """
-    parsed = parse(ShareConsumerConfig, config)
-    if not parsed.group_id:
-        raise ConfigError("group.id: a share consumer needs a group")
-    async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
-        consumer = ShareConsumer(cluster, parsed, nursery)
-        consumer.start()
-        async with consumer:
-            yield consumer
+open_share_consumer = ShareConsumer.open
