@@ -17,14 +17,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import trio
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
+M = TypeVar("M", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 class _BlockRaised(Exception):
@@ -131,19 +131,17 @@ async def _patiently(future: asyncio.Future[Any]) -> None:
             continue
 
 
-def bridged(
-    method: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+def bridged(method: M) -> M:
     """`method`, which needs trio, for callers on both loops: a trio task calls it as it is, an
     asyncio task has it run as a trio task."""
 
     @wraps(method)
-    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(*args: Any, **kwargs: Any) -> Any:
         if trio.lowlevel.in_trio_task():
-            return await method(self, *args, **kwargs)
-        return await on_trio(method, self, *args, **kwargs)
+            return await method(*args, **kwargs)
+        return await on_trio(method, *args, **kwargs)
 
-    return call
+    return cast(M, call)
 
 
 def on_asyncio(

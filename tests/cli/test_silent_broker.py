@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import Handler, ScriptedBroker
 from clients.pk_cluster import CONTROLLER, PkCluster
 from listeners import listening, scripted
+from net_client.support import Handler, ScriptedBroker
 from terminal import on_terminal
 
 from pk.cli.main import main

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from client.support import scripted_broker, trio_test
+from net_client.support import scripted_broker, trio_test
 
 from pk.core.broker.peers import PeerLost
 from pk.core.errors import ErrorCode, KafkaError

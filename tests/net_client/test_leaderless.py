@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from client.support import scripted_broker, trio_test
+from net_client.support import scripted_broker, trio_test
 from two_partitions import Two
 
 from pk.core.errors import ErrorCode, KafkaError

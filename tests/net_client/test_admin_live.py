@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from client.support import eventually, known, trio_test
 from clients.fixtures import Kafka
+from net_client.support import eventually, known, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition

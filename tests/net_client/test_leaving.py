@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import ScriptedBroker, scripted_broker, trio_test
+from net_client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import eventually, scripted_broker, trio_test
+from net_client.support import eventually, scripted_broker, trio_test
 from two_partitions import TOPIC_ID, Two
 
 from pk.core.errors import ErrorCode

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import known, trio_test
 from clients.fixtures import Kafka
+from net_client.support import known, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from client.scripted_group import Member, ScriptedGroup, coordinator, member
+from net_client.scripted_group import Member, ScriptedGroup, coordinator, member
 from trio.testing import MockClock
 
 IDLE_S = 21

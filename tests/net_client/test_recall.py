@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 import pytest
-from client.support import ScriptedBroker, scripted_broker, trio_test
+from net_client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from pk.net.client.admin import open_admin

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from client.support import ScriptedBroker, scripted_broker, trio_test
+from net_client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import read_header, records

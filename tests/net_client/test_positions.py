@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from client.scripted_group import P0, P1, PROTOCOLS, Held, coordinator, member
-from client.support import trio_test
+from net_client.scripted_group import P0, P1, PROTOCOLS, Held, coordinator, member
+from net_client.support import trio_test
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from client.scripted_group import FAST, LOADING, P0, P1, PROTOCOLS, Held, coordinator, member
-from client.support import trio_test
+from net_client.scripted_group import FAST, LOADING, P0, P1, PROTOCOLS, Held, coordinator, member
+from net_client.support import trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.consumer import Consumer, open_consumer

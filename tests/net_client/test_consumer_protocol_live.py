@@ -9,12 +9,12 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
-from client.support import trio_test
-from client.test_group_live import Member as Live
-from client.test_group_live import create, sizes, until
-from client.test_group_live import member as classic_or_consumer
 from clients.fixtures import Kafka
 from clients.topics import configure_group
+from net_client.support import trio_test
+from net_client.test_group_live import Member as Live
+from net_client.test_group_live import create, sizes, until
+from net_client.test_group_live import member as classic_or_consumer
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import INTERNAL_TOPICS, TopicPartition

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from client.support import eventually, known, trio_test
 from clients.fixtures import Kafka
+from net_client.support import eventually, known, trio_test
 
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition

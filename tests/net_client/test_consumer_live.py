@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 import trio
-from client.support import Cutter, eventually, trio_test
 from clients.fixtures import Kafka
+from net_client.support import Cutter, eventually, trio_test
 
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin

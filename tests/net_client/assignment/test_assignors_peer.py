@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.assignment.cases import Group, run, subscription
 from clients.apache_kafka import jars
+from net_client.assignment.cases import Group, run, subscription
 
 from pk.core.group.consumer_protocol import encode_assignment, encode_subscription
 from pk.core.values import TopicPartition

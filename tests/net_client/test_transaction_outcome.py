@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import scripted_broker, trio_test
-from client.test_idempotence import CONFIG, Log
+from net_client.support import scripted_broker, trio_test
+from net_client.test_idempotence import CONFIG, Log
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.end_txn import EndTxnResponse

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import ScriptedBroker, scripted_broker, trio_test
+from net_client.support import ScriptedBroker, scripted_broker, trio_test
 
 from pk.core.wire.messages.create_topics import (
     CreatableTopicResult,

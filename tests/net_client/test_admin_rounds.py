@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 import trio
-from client.support import Handler, scripted_broker, trio_test
+from net_client.support import Handler, scripted_broker, trio_test
 from trio.testing import MockClock
 
 from pk.core.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from client.support import ScriptedBroker, scripted_broker
+from net_client.support import ScriptedBroker, scripted_broker
 
 from pk.core.errors import ErrorCode
 from pk.core.group.consumer_protocol import encode_assignment

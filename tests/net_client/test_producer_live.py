@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 import trio
-from client.support import Cutter, eventually, trio_test
 from clients.fixtures import Kafka
 from msgspec.structs import replace
+from net_client.support import Cutter, eventually, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

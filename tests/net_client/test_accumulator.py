@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 import trio
 import trio.testing
-from client.support import trio_test
 from hypothesis import given
 from hypothesis import strategies as st
+from net_client.support import trio_test
 
 from pk.core.record.batch import SEQUENCES, read_header, records
 from pk.core.record.compress import Codec

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from client.support import Cut, scripted_broker, trio_test
+from net_client.support import Cut, scripted_broker, trio_test
 from nodes import refusing
 
 from pk.core.errors import KafkaError, ProtocolError

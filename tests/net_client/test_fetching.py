@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import ScriptedBroker, scripted_broker, trio_test
+from net_client.support import ScriptedBroker, scripted_broker, trio_test
 from trio.testing import MockClock
 
 from pk.core.errors import ErrorCode, KafkaError

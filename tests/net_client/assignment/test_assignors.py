@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.assignment.cases import Group, run
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from net_client.assignment.cases import Group, run
 
 from pk.core.errors import ProtocolError
 from pk.core.group.consumer_protocol import (

@@ -1,0 +1,466 @@
+"""The client for programs that block: scripts, threads, Django, Flask, Celery.
+
+    with open_producer("localhost:9092") as producer:
+        print(producer.send("orders", b"one", key=b"42").result())
+
+The classes have the methods of `pk.client`, without `async` and `await`. The client itself runs in
+a trio loop in a thread of its own (portal.py), which all clients of a program share. Methods may be
+called from any thread. Ctrl-C interrupts a call that waits.
+
+`send` does not wait for that thread: it leaves the record where the thread takes it, many at a
+time, and returns a `Delivery`. An error that `send` of the other classes raises is raised by
+`Delivery.result` here.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import trio
+
+from pk.client.blocking_methods import (
+    AdminMethods,
+    ConsumerMethods,
+    ProducerMethods,
+    ShareConsumerMethods,
+)
+from pk.client.portal import Portal, portal
+from pk.core.errors import KafkaError, without_frames
+from pk.core.record.build import Headers
+from pk.core.values import TopicPartition
+from pk.net.client import admin, consumer, delivery, producer, share_consumer
+from pk.net.client.accumulator import Pair, Row
+from pk.net.client.cluster import in_nursery
+from pk.net.client.connection import OnRequest
+from pk.net.client.delivery import BatchDelivered, RecordMetadata, Run
+from pk.net.client.errors import Closed
+from pk.net.client.partitioner import Partitioner
+from pk.net.client.share_consumer import ShareRecord
+from pk.net.client.subscription import ConsumerRecord
+
+__all__ = [
+    "Admin",
+    "Consumer",
+    "Deliveries",
+    "Delivery",
+    "Producer",
+    "ShareConsumer",
+    "open_admin",
+    "open_consumer",
+    "open_producer",
+    "open_share_consumer",
+]
+
+_WAITING_BYTES_MAX: Final = 1 << 20
+"""`send` waits while records of this many bytes have not been taken by the client's thread."""
+
+Partitions = tuple[TopicPartition, ...]
+
+
+class Delivery:
+    """A record that was sent."""
+
+    __slots__ = ("_error", "_on_trio", "_sender", "arguments")
+
+    def __init__(self, sender: Sender, arguments: tuple[Any, ...]) -> None:
+        self._sender = sender
+        self.arguments: tuple[Any, ...] | None = arguments
+        """The arguments of `send`; None once the client's thread has taken the record."""
+        self._on_trio: delivery.Delivery | None = None
+        self._error: Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether `result` would return (or raise) at once."""
+        return self._error is not None or (self._on_trio is not None and self._on_trio.done)
+
+    def result(self, timeout_ms: float | None = None) -> RecordMetadata:
+        """Wait until the record is acknowledged. Raises KafkaError or ClientError if it was given
+        up, and trio.TooSlowError after `timeout_ms` milliseconds (None: wait for ever); it may
+        still be acknowledged then."""
+        return self._sender.portal.run(self._result, timeout_ms)
+
+    async def _result(self, timeout_ms: float | None) -> RecordMetadata:
+        with trio.fail_after(float("inf") if timeout_ms is None else timeout_ms / 1000):
+            await self._sender.taken(self)
+            if self._on_trio is None:
+                assert self._error is not None
+                raise without_frames(self._error)
+            return await self._on_trio.wait()
+
+    def accepted(self, on_trio: delivery.Delivery) -> None:
+        """The record is in a batch."""
+        self._on_trio, self.arguments = on_trio, None
+
+    def refused(self, error: Exception) -> None:
+        """The record cannot be sent."""
+        self._error, self.arguments = error, None
+
+
+class Deliveries:
+    """The records of one `send_many`."""
+
+    __slots__ = ("_on_trio", "_portal")
+
+    def __init__(self, on_trio: delivery.Deliveries, through: Portal) -> None:
+        self._on_trio = on_trio
+        self._portal = through
+
+    def result(self) -> list[Run]:
+        """Wait until all are settled; returns their positions. Raises the first error, after all
+        are settled."""
+        return self._portal.run(self._on_trio.wait)
+
+
+class Sender:
+    """Takes records from any thread to the producer, in the order of their `send`."""
+
+    def __init__(self, client: producer.Producer, through: Portal) -> None:
+        self.portal = through
+        self._client = client
+        self._waiting: deque[Delivery] = deque()
+        self._waiting_bytes = 0
+        self._room = threading.Condition()
+        self._news = trio.Event()
+        self._progress = trio.Event()
+        self._closed = False
+        self.refusal: Exception | None = None
+        """The first error of a record since a transaction began: it must not commit."""
+
+    def put(self, arguments: tuple[Any, ...], size_bytes: int) -> Delivery:
+        """Leave a record for the client's thread. Waits while too much is left. Raises Closed."""
+        record = Delivery(self, arguments)
+        with self._room:
+            while self._waiting_bytes >= _WAITING_BYTES_MAX and not self._closed:
+                self._room.wait()
+            if self._closed:
+                raise Closed("this producer is closed")
+            first = not self._waiting
+            self._waiting.append(record)
+            self._waiting_bytes += size_bytes
+        if first:
+            self.portal.call_soon(self._wake)
+        return record
+
+    def _wake(self) -> None:
+        self._news.set()
+
+    async def run(self) -> None:
+        """Take records, in a trio task, until it is cancelled."""
+        while True:
+            await self._news.wait()
+            self._news = trio.Event()
+            while self._waiting:
+                with self._room:
+                    records = list(self._waiting)
+                await self._take(records)
+
+    async def _take(self, records: list[Delivery]) -> None:
+        send_nowait = self._client.send_nowait
+        for record in records:
+            assert record.arguments is not None
+            topic, value, key, headers, partition, timestamp_ms = record.arguments
+            try:
+                try:
+                    accepted = send_nowait(
+                        topic,
+                        value,
+                        key=key,
+                        headers=headers,
+                        partition=partition,
+                        timestamp_ms=timestamp_ms,
+                    )
+                except trio.WouldBlock:
+                    accepted = await self._client.send(
+                        topic,
+                        value,
+                        key=key,
+                        headers=headers,
+                        partition=partition,
+                        timestamp_ms=timestamp_ms,
+                    )
+                record.accepted(accepted)
+            except Exception as e:  # noqa: BLE001 - raised by `Delivery.result`
+                self.refusal = self.refusal or e
+                record.refused(without_frames(e))
+        with self._room:
+            for _ in records:
+                self._waiting.popleft()
+            self._waiting_bytes = sum(map(_size, self._waiting)) if self._waiting else 0
+            self._room.notify_all()
+        self._progress.set()
+        self._progress = trio.Event()
+        await trio.lowlevel.checkpoint()
+
+    async def taken(self, record: Delivery) -> None:
+        """Wait until the producer has `record`."""
+        while record.arguments is not None:
+            if self._closed:
+                record.refused(Closed("the producer was closed before it took this record"))
+                return
+            await self._progress.wait()
+
+    async def all_taken(self) -> None:
+        """Wait until the producer has everything that was put."""
+        while self._waiting and not self._closed:
+            await self._progress.wait()
+
+    async def before_commit(self) -> None:
+        """Like `all_taken`; raises the error of a record of this transaction that cannot be
+        sent."""
+        await self.all_taken()
+        if self.refusal is not None:
+            raise without_frames(self.refusal)
+
+    def close(self) -> None:
+        """Take nothing more."""
+        with self._room:
+            self._closed = True
+            self._room.notify_all()
+        self._progress.set()
+
+
+def _size(record: Delivery) -> int:
+    assert record.arguments is not None
+    _, value, key, headers, _, _ = record.arguments
+    return producer.record_size(key, value, headers)
+
+
+class Producer(ProducerMethods):
+    """A producer, made by `open_producer`; see `pk.client.Producer`."""
+
+    def __init__(self, client: producer.Producer, through: Portal, sender: Sender) -> None:
+        super().__init__(client, through)
+        self._sender = sender
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Sends a record; see `pk.client.Producer.send` for the arguments. Waits only while a lot
+        has been sent that the client could not take yet. Raises Closed; every other error is raised
+        by `Delivery.result`."""
+        size_bytes = producer.record_size(key, value, headers)
+        return self._sender.put((topic, value, key, headers, partition, timestamp_ms), size_bytes)
+
+    def send_many(
+        self,
+        topic: str,
+        records: Sequence[Pair],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Deliveries:
+        """Sends many records, each a (key, value); see `pk.client.Producer.send_many`."""
+
+        async def send() -> delivery.Deliveries:
+            await self._sender.all_taken()
+            return await self._client.send_many(
+                topic, records, partition=partition, timestamp_ms=timestamp_ms
+            )
+
+        return Deliveries(self._portal.run(send), self._portal)
+
+    def send_rows(self, topic: str, rows: Sequence[Row]) -> Deliveries:
+        """Sends records with headers, timestamps and partitions of their own; see
+        `pk.client.Producer.send_rows`."""
+
+        async def send() -> delivery.Deliveries:
+            await self._sender.all_taken()
+            return await self._client.send_rows(topic, rows)
+
+        return Deliveries(self._portal.run(send), self._portal)
+
+    def flush(self) -> None:
+        """Sends all records added so far, and waits until each is acknowledged or has failed."""
+
+        async def flush() -> None:
+            await self._sender.all_taken()
+            await self._client.flush()
+
+        self._portal.run(flush)
+
+    def begin_transaction(self) -> None:
+        """Begins a transaction without a block; see `pk.client.Producer.begin_transaction`."""
+        super().begin_transaction()
+        self._sender.refusal = None
+
+    def commit_transaction(self) -> None:
+        """Sends all records and commits; see `pk.client.Producer.commit_transaction`."""
+
+        async def commit() -> None:
+            await self._sender.before_commit()
+            await self._client.commit_transaction()
+
+        self._portal.run(commit)
+
+    def abort_transaction(self) -> None:
+        """Drops the records that were not sent, and aborts; see
+        `pk.client.Producer.abort_transaction`."""
+
+        async def abort() -> None:
+            await self._sender.all_taken()
+            await self._client.abort_transaction()
+
+        self._portal.run(abort)
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """A transaction (KIP-98): what the block sends becomes visible together when it ends, or
+        never if it raises; see `pk.client.Producer.transaction`."""
+        with self._portal.opened(self._client.transaction()):
+            self._sender.refusal = None
+            try:
+                yield
+            except BaseException:
+                self._portal.run(self._sender.all_taken)
+                raise
+            self._portal.run(self._sender.before_commit)
+
+
+class Consumer(ConsumerMethods):
+    """A consumer, made by `open_consumer`; see `pk.client.Consumer`."""
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_revoked: Callable[[Partitions], None] | None = None,
+        on_assigned: Callable[[Partitions], None] | None = None,
+        on_lost: Callable[[Partitions], None] | None = None,
+    ) -> None:
+        """See `pk.client.Consumer.subscribe`. The callbacks run in a thread of their own, while the
+        program waits in `poll`; they may call the consumer, except `poll`."""
+        self._portal.run_sync(
+            self._client.subscribe,
+            topics,
+            pattern=pattern,
+            on_revoked=on_revoked and _in_a_thread(on_revoked),
+            on_assigned=on_assigned and _in_a_thread(on_assigned),
+            on_lost=on_lost and _in_a_thread(on_lost),
+        )
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Yields each record, without end. Raises what `poll` raises.
+
+        The records come in polls of `max.poll.records`. With `enable.auto.commit` those of a poll
+        are committed when the next one begins; a block that ends earlier by an exception commits
+        nothing of it."""
+        while True:
+            yield from self.poll()
+
+
+class ShareConsumer(ShareConsumerMethods):
+    """A share consumer, made by `open_share_consumer`; see `pk.client.ShareConsumer`."""
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        """Yields each record, without end. The records come in polls of `max.poll.records`; a poll
+        settles those of the poll before it."""
+        while True:
+            yield from self.poll()
+
+
+class Admin(AdminMethods):
+    """An admin client, made by `open_admin`; see `pk.client.Admin`."""
+
+
+def _in_a_thread(callback: Callable[[Partitions], None]) -> consumer.Rebalanced:
+    async def call(partitions: Partitions) -> None:
+        await trio.to_thread.run_sync(callback, partitions)
+
+    return call
+
+
+@asynccontextmanager
+async def _running(sender: Sender) -> AsyncGenerator[None]:
+    async with in_nursery() as nursery:
+        nursery.start_soon(sender.run)
+        yield
+
+
+@contextmanager
+def open_producer(
+    bootstrap: str | Sequence[str],
+    config: Mapping[str, object] | None = None,
+    *,
+    partitioner: Partitioner | None = None,
+    on_delivery: Callable[[BatchDelivered], None] | None = None,
+    on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None,
+    on_request: OnRequest | None = None,
+) -> Generator[Producer]:
+    """See `pk.client.open_producer`. The callbacks run in the client's thread."""
+    manager = producer.open_producer(
+        bootstrap,
+        config,
+        partitioner=partitioner,
+        on_delivery=on_delivery,
+        on_refusal=on_refusal,
+        on_request=on_request,
+    )
+    with portal() as through, through.opened(manager) as client:
+        sender = Sender(client, through)
+        with through.opened(_running(sender)):
+            try:
+                yield Producer(client, through, sender)
+                through.run(sender.all_taken)
+            finally:
+                through.run_sync(sender.close)
+
+
+@contextmanager
+def open_consumer(
+    bootstrap: str | Sequence[str],
+    config: Mapping[str, object] | None = None,
+    *,
+    on_request: OnRequest | None = None,
+) -> Generator[Consumer]:
+    """See `pk.client.open_consumer`."""
+    manager = consumer.open_consumer(bootstrap, config, on_request=on_request)
+    with portal() as through, through.opened(manager) as client:
+        yield Consumer(client, through)
+
+
+@contextmanager
+def open_share_consumer(
+    bootstrap: str | Sequence[str],
+    config: Mapping[str, object] | None = None,
+    *,
+    on_request: OnRequest | None = None,
+) -> Generator[ShareConsumer]:
+    """See `pk.client.open_share_consumer`."""
+    manager = share_consumer.open_share_consumer(bootstrap, config, on_request=on_request)
+    with portal() as through, through.opened(manager) as client:
+        yield ShareConsumer(client, through)
+
+
+@contextmanager
+def open_admin(
+    bootstrap: str | Sequence[str],
+    config: Mapping[str, object] | None = None,
+    *,
+    on_request: OnRequest | None = None,
+) -> Generator[Admin]:
+    """See `pk.client.open_admin`."""
+    manager = admin.open_admin(bootstrap, config, on_request=on_request)
+    with portal() as through, through.opened(manager) as client:
+        yield Admin(client, through)
