@@ -1,11 +1,10 @@
 """`-w`: repeats a command.
 
 A watched command runs as always, but against a context that keeps its output instead of writing it.
-On a terminal each result is drawn over the previous one, on the alternate screen, with changed
-cells in reverse; at the end the terminal is restored, with the last result below, in full. In a
-pipe or a file, and on a terminal without cursor control, each result that differs from the previous
-one is written: a table below a line with the time; `json` as a line per result; `csv` with one
-heading for all.
+On a terminal each result is drawn over the previous one, with changed cells in reverse; q ends it,
+and the terminal is restored, with the last result below, in full. In a pipe or a file, and on a
+terminal without cursor control, each result that differs from the previous one is written: a table
+below a line with the time; `json` as a line per result; `csv` with one heading for all.
 
 A failure after the first run (a broker that died, a deleted topic) is shown beside the last result,
 and retried. Only the first run may fail.
@@ -17,12 +16,11 @@ leading columns that make them unique, since every list begins with the names of
 import io
 import json
 import os
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import BinaryIO, NamedTuple
 
 import trio
-from rich.text import Text
 
 from pk.cli.output.formats import (
     Document,
@@ -37,7 +35,7 @@ from pk.cli.output.formats import (
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context, Handler
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
-from pk.cli.terminal.alternate_screen import AlternateScreen
+from pk.cli.terminal.full_screen import FullScreen
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.styles import styled
@@ -114,10 +112,12 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
             context.say(line)
         context.failures += failures
         return context.exit
-    watched = _Painted(context, seconds) if painted else _Written(context)
-    with watched, listen_for_interrupts() as interrupts:
-        watched.see(first)
-        interrupted = await interrupts.or_until(lambda: _follow(watched, context, handler, seconds))
+    watched = _Painted(context, seconds, first) if painted else _Written(context, first)
+    with listen_for_interrupts() as interrupts:
+        async with watched.shown():
+            interrupted = await interrupts.or_until(
+                lambda: _follow(watched, context, handler, seconds)
+            )
     return Exit.INTERRUPTED if interrupted else Exit.OK
 
 
@@ -153,15 +153,14 @@ def _rows(part: Part) -> int:
 async def _follow(
     watched: "_Painted | _Written", context: Context, handler: Handler, seconds: float
 ) -> None:
-    """Runs repeatedly; shows failures that may pass."""
+    """Runs repeatedly, until a key ends it; shows failures that may pass."""
 
     async def tick() -> None:
         while True:
             await trio.sleep(_TICK_S)
             watched.tick()
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(tick)
+    async def repeat() -> None:
         while True:
             await trio.sleep(seconds)
             try:
@@ -169,6 +168,12 @@ async def _follow(
                 watched.see(snapshot)
             except Exception as error:  # noqa: BLE001 - what is not a failure of the cluster is raised again
                 watched.miss(_passing(error))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tick)
+        nursery.start_soon(repeat)
+        await watched.ended.wait()
+        nursery.cancel_scope.cancel()
 
 
 def _passing(error: Exception) -> str:
@@ -274,32 +279,31 @@ def painted_lines(snapshot: Snapshot, before: Snapshot | None, options: OutputOp
 
 
 class _Painted:
-    """Draws each result over the previous one; a context manager that restores the terminal."""
+    """Draws each result over the previous one."""
 
-    def __init__(self, context: Context, seconds: float) -> None:
+    def __init__(self, context: Context, seconds: float, first: Snapshot) -> None:
         self._context = context
         self._every = f"every {seconds:g} s"
         self._seconds = seconds
-        self._snapshot: Snapshot | None = None
+        self._snapshot = first
         self._before: Snapshot | None = None
         self._missing: str | None = None
-        self._size = (0, 0)
-        self._due = trio.current_time()
-        token = trio.lowlevel.current_trio_token()
-        self._screen = AlternateScreen(context.streams, lambda: token.run_sync_soon(self._paint))
+        self._top = 0
+        self._due = trio.current_time() + seconds
+        self._screen = FullScreen(context.streams, self._press, self._paint)
+        self.ended = trio.Event()
 
-    def __enter__(self) -> None:
-        self._screen.__enter__()
+    @asynccontextmanager
+    async def shown(self) -> AsyncGenerator[None]:
+        """Fills the terminal during the block; the last result stays below, in full."""
+        self._paint()
+        try:
+            async with self._screen.shown():
+                yield
+        finally:
+            self._write_last()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._screen.__exit__(kind, error, trace)
-        if self._snapshot is None:
-            return
+    def _write_last(self) -> None:
         for part in self._snapshot.parts:
             if isinstance(part, bytes):
                 self._context.write(part)
@@ -308,6 +312,17 @@ class _Painted:
         for line in (*self._snapshot.said, self._missing):
             if line is not None:
                 self._context.say(line)
+
+    def _press(self, key: str) -> None:
+        page = self._screen.size[1] // 2
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page-up": -page, "page-down": page}
+        if key in ("q", "escape"):
+            self.ended.set()
+        elif key == "redraw":
+            self._screen.redraw()
+        elif key in steps:
+            self._top += steps[key]
+            self._paint()
 
     def see(self, snapshot: Snapshot) -> None:
         self._before, self._snapshot = self._snapshot, snapshot
@@ -321,20 +336,17 @@ class _Painted:
         self._paint()
 
     def tick(self) -> None:
-        late = trio.current_time() > self._due + _LATE_S
-        if late or self._screen.size != self._size:
+        if trio.current_time() > self._due + _LATE_S:
             self._paint()
 
     def _head(self) -> str:
         context, snapshot = self._context, self._snapshot
-        assert snapshot is not None
         what = " ".join(("pk", *context.path))
         clock = show_time(snapshot.at_ms)[11:19]
-        return f"{what} · {context.settings.cluster_name} · {self._every} · {clock}"
+        return f"{what} · {context.settings.cluster_name} · {self._every} · {clock} · q quits"
 
     def _status(self) -> str | None:
         snapshot = self._snapshot
-        assert snapshot is not None
         late_s = trio.current_time() - self._due
         if self._missing is not None:
             return f"As of {show_time(snapshot.at_ms)[11:19]}. {self._missing}"
@@ -348,9 +360,8 @@ class _Painted:
     def _paint(self) -> None:
         context = self._context
         options = _options(context)
-        width, height = self._size = self._screen.size
+        width, height = self._screen.size
         snapshot = self._snapshot
-        assert snapshot is not None
         status = self._status()
         head = [cut(self._head(), width), ""]
         foot = [cut(line, width) for line in snapshot.said if line]
@@ -358,31 +369,30 @@ class _Painted:
             foot.append(styled(cut(status, width), "reverse"))
         lines = painted_lines(snapshot, self._before, options)
         room = max(height - len(head) - len(foot), 1)
+        self._top = max(min(self._top, len(lines) - room), 0)
+        lines = lines[self._top :]
         if len(lines) > room:
             more = len(lines) - room + 1
-            hint = f"… {more} more lines (--limit, --where, --sort); Ctrl-C stops and prints all."
+            hint = f"… {more} more lines (↓, --limit, --where, --sort); q stops and prints all."
             lines = [*lines[: room - 1], cut(hint, width)]
-        self._screen.draw([Text.from_ansi(escaped_lines(line)) for line in (*head, *lines, *foot)])
+        self._screen.draw([escaped_lines(line) for line in (*head, *lines, *foot)])
 
 
 class _Written:
     """Writes each result that differs from the previous one."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, first: Snapshot) -> None:
         self._context = context
+        self._first = first
         self._last: bytes | None = None
         self._said: Sequence[str] = ()
+        self.ended = trio.Event()
 
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return
+    @asynccontextmanager
+    async def shown(self) -> AsyncGenerator[None]:
+        """Begins with the first result."""
+        self.see(self._first)
+        yield
 
     def see(self, snapshot: Snapshot) -> None:
         if list(snapshot.said) != list(self._said):

@@ -18,20 +18,17 @@ from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit, Unusable
 from pk.cli.runtime.interruption import note_signal
-from pk.cli.terminal.alternate_screen import AlternateScreen
-from pk.cli.terminal.keyboard import Keyboard
-from pk.cli.terminal.signals import TypedBeforeInterrupt, receive_signals
+from pk.cli.terminal.full_screen import FullScreen
+from pk.cli.terminal.signals import receive_signals
 from pk.cli.top.collect import Collector, ScreenNeeds
-from pk.cli.top.keys import Keys
 from pk.cli.top.model import Model
 from pk.cli.top.options import Top
 from pk.cli.top.state import Screen
 from pk.cli.top.tables import BY_NAME, TABS, snapshot_columns
-from pk.cli.top.view import Painter, Status, texts
+from pk.cli.top.view import Painter, Status
 
-_ESCAPE_S = 0.05
-_TICK_S = 0.25
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
+_TOGETHER_S = 0.02
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def top(context: Context, options: Top) -> int:
@@ -106,33 +103,24 @@ class _Live:
         )
         self._screen.narrow_to(context.output)
         self._painter = Painter()
-        self._terminal = AlternateScreen(context.streams, self._resume)
-        self._keyboard = Keyboard(context.streams)
+        self._terminal = FullScreen(context.streams, self._press, self._paint_soon)
         self._dirty = trio.Event()
         self._wake = trio.Event()
-        self._size = (0, 0)
+        self._quit = trio.Event()
         self._code: int = Exit.OK
-        self._token: trio.lowlevel.TrioToken | None = None
 
     def _paint_soon(self) -> None:
         self._dirty.set()
 
-    def _resume(self) -> None:
-        """Redraws after Ctrl-Z; called in the main thread."""
-        assert self._token is not None
-        self._token.run_sync_soon(self._paint_soon)
-
     async def run(self) -> int:
         await self._collector.begin()
-        self._token = trio.lowlevel.current_trio_token()
-        with _signals() as signals, self._terminal, self._keyboard:
-            async with trio.open_nursery() as nursery:
+        with _signals() as signals:
+            async with self._terminal.shown(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._paint)
                 nursery.start_soon(self._collect)
-                nursery.start_soon(self._tick)
                 if signals is not None:
-                    nursery.start_soon(self._handle_signals, signals, nursery.cancel_scope)
-                await self._keys()
+                    nursery.start_soon(self._handle_signals, signals)
+                await self._quit.wait()
                 nursery.cancel_scope.cancel()
         return self._code
 
@@ -141,12 +129,12 @@ class _Live:
         while True:
             self._dirty = trio.Event()
             self._draw()
+            await trio.sleep(_TOGETHER_S)
             await self._dirty.wait()
-            await trio.sleep(0.02)
 
     def _draw(self) -> None:
         screen, collector = self._screen, self._collector
-        width, height = self._size = self._terminal.size
+        width, height = self._terminal.size
         status = Status(
             self._context.settings.cluster_name,
             collector.at_ms,
@@ -155,7 +143,7 @@ class _Live:
             collector.lost,
         )
         lines = self._painter.lines(collector.model, screen, status, width, height)
-        self._terminal.draw(texts(lines))
+        self._terminal.draw(lines)
         self._update_needs()
 
     def _update_needs(self) -> None:
@@ -168,13 +156,6 @@ class _Live:
             [str(tab.key(row)) for row in shown] if tab.name in ("topics", "groups") else ()
         )
 
-    async def _tick(self) -> None:
-        """Notices a new terminal size if no signal reports it."""
-        while True:
-            await trio.sleep(_TICK_S)
-            if self._terminal.size != self._size:
-                self._paint_soon()
-
     async def _collect(self) -> None:
         while True:
             self._wake = trio.Event()
@@ -183,48 +164,24 @@ class _Live:
             with trio.move_on_after(self._screen.interval_s):
                 await self._wake.wait()
 
-    async def _keys(self) -> None:
-        """Handles keys until one of them quits."""
-        keys, fd = Keys(), self._keyboard.fd
-        typed = TypedBeforeInterrupt(fd)
-        while True:
-            with trio.move_on_after(_ESCAPE_S if keys.waiting else float("inf")) as late:
-                await typed.wait()
-            if late.cancelled_caught:
-                pressed = keys.flush()
-            else:
-                data = os.read(fd, 1024)
-                if not data:
-                    return
-                pressed = keys.feed(data)
-            for key in pressed:
-                if self._press(key):
-                    return
-
-    def _press(self, key: str) -> bool:
-        """Handles a key; True if it quits."""
+    def _press(self, key: str) -> None:
         self._paint_soon()
         match self._screen.press(key, self._painter.rows(self._screen)):
             case "quit":
-                return True
+                self._quit.set()
             case "refresh":
                 self._update_needs()
                 self._wake.set()
             case "redraw":
-                self._terminal.clear()
+                self._terminal.redraw()
             case _:
                 pass
-        return False
 
-    async def _handle_signals(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    async def _handle_signals(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
-            if number == signal.SIGWINCH:
-                self._paint_soon()
-            else:
-                note_signal(number)
-                self._code = Exit.INTERRUPTED
-                scope.cancel()
-                return
+            note_signal(number)
+            self._code = Exit.INTERRUPTED
+            self._quit.set()
 
 
 @contextmanager

@@ -1,30 +1,27 @@
 """How `pk top` looks: lines of styled text for a terminal of any size, from the model and the
 user's choices. Pure.
 
-A line is a list of (text, style); a style is in rich's syntax. The name column takes the space that
-the others leave; long names are cut in the middle, so that their ends still tell them apart.
-Columns never shrink while the terminal keeps its size, so that the table does not flicker.
+The name column takes the space that the others leave; long names are cut in the middle, so that
+their ends still tell them apart. Columns never shrink while the terminal keeps its size, so that
+the table does not flicker.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
-from rich.text import Text
 
 from pk.cli.cluster.reassignment_progress import sentence
 from pk.cli.output.amounts import show_rate
 from pk.cli.output.formats import Row
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import count, join
+from pk.cli.terminal.full_screen import Line
 from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.model import Event, Model
 from pk.cli.top.rows import show_ms, spark
 from pk.cli.top.state import HELP, Screen
 from pk.cli.top.tables import TABS, TopColumn
-
-Piece = tuple[str, str]
-Line = list[Piece]
 
 _GAP = 2
 _NAME_MIN = 20
@@ -422,8 +419,3 @@ def _foot(screen: Screen, status: Status, width: int) -> Line:
         words.append("enter opens")
     words += ["p pause", "? help", "q quit"]
     return [("  ".join(words), "dim")]
-
-
-def texts(lines: Sequence[Line]) -> list[Text]:
-    """The lines as rich draws them."""
-    return [Text.assemble(*line) for line in lines]

@@ -1,7 +1,6 @@
 """`pk top` without a terminal: what several looks make of offsets and in-sync sets, what the keys
 do, how it is laid out."""
 
-import io
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,22 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.text import Text
 
 from pk.cli.cluster.pipelines import PipelineCommit, pipeline_of
 from pk.cli.cluster.reassignment_progress import Seen
 from pk.cli.output.formats import OutputOptions
 from pk.cli.runtime.exits import Unusable
-from pk.cli.terminal.alternate_screen import AlternateScreen
-from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.text import cut_middle, printable
-from pk.cli.top.keys import Keys
 from pk.cli.top.meter import Meter, TimesMeter, trend
 from pk.cli.top.model import Model
 from pk.cli.top.rows import spark
 from pk.cli.top.state import Screen, filtered, ordered
 from pk.cli.top.tables import BY_NAME, TABS, snapshot_columns
-from pk.cli.top.view import Painter, Status, texts, timeline, together
+from pk.cli.top.view import Painter, Status, timeline, together
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo
 from pk.net.client.results import (
@@ -334,40 +329,15 @@ def test_a_replica_that_is_being_added_ails_nothing() -> None:
 # Keys
 
 
-def test_keys_come_whole_however_their_bytes_are_cut() -> None:
-    data = b"j\x1b[A\x1bOB\x1b[5~\r\t\x1b[Z\x7f\xc3\xa4/\x1b[38;5;1m?"
-    wanted = ["j", "up", "down", "page-up", "enter", "tab", "back-tab", "backspace", "ä", "/", "?"]
-    assert Keys().feed(data) == wanted
-    keys = Keys()
-    assert [key for byte in data for key in keys.feed(bytes([byte]))] == wanted
-
-
 def test_the_function_keys_of_htop() -> None:
     screen, painter, model = screen_with("orders", "payments")
-    f1, f4, f6, f10 = Keys().feed(b"\x1bOP\x1bOS\x1b[17~\x1b[21~")
-    assert "Press any key" in press(screen, painter, model, f1)
-    shown = press(screen, painter, model, "x", f4, f6, f10, "o", "r", "enter")
+    assert "Press any key" in press(screen, painter, model, "f1")
+    shown = press(screen, painter, model, "x", "f4", "f6", "f10", "o", "r", "enter")
     assert screen.filter == "or" and "payments" not in shown
     before = screen.position.sort
-    press(screen, painter, model, f6)
+    press(screen, painter, model, "f6")
     assert screen.position.sort != before
-    assert screen.press(f10, ()) == "quit"
-
-
-def test_an_escape_is_a_key_only_when_nothing_follows() -> None:
-    keys = Keys()
-    assert keys.feed(b"\x1b") == [] and keys.waiting
-    assert keys.flush() == ["escape"] and not keys.waiting
-    assert keys.feed(b"\x1bq") == ["escape", "q"]
-    assert keys.feed(b"\x1b[") == [] and keys.flush() == []
-
-
-@given(st.binary(max_size=60))
-def test_no_bytes_make_the_keys_fail(data: bytes) -> None:
-    keys = Keys()
-    keys.feed(data)
-    keys.flush()
-    assert keys.feed(b"q")[-1:] == ["q"]  # what was cut short takes nothing with it
+    assert screen.press("f10", ()) == "quit"
 
 
 # What the keys do
@@ -563,29 +533,6 @@ def test_names_are_cut_in_the_middle_and_controls_are_told() -> None:
     assert cut_middle("orders-of-the-eastern-region", 11) == "order…egion"
     assert cell_len(cut_middle("日本語のトピックの長い名前", 9)) == 9
     assert printable("a\x1b[31mb\udcffc\n") == "a\\x1b[31mb\\xffc\\n"
-
-
-def drawn(*lines: Text) -> bytes:
-    """What a terminal is sent to show these lines."""
-    out = io.BytesIO()
-    with AlternateScreen(Streams(out, out_terminal=True), lambda: None) as screen:
-        screen.draw(lines)
-    return out.getvalue()
-
-
-def test_without_colour_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    lines = texts([[("a", "red"), ("b", "bold reverse red"), ("c", "dim")]])
-    assert drawn(*lines).count(b"31m") == 2
-    monkeypatch.setenv("NO_COLOR", "1")
-    plain = drawn(*lines)
-    assert b"31" not in plain and b"\x1b[1;7mb" in plain and b"\x1b[2mc" in plain
-
-
-def test_a_screen_of_names_that_are_not_utf8_is_drawn_line_by_line() -> None:
-    assert b"before\xffafter" in drawn(Text("before\udcffafter"))
-    long = drawn(Text("x" * 500), Text("second"))
-    assert long.count(b"x") == 80 and b"second" in long
 
 
 def test_an_aged_picture_says_so() -> None:

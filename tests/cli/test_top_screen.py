@@ -99,20 +99,6 @@ def test_whatever_ends_it_the_terminal_is_as_it_was(
     assert FOOT not in screen.screen()
 
 
-def test_a_failure_of_our_own_gives_the_terminal_back(terminal: Open, tmp_path: Path) -> None:
-    script = tmp_path / "fails.py"
-    script.write_text(
-        "from pk.cli.terminal.streams import Streams\n"
-        "from pk.cli.terminal.alternate_screen import AlternateScreen\n"
-        "from pk.cli.terminal.keyboard import Keyboard\n"
-        "with AlternateScreen(Streams(), lambda: None), Keyboard(Streams()):\n"
-        "    raise RuntimeError('in the middle')\n"
-    )
-    screen = terminal(str(script), program=sys.executable)
-    assert (screen.end(), screen.traces()) == (1, [])
-    assert "in the middle" in screen.screen()
-
-
 def test_it_follows_the_size_of_the_terminal(terminal: Open, pk_kafka: Kafka) -> None:
     screen = terminal("top", PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap)
     screen.wait_for(fills(24))

@@ -1,0 +1,286 @@
+"""A terminal that `pk top` and `-w` fill, with prompt-toolkit.
+
+prompt-toolkit has the terminal in a thread of its own: it reads keys, draws what has changed, and
+restores the terminal however the block ends. The command stays in trio's loop, which keys and
+changes of the size reach as calls, in order.
+
+The terminal is in raw mode, in which Ctrl-C and Ctrl-Z are keys. They are made signals again, so
+that they end or stop the program as they do elsewhere, even if its loop hangs.
+"""
+
+import io
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, TextIO, cast
+
+import trio
+
+from pk.cli.terminal.streams import Streams
+from pk.cli.terminal.styles import COLOURS
+from pk.cli.terminal.suspend import Suspendable
+
+if TYPE_CHECKING:
+    from prompt_toolkit.application import Application
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+Piece = tuple[str, str]
+"""(text, style); a style is in rich's syntax: `bold red`."""
+Line = list[Piece]
+
+_NAMES: Final = {
+    "up": "up",
+    "down": "down",
+    "left": "left",
+    "right": "right",
+    "home": "home",
+    "end": "end",
+    "pageup": "page-up",
+    "pagedown": "page-down",
+    "delete": "delete",
+    "escape": "escape",
+    "c-i": "tab",
+    "s-tab": "back-tab",
+    "c-m": "enter",
+    "c-j": "enter",
+    "c-h": "backspace",
+    "f1": "f1",
+    "f3": "f3",
+    "f4": "f4",
+    "f6": "f6",
+    "f10": "f10",
+    "c-b": "page-up",
+    "c-d": "page-down",
+    "c-f": "page-down",
+    "c-l": "redraw",
+    "c-n": "down",
+    "c-p": "up",
+    "c-u": "clear",
+}
+"""prompt-toolkit's names of keys, and ours."""
+
+_ESCAPE_S: Final = 0.05
+"""The start of a key's sequence is the escape key if nothing follows for so long."""
+_SIZE_S: Final = 0.1
+"""How often the size is compared: SIGWINCH reaches only the main thread."""
+_STOP_S: Final = 1.0
+"""How long Ctrl-Z waits for the terminal to be restored."""
+
+
+class FullScreen:
+    """The terminal while it is filled."""
+
+    def __init__(
+        self, streams: Streams, pressed: Callable[[str], None], resized: Callable[[], None]
+    ) -> None:
+        """`pressed` is called with the name of a key (`a`, `enter`, `page-down`), and `resized`
+        when the size has changed; both in trio's loop."""
+        self._streams = streams
+        self._pressed = pressed
+        self._resized = resized
+        self._token = trio.lowlevel.current_trio_token()
+        self._lines: Sequence[Line | str] = ()
+        self._app: Application[None] | None = None
+        self._leaving = False
+        self._skips_until = 0.0
+        self._restored, self._continues = threading.Event(), threading.Event()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines."""
+        return self._streams.width, self._streams.height
+
+    def draw(self, lines: Sequence[Line | str]) -> None:
+        """Draws these lines from the top left corner. A text may have colours (as escape
+        sequences); a longer line is cut."""
+        self._lines = lines
+        if self._app is not None:
+            self._app.invalidate()
+
+    def redraw(self) -> None:
+        """Draws everything again, after something else has written on the terminal."""
+        self._in_thread(lambda app: app.renderer.clear())
+
+    @asynccontextmanager
+    async def shown(self) -> AsyncGenerator[None]:
+        """Fills the terminal during the block, which is cancelled if the terminal has gone."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._show, nursery.cancel_scope)
+            nursery.start_soon(self._follow_size)
+            with Suspendable(self._give_back, self._take_again):
+                try:
+                    yield
+                finally:
+                    self._leaving = True
+                    self._in_thread(_leave)
+            nursery.cancel_scope.cancel()
+
+    async def _show(self, scope: trio.CancelScope) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._run)
+        scope.cancel()
+
+    async def _follow_size(self) -> None:
+        size = self.size
+        while True:
+            await trio.sleep(_SIZE_S)
+            if self.size != size:
+                size = self.size
+                self._resized()
+
+    def _in_thread(self, function: Callable[["Application[None]"], object]) -> bool:
+        """Calls `function` in prompt-toolkit's thread; returns False if nothing is shown."""
+        app = self._app
+        loop = app.loop if app is not None else None
+        if app is None or loop is None:
+            return False
+        with suppress(RuntimeError):  # it has just ended
+            loop.call_soon_threadsafe(function, app)
+            return True
+        return False
+
+    def _in_loop(self, function: Callable[..., None], *values: object) -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function, *values)
+
+    # Ctrl-Z; in the main thread
+
+    def _give_back(self) -> None:
+        self._restored.clear()
+        self._continues.clear()
+        if self._in_thread(lambda app: app.create_background_task(self._stop(app))):
+            self._restored.wait(_STOP_S)
+
+    def _take_again(self) -> None:
+        self._continues.set()
+
+    # in prompt-toolkit's thread
+
+    async def _stop(self, app: "Application[None]") -> None:
+        """Restores the terminal until the program continues."""
+        from prompt_toolkit.application import in_terminal
+
+        async with in_terminal():
+            self._restored.set()
+            # The process stops meanwhile. Nothing else has to happen in this thread.
+            self._continues.wait(_STOP_S)
+
+    def _run(self) -> None:
+        from prompt_toolkit.application import Application
+        from prompt_toolkit.input import create_input
+        from prompt_toolkit.input.defaults import create_pipe_input
+        from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+        from prompt_toolkit.output import ColorDepth, create_output
+
+        coloured = self._streams.colour
+        with ExitStack() as stack:
+            typed = self._streams.in_terminal
+            self._app = Application(
+                layout=Layout(Window(FormattedTextControl(self._text), always_hide_cursor=True)),
+                key_bindings=self._keys(),
+                full_screen=True,
+                include_default_pygments_style=False,
+                color_depth=ColorDepth.DEPTH_4_BIT if coloured else ColorDepth.DEPTH_1_BIT,
+                terminal_size_polling_interval=None,
+                input=create_input() if typed else stack.enter_context(create_pipe_input()),
+                output=create_output(stdout=cast("TextIO", _Out(self._streams))),
+            )
+            self._app.timeoutlen = self._app.ttimeoutlen = _ESCAPE_S
+            try:
+                self._app.run(pre_run=self._begin, set_exception_handler=False, handle_sigint=False)
+            except EOFError:
+                return
+            except OSError:
+                if not self._leaving:
+                    raise
+
+    def _text(self) -> "StyleAndTextTuples":
+        from prompt_toolkit.formatted_text import ANSI, to_formatted_text
+
+        found: StyleAndTextTuples = []
+        for line in self._lines:
+            if isinstance(line, str):
+                found += to_formatted_text(ANSI(line))
+            else:
+                found += [(_styled(style), text) for text, style in line]
+            found.append(("", "\n"))
+        return found[:-1]
+
+    def _begin(self) -> None:
+        if self._leaving and self._app is not None:
+            self._app.exit()
+
+    def _keys(self) -> "KeyBindings":
+        from prompt_toolkit.key_binding import KeyBindings
+
+        keys = KeyBindings()
+
+        def press(event: "KeyPressEvent") -> None:
+            key = event.key_sequence[-1]
+            if time.monotonic() < self._skips_until:
+                if len(key.key) == 1 and "@" <= key.key <= "~":  # ends a sequence
+                    self._skips_until = 0.0
+            elif name := _NAMES.get(key.key):
+                self._in_loop(self._pressed, name)
+            elif len(key.key) == 1 and key.key.isprintable():
+                self._in_loop(self._pressed, key.key)
+
+        def skip(event: "KeyPressEvent") -> None:
+            self._skips_until = time.monotonic() + _ESCAPE_S
+
+        for name in ("<any>", *_NAMES):
+            keys.add(name)(press)
+        # prompt-toolkit returns a sequence that it does not know as an escape and single letters.
+        keys.add("escape", "[")(skip)
+        keys.add("escape", "O")(skip)
+
+        @keys.add("<bracketed-paste>")
+        def _(event: "KeyPressEvent") -> None:
+            for char in event.data:
+                if char.isprintable():
+                    self._in_loop(self._pressed, char)
+
+        @keys.add("c-c")
+        def _(event: "KeyPressEvent") -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+        @keys.add("c-z")
+        def _(event: "KeyPressEvent") -> None:
+            os.kill(0, signal.SIGTSTP)  # to the other processes of the job too
+
+        return keys
+
+
+def _leave(app: "Application[None]") -> None:
+    if app.is_running and not app.is_done:
+        app.exit()
+
+
+def _styled(style: str) -> str:
+    """A style in prompt-toolkit's syntax."""
+    return " ".join(f"ansi{word}" if word in COLOURS else word for word in style.split())
+
+
+class _Out(io.TextIOBase):
+    """The terminal as a text stream for prompt-toolkit; names that are not UTF-8 are written as
+    their original bytes."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._out = streams.out
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._out.fileno()
+
+    def write(self, text: str, /) -> int:
+        self._out.write(text.encode(errors="surrogateescape"))
+        return len(text)
+
+    def flush(self) -> None:
+        self._out.flush()
