@@ -82,6 +82,8 @@ class _Seen:
     watermark: int = -1
     end: int = 0
     leads: bool = False
+    whole: bool = True
+    """Whether its log was not known as damaged: a cut below its watermark marks it."""
     verified: int = 0
     """How far its log was held against what is committed."""
 
@@ -346,7 +348,7 @@ class History:
             )
         if end < last.end:
             self.chronicle.note(process.name, f"{known.name}: cut from {last.end} to {end}")
-            self._may_cut(where, partition, end, last.watermark)
+            self._may_cut(where, partition, end, last)
             if end < last.verified and known.promised:
                 raise Violation(
                     "nothing below HW is cut", f"{where}: {last.verified} → {end}", topic
@@ -356,6 +358,7 @@ class History:
         # does not.
         may_commit = partition.leads or last.leads
         last.epoch, last.leads, last.end, last.watermark = epoch, partition.leads, end, watermark
+        last.whole = partition.log.mark is None
         image = self.metadata.image.topics_by_id.get(key[0])
         newest = image.partition(key[1]) if image is not None else None
         if known.promised:
@@ -372,17 +375,17 @@ class History:
             self.dirty.add(key)
 
     @staticmethod
-    def _may_cut(where: str, partition: Partition, end: int, watermark: int) -> None:
+    def _may_cut(where: str, partition: Partition, end: int, last: _Seen) -> None:
         """Also beyond the promise a whole follower cuts what was committed only if an election gave
         it up, or it was deleted."""
         log, image = partition.log, partition.image
         given_up = image is not None and image.unclean_epoch > log.last_batch_epoch
-        is_deleted = log.log_start_offset >= watermark
-        is_whole = log.mark is None and log.latest_epoch <= partition.leader_epoch
-        if end < watermark and is_whole and not given_up and not is_deleted:
+        is_deleted = log.log_start_offset >= last.watermark
+        is_whole = last.whole and log.latest_epoch <= partition.leader_epoch
+        if end < last.watermark and is_whole and not given_up and not is_deleted:
             raise Violation(
                 "a whole follower keeps what was committed",
-                f"{where}: cut to {end}, HW {watermark}",
+                f"{where}: cut to {end}, HW {last.watermark}",
                 partition.tp.topic,
             )
 

@@ -315,3 +315,16 @@ def test_the_search_for_a_bug_counts_seeds_that_cannot_show_it_and_does_not_run_
 
 async def echo_of_nothing() -> None:
     await trio.lowlevel.checkpoint()
+
+
+def test_wrecks_leave_acks_all_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = swarm.Swarm(frozenset({swarm.RECORDS, swarm.WRECKS}), frozenset({"drop"}), (20.0,))
+    monkeypatch.setattr(swarm, "draw", lambda seed, kinds: part)
+    wrecks = 0
+    for seed in (6, 7, 8):
+        result = run_seed(seed)
+        assert not result.failed, result.violation or result.error
+        wrecks += result.faults.get("wreck", 0) + result.faults.get("wreck after a stop", 0)
+        beyond = [line.text for line in result.chronicle.lines if "beyond its promise" in line.text]
+        assert not [text for text in beyond if not text.startswith(("synced", "one"))]
+    assert wrecks > 2

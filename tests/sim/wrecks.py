@@ -6,6 +6,10 @@ nothing acknowledged is lost, whatever befell the others, in whatever order they
 spared: of each partition with several replicas one that is in sync, or eligible, when all are gone.
 Who is not spared loses what was not synced, or files, or bits, or the whole disk.
 
+Two wrecks are built, as chance seldom makes them: the longer log of an older epoch returns beside a
+shorter one of a newer epoch; and with `min.insync.replicas=1` the only replica in sync loses what
+another one knows as committed, and goes on.
+
 A bit that flips in what was synced long ago is not found by a start (it is by a read), and one in
 the offset or leader epoch of the very last batch cannot be told from the truth; such bits are left
 alone.
@@ -25,12 +29,15 @@ from sim.network import Network
 from sim.nodes import SimNode
 from sim.stores import HOST as ENSEMBLE_HOST
 
+from pk.core.meta.partitions import Rules
 from pk.core.record.batch import CorruptBatch, iter_headers
 
 DATA: Final = "/data"
 LOG: Final = ".log"
 AFTER_S: Final = 2.0
 """Between the recovery of one and the next, on average."""
+ALONE_S: Final = 5.0
+"""How long a replica is waited for that is to be alone in sync."""
 PARTED_S: Final = 20.0
 """How long one that is cut off is waited for to have more than its successor."""
 SECTOR_BYTES: Final = 512
@@ -118,6 +125,17 @@ def _flip(node: SimNode, random: Random) -> None:
             file.pwrite(bytes(len(data)), 0)
 
 
+def _cut_below(node: SimNode, directory: str, offset: int) -> None:
+    """A log ends with a whole batch, at or below `offset`, and has lost at least one batch."""
+    for path in _last_segments(node):
+        if path.startswith(f"{directory}/"):
+            file = node.disk.open(path)
+            batches = list(iter_headers(file.pread(file.size(), 0)))
+            starts = [at for at, header in batches if header.base_offset < offset]
+            file.truncate(max(starts, default=0))
+    node.disk.sync_all([DATA])
+
+
 ANY_TIME: Final[dict[str, Harm]] = {
     "replaced": _replace,
     "directories removed": _remove,
@@ -163,7 +181,9 @@ class Wrecks:
                 continue
             while not self._is_well(brokers):  # noqa: ASYNC110 - many things make it so
                 await trio.sleep(0.1)
-            if self._random.random() < 0.25:
+            if self._single and self._random.random() < 0.25 and (pair := self._pair(brokers)):
+                await self._lose_tail_alone(*pair)
+            elif self._random.random() < 0.25:
                 await self._crash_parted(brokers)
             elif self._random.random() < 0.3:
                 await self._one(self._random.choice(brokers))
@@ -205,20 +225,74 @@ class Wrecks:
             for event in ended:
                 await event.wait()
 
-    def _crash_all(self, brokers: list[SimNode]) -> None:
-        """All at once, as far as the promise goes, maybe the controller too."""
+    def _crash_all(self, brokers: list[SimNode], *whole: int) -> None:
+        """All at once, as far as the promise goes, maybe the controller too. `whole` are brokers
+        whose disks are left alone."""
         spared = self._spared(up=True)
         for node in self._nodes:
             if node.config.is_broker or self._random.random() < 0.5:
                 node.resume()
                 if node.up:
                     node.kill()
-        self._wreck(brokers, CRASHED, spared or set())
+        self._wreck(brokers, CRASHED, {*(spared or ()), *whole})
         self._count("wreck")
+
+    def _pair(self, brokers: list[SimNode]) -> tuple[str, int, SimNode, SimNode] | None:
+        """A partition of a topic with `min.insync.replicas=1`, its leader, and the other replica,
+        which is in sync; None if there is no such partition."""
+        by_id = {node.node_id: node for node in brokers}
+        topics = self._history.metadata.image.topics
+        for name in sorted(self._single & topics.keys()):
+            for p in topics[name].partitions:
+                if len(p.replicas) == len(p.isr) == 2:
+                    (other,) = (n for n in p.isr if n != p.leader)
+                    return name, p.partition, by_id[p.leader], by_id[other]
+        return None
+
+    async def _lose_tail_alone(
+        self, topic: str, number: int, leader: SimNode, follower: SimNode
+    ) -> None:
+        """A follower is stopped. The leader, now alone in the ISR, loses its newest records. The
+        follower knows some of them as committed; the leader has not noted that, so its next start
+        does not miss them."""
+        replicas = [
+            node.broker.data.replicas.find(topic, number)
+            for node in (leader, follower)
+            if node.broker is not None
+        ]
+        leading, following = (*replicas, None, None)[:2]
+        if leading is None or following is None:
+            return
+        noted, tp = leading.log.log_dir.high_watermarks, leading.tp
+        with trio.move_on_after(ALONE_S):
+            while following.high_watermark <= noted.get(tp, 0):  # noqa: ASYNC110
+                await trio.sleep(0.02)
+        await self._stop([follower])
+        with trio.move_on_after(ALONE_S):
+            while not self._is_alone(topic, number, leader):  # noqa: ASYNC110
+                await trio.sleep(0.02)
+        if leader.up and not follower.up and self._is_alone(topic, number, leader):
+            leader.resume()
+            leader.kill()
+            self._history.unpromise(topic, f"{leader.host} is alone in sync, and loses its tail")
+            _cut_below(leader, f"{DATA}/{topic}-{number}", following.high_watermark)
+            self._faults.unclean[leader.node_id] = "power"
+            self._count("lost its tail alone")
+        self._restart()
+
+    def _is_alone(self, topic: str, number: int, leader: SimNode) -> bool:
+        """Whether a leader is alone in sync and is known to have heard of it."""
+        image = self._history.metadata.image
+        partition = image.partition(topic, number)
+        return (
+            partition is not None
+            and partition.isr == (leader.node_id,)
+            and Rules(image, leader.config).has_gone_on(partition)
+        )
 
     async def _crash_parted(self, brokers: list[SimNode]) -> None:
         """A leader is cut off and leads on, as it believes; all crash when another one leads, and
-        has committed something."""
+        has committed something. Most often its log, the longer one of an older epoch, is whole."""
         image = self._history.metadata.image
         led = [
             (topic_id, p.partition, p.leader)
@@ -241,7 +315,8 @@ class Wrecks:
             while not self._has_parted(topic_id, number, old):  # noqa: ASYNC110
                 await trio.sleep(0.02)
         if old.up and self._spared(up=True) is not None:
-            self._crash_all(brokers)
+            whole = (old.node_id,) if self._random.random() < 0.8 else ()
+            self._crash_all(brokers, *whole)
             self._count("wreck of the parted")
         for link in links:
             self._network.cut.discard(link)
@@ -273,8 +348,8 @@ class Wrecks:
         for node in brokers:
             if node.node_id not in spared and self._random.random() < 0.9:
                 self._harm(node, harms)
-            else:
-                self._faults.crashed(node)
+            else:  # a process that is killed loses no bytes: the promise holds
+                self._faults.unclean.setdefault(node.node_id, "kill")
         self._restart()
 
     def _restart(self) -> None:
