@@ -21,6 +21,7 @@ from pk.core.api.records import produce
 from pk.core.broker.coordinator import write_markers
 from pk.core.broker.replication import replica_logs
 from pk.core.broker.replication import replicas as replicas_module
+from pk.core.broker.replication.log_reconciler import LogReconciler
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.share.share_partition import SharePartition, Stored
@@ -580,19 +581,12 @@ def first_back_leads() -> Iterator[None]:
 
 @contextmanager
 def longest_log_whatever_its_epoch() -> Iterator[None]:
-    """Logs are compared by their ends alone, those of followers that stopped too: their comparison
-    would find the mistake of the election."""
-    compare = stopped_followers.compare
+    """Logs are compared by their ends alone."""
 
     def longest(partition: Any, logs: Any) -> int:
         return max(logs, key=lambda node: logs[node].end_offset, default=NO_LEADER)
 
-    def by_ends(rules: Any, topic: Any, partition: Any, node: int, log: Any) -> Any:
-        if log.leader_end_offset >= log.high_watermark:
-            return stopped_followers.Comparison(goes_on=True, why="the leader's log is as long")
-        return compare(rules, topic, partition, node, log)
-
-    with patched(unclean_recovery, best=longest, compare=by_ends):
+    with patched(unclean_recovery, best=longest):
         yield
 
 
@@ -641,6 +635,32 @@ def committed_cut() -> Iterator[None]:
 
 
 @contextmanager
+def cut_uncompared() -> Iterator[None]:
+    """A follower cuts below its high watermark without asking the controller."""
+
+    def may_cut(self: LogReconciler, fetch_state: Any, offset: int) -> bool:
+        return True
+
+    with patched(LogReconciler, _may_cut=may_cut):
+        yield
+
+
+@contextmanager
+def stopped_followers_compared_by_ends() -> Iterator[None]:
+    """A follower that stopped goes on as soon as its leader's log is as long as what the follower
+    knows as committed."""
+    compare = stopped_followers.compare
+
+    def by_ends(rules: Any, topic: Any, partition: Any, node: int, log: Any) -> Any:
+        if log.leader_end_offset >= log.high_watermark:
+            return stopped_followers.Comparison(goes_on=True, why="the leader's log is as long")
+        return compare(rules, topic, partition, node, log)
+
+    with patched(unclean_recovery, compare=by_ends):
+        yield
+
+
+@contextmanager
 def kept_bytes_dropped_early() -> Iterator[None]:
     """What recovery cut off is dropped as soon as the log is open."""
 
@@ -661,16 +681,12 @@ def kept_bytes_dropped_early() -> Iterator[None]:
 
 @contextmanager
 def damaged_replica_stays_eligible() -> Iterator[None]:
-    """A replica whose broker was shut down cleanly stays eligible, though it was found damaged, and
-    followers that stop because of that go on: a comparison would find the mistake."""
+    """A replica whose broker was shut down cleanly stays eligible, though it was found damaged."""
 
     def unchanged(rules: Any, topic: Any, partition: Any, node: int) -> None:
         return None
 
-    def goes_on(rules: Any, topic: Any, partition: Any, node: int, log: Any) -> Any:
-        return stopped_followers.Comparison(goes_on=True, why="nobody compared")
-
-    with patched(unclean_recovery, _damaged=unchanged, compare=goes_on):
+    with patched(unclean_recovery, _damaged=unchanged):
         yield
 
 
@@ -761,6 +777,8 @@ PLANTED: Final[dict[str, Plant]] = {
     "isr-forgotten": members_of_the_isr_forgotten,
     "damaged-end": end_before_damage_reported,
     "committed-cut": committed_cut,
+    "cut-uncompared": cut_uncompared,
+    "compared-by-ends": stopped_followers_compared_by_ends,
     "kept-dropped": kept_bytes_dropped_early,
     "damaged-eligible": damaged_replica_stays_eligible,
     "replaced-unchecked": segment_replaced_unchecked,
@@ -804,6 +822,8 @@ SEEN_BY: Final[dict[str, frozenset[str]]] = {
     "end-without-epoch": _WRECKS,
     "isr-forgotten": _WRECKS,
     "damaged-end": _WRECKS,
+    "cut-uncompared": _WRECKS,
+    "compared-by-ends": _WRECKS,
     "kept-dropped": _WRECKS,
     "damaged-eligible": _WRECKS,
     "replaced-unchecked": _ROT,
