@@ -5,14 +5,14 @@ them, happen when it runs. `tests/cli/test_startup.py` counts what is imported.
 import gc
 import sys
 
-from pk.cli.runtime.interruption import die_at_exit_of_interrupt, end_on_interrupt
+from pk.cli.terminal.interruption import die_at_exit_of_interrupt, end_on_interrupt
 from pk.cli.terminal.stdout import flushed, open_closed, print_out, write_whole
 
 TYPE_CHECKING = False  # `typing` takes longer to import than everything else here
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pk.cli.command_line.errors import UsageError
+    from pk.cli.exits import UsageError
 
 
 SELDOM = (250_000, 10, 10)
@@ -35,7 +35,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    from pk.cli.runtime.exits import Exit
+    from pk.cli.exits import Exit
 
     if sys.platform == "win32":
         sys.stderr.write("pk runs on Linux and macOS; on Windows, run it inside WSL.\n")
@@ -45,11 +45,11 @@ def _run(words: list[str]) -> int:
 
         return print_out(answer(words[1:], fetch=True))
     if words[:1] == ["__refresh"]:
-        from pk.cli.command_line.completion.name_refresh import refresh
+        from pk.cli.cluster.completion_names import refresh
 
         return refresh()
-    from pk.cli.command_line.errors import UsageError
     from pk.cli.command_line.parse import parse
+    from pk.cli.exits import UsageError
 
     try:
         parsed = parse(words)
@@ -83,7 +83,7 @@ def _version() -> str:
 
 def usage(error: "UsageError") -> int:
     """Reports an invalid command line."""
-    from pk.cli.runtime.exits import Exit
+    from pk.cli.exits import Exit
 
     help_words = " ".join(("pk", *error.path, "--help"))
     text = f"{error}.  (`{help_words}` shows the usage.)".replace("?.  ", "?  ")

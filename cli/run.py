@@ -8,9 +8,9 @@ from typing import Any
 
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import Command
-from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
-from pk.cli.runtime.interruption import RaisingInterrupts
+from pk.cli.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.context import Context, Handler
+from pk.cli.terminal.interruption import RaisingInterrupts
 from pk.cli.terminal.streams import Streams
 
 Work = Callable[[Context], Any]
@@ -27,7 +27,7 @@ def handler_of(parsed: Parsed) -> Work:
     if values.get("format") == "schema":
         return _schema_shower(parsed)
     if any(values.get(name) for name in ("format", "columns", "sort", "where")):
-        from pk.cli.output.output_options import check_output_options
+        from pk.cli.command_line.output_options import check_output_options
 
         check_output_options(parsed)
     assert parsed.work is not None
@@ -35,7 +35,7 @@ def handler_of(parsed: Parsed) -> Work:
     once = parsed.work
     repeats = values.get("repeat")
     if repeats:
-        from pk.cli.output.watch import watch
+        from pk.cli.runtime.watch import watch
 
         handler = lambda context: watch(context, once, values["interval"].s)
     elif values.get("watch", repeats) is False and "interval" in values.given:
@@ -60,11 +60,23 @@ def handler_of(parsed: Parsed) -> Work:
     return handler
 
 
+def _warning_of_leftovers(handler: Work) -> Handler:
+    """`handler`, which then warns of throttles that an earlier command left in the cluster."""
+    from pk.cli.cluster.leftover_throttles import warn_of_leftover_throttles
+
+    async def run(context: Context) -> int | None:
+        code = await handler(context)
+        await warn_of_leftover_throttles(context)
+        return code
+
+    return run
+
+
 def _schema_shower(parsed: Parsed) -> Work:
     def show(context: Context) -> None:
         import json
 
-        from pk.cli.output.schema import schema_of
+        from pk.cli.command_line.schema import schema_of
 
         context.write(json.dumps(schema_of(parsed), indent=2).encode() + b"\n")
 
@@ -85,7 +97,7 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
         if not parsed.node.blocking:
             from pk.cli.runtime.connect import run
 
-            handler = partial(run, handler)
+            handler = partial(run, _warning_of_leftovers(handler))
         with RaisingInterrupts():
             code = int(handler(context) or 0)
             streams.out.flush()

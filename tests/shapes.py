@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema
 
 from pk.cli.command_line.parse import parse
+from pk.cli.command_line.schema import schema_of
 from pk.cli.command_line.tree import Command
-from pk.cli.output.schema import schema_of
 
 
 def check_json(words: Sequence[str], printed: bytes | str) -> Any:

@@ -243,9 +243,95 @@ def circles(graph: dict[str, set[str]]) -> list[frozenset[str]]:
     return found
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
-    texts = {name_of(path).removesuffix(".py"): path.read_text() for path in sources()}
-    assert circles(import_graph(texts)) == []
+COMMAND_LINE = (
+    ("exits", "phrases"),
+    ("terminal", "positions", "config_keys"),
+    ("options",),
+    ("output",),
+    ("runtime",),
+    ("schemas",),
+    ("records",),
+    ("command_line",),
+    ("cluster",),
+    ("undo", "diagnosis", "top", "up"),
+    ("run",),
+    ("main",),
+    ("nouns", "shell"),
+)
+"""The layers of the command line, lowest first: packages, and modules that are in none. Each
+imports from the layers below it only."""
+
+HOLDERS = ("core", "core/api", "core/group", "core/log", "net", "cli")
+"""Folders whose packages do not import each other in a circle."""
+
+
+def part_of(name: str, folder: str) -> str | None:
+    """The package of a folder, or the module that is in none, that a file belongs to."""
+    inside = name.removeprefix(f"{folder}/")
+    part = inside.partition("/")[0]
+    return part if inside != name and part != "__init__" else None
+
+
+def package_graph(files: dict[str, set[str]], folder: str) -> dict[str, set[str]]:
+    """Package of the folder → the others that its files import. `files` is an `import_graph`."""
+    graph: dict[str, set[str]] = {}
+    for name, imported in files.items():
+        part = part_of(name, folder)
+        if part is not None:
+            others = {part_of(other, folder) for other in imported}
+            graph.setdefault(part, set()).update(o for o in others if o not in (part, None))
+    return graph
+
+
+def upward(graph: dict[str, set[str]]) -> list[str]:
+    """The imports between packages of the command line that do not point down."""
+    layer = {part: n for n, parts in enumerate(COMMAND_LINE) for part in parts}
+    return sorted(
+        f"cli/{part} imports cli/{other}"
+        for part, others in graph.items()
+        for other in others
+        if layer[other] >= layer[part]
+    )
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, set[str]]:
+    return import_graph({name_of(path).removesuffix(".py"): path.read_text() for path in sources()})
+
+
+def test_no_files_import_each_other_in_a_circle(files: dict[str, set[str]]) -> None:
+    assert circles(files) == []
+
+
+@pytest.mark.parametrize("folder", HOLDERS)
+def test_no_packages_import_each_other_in_a_circle(folder: str, files: dict[str, set[str]]) -> None:
+    assert circles(package_graph(files, folder)) == []
+
+
+def test_packages_of_the_command_line_import_downwards(files: dict[str, set[str]]) -> None:
+    assert upward(package_graph(files, "cli")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import pk.cli.nouns.topics.create", "def f():\n    from pk.cli.undo import configs"],
+)
+def test_an_upward_import_is_found(text: str) -> None:
+    names = ("cli/nouns/topics/create", "cli/undo/configs")
+    files = import_graph({"cli/cluster/topics": text, **dict.fromkeys(names, "")})
+    assert len(upward(package_graph(files, "cli"))) == 1
+
+
+def test_a_circle_of_packages_is_found() -> None:
+    files = import_graph(
+        {
+            "net/client/admin": "from pk.net.http import server",
+            "net/client/node": "",
+            "net/http/server": "from pk.net.client.node import Node",
+        }
+    )
+    assert circles(files) == []
+    assert circles(package_graph(files, "net")) == [frozenset({"client", "http"})]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from pk.cli.cluster.acl_words import (
     show_acl,
 )
 from pk.cli.cluster.propagation import until_acls
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.results import show_results
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.net.client.admin import Admin
 from pk.net.client.admin_operations.base import Failure

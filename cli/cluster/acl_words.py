@@ -4,7 +4,7 @@ shown."""
 from ipaddress import ip_address
 from typing import Final
 
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
 from pk.core.auth.acls import (
     CLUSTER_NAME,
     WILDCARD,

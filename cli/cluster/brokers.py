@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from pk.cli.cluster.broker_rows import BrokerOfCluster, BrokerRow
 from pk.cli.cluster.features import release_of
-from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.runtime.context import Context, partition_name
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
+from pk.cli.phrases import partition_name
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.name_cache import remember
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

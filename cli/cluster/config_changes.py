@@ -9,17 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pk.cli.cluster.altered_config import AlteredConfig
+from pk.cli.cluster.broker_defaults import Default, broker_defaults
 from pk.cli.cluster.configs import own_source, remember_keys, shown_name, spoken_name
 from pk.cli.cluster.propagation import until_configs
+from pk.cli.cluster.remembered_configs import remember_configs, settle_configs
 from pk.cli.cluster.topics import is_unknown, unknown_topic
 from pk.cli.config_keys.consequences import consequences
 from pk.cli.config_keys.units import both_ways, shown_value
-from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
-from pk.cli.runtime.context import Context, join
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.phrases import join
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, phrase, sentence
-from pk.cli.undo.configs import remember_configs, settle_configs
-from pk.cli.undo.log import how_to_undo
+from pk.cli.runtime.undo_log import how_to_undo
 from pk.core.config import TOPIC_SYNONYMS
 from pk.core.errors import KafkaError
 from pk.core.nearest import did_you_mean

@@ -3,8 +3,8 @@ value comes from."""
 
 from collections.abc import Sequence
 
-from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
+from pk.cli.runtime.name_cache import remember
 from pk.core.nearest import did_you_mean
 from pk.net.client.results import (
     ConfigEntry,

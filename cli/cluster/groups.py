@@ -10,12 +10,13 @@ from typing import Any
 
 from pk.cli.cluster.offset_row import OffsetRow
 from pk.cli.cluster.topics import check_partitions, existing_topics, topic_partitions
-from pk.cli.command_line.completion.name_cache import remember, remember_members
+from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.output.formats import Row
+from pk.cli.phrases import join, partition_name
 from pk.cli.positions.resolve import bounds_of, now_ms
-from pk.cli.runtime.context import Context, join, partition_name
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name
+from pk.cli.runtime.name_cache import remember, remember_members
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.nearest import did_you_mean
 from pk.core.values import TopicPartition

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pk.cli.cluster.metrics_listeners import LISTENER, metrics_urls
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.core.metrics import quantile
 from pk.net.client.admin import Admin
 

@@ -12,16 +12,17 @@ from pk.cli.cluster.topics import (
     existing_topics,
     named_topics,
 )
-from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.exits import Unusable
+from pk.cli.phrases import count, join, partition_name
 from pk.cli.positions.grammar import Positions
-from pk.cli.runtime.context import Context, count, join, partition_name
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.name_cache import remember
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import TopicDescription
 
 if TYPE_CHECKING:
-    from pk.cli.command_line.option_sets import PartitionFilters
+    from pk.cli.options.option_sets import PartitionFilters
 
 
 async def partitions_of(

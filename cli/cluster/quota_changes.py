@@ -6,11 +6,11 @@ from typing import Any
 
 from pk.cli.cluster.propagation import until_quotas
 from pk.cli.cluster.quota_rows import ChangedQuotaRow, show_number
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
+from pk.cli.runtime import undo_log
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
-from pk.cli.undo import log as undo_log
+from pk.cli.runtime.results import show_results
 from pk.core.quota.entity import CLIENT_ID, IP, USER, Entity, entity_of, entity_text
 from pk.net.client.admin import Admin
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from pk.cli.cluster.replicas import Replicas
-from pk.cli.runtime.context import partition_name
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
+from pk.cli.phrases import partition_name
 from pk.core.values import TopicPartition
 
 ANY_DIR = "any"

@@ -15,7 +15,7 @@ from pk.cli.cluster.reassignment_json import apache_json, assignments_of, read_j
 from pk.cli.cluster.replicas import Replicas
 from pk.cli.cluster.throttle_marks import MARK
 from pk.cli.cluster.throttles import Throttled
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.runtime.paths import make_user_dir, user_dir
 from pk.core.values import TopicPartition
 

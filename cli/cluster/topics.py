@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.output.formats import Row
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.name_cache import remember
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.nearest import did_you_mean_one_of, nearest
 from pk.core.values import ZERO_UUID, TopicPartition, uuid_text

@@ -3,7 +3,7 @@ words."""
 
 from collections.abc import Iterable, Mapping
 
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.damaged import Damage
 from pk.core.values import TopicPartition

@@ -12,9 +12,9 @@ import typer
 from pk.cli.command_line.declared import Declared
 from pk.cli.command_line.describe import described, described_noun
 from pk.cli.command_line.kit import HELP, is_given, refused
-from pk.cli.command_line.option_values import Values
-from pk.cli.command_line.parameters import BY_OPTION, Parameter, signature
 from pk.cli.command_line.parsed import Parsed
+from pk.cli.options.option_values import Values
+from pk.cli.options.parameters import BY_OPTION, Parameter, signature
 
 
 def callback(

@@ -14,7 +14,7 @@
 
 `worker` is the function `create` in `create.py` of the noun's package, imported when the command
 runs; a noun of one file names its own function, as in ":show_help". It gets the context and
-`options`, a dataclass whose fields are options and arguments (`pk.cli.command_line.parameters`);
+`options`, a dataclass whose fields are options and arguments (`pk.cli.options.parameters`);
 `arguments` is such a dataclass too, whose fields the worker takes by name. `takes` names sets of
 options (`option_sets`) that the worker finds in the context.
 """
@@ -71,7 +71,7 @@ class Noun:
         """Declares a command by its names; without any, the noun itself is the command.
 
         `Declared` says what the attributes mean. `shows` and `rows` are the row types of its JSON
-        (see `pk.cli.output.schema`): every command with -f has them.
+        (see `pk.cli.command_line.schema`): every command with -f has them.
         """
         self._one_word = self._one_word or not names
         module = self.entry.declared.partition(":")[0]

@@ -7,13 +7,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-from pk.cli.command_line.option_sets import Watch
-from pk.cli.command_line.parameters import (
-    Parameter,
-    fields_of,
-    gathered,
-    parameters_of,
-)
+from pk.cli.options.option_sets import Watch
+from pk.cli.options.parameters import Parameter, fields_of, gathered, parameters_of
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context

@@ -8,14 +8,9 @@ from pk.cli.command_line import tree
 from pk.cli.command_line.declared import Declared
 from pk.cli.command_line.kit import Command, Group
 from pk.cli.command_line.nouns import NOUNS
-from pk.cli.command_line.parameters import (
-    Argument,
-    Option,
-    Parameter,
-    arguments_of,
-    options_of,
-)
-from pk.cli.command_line.values import (
+from pk.cli.command_line.schema import column_names
+from pk.cli.options.parameters import Argument, Option, Parameter, arguments_of, options_of
+from pk.cli.options.values import (
     Pair,
     apache_minutes,
     apache_ms,
@@ -25,7 +20,6 @@ from pk.cli.command_line.values import (
     signed,
     span,
 )
-from pk.cli.output.schema import column_names
 from pk.core.durations import Duration
 
 _KINDS = {int: "int", float: "number", Pair: "pair", Duration: "duration"}

@@ -6,7 +6,8 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from pk.cli.command_line.tree import CONNECTION, HELP, OUTPUT, Argument, Command, Group, Option
+from pk.cli.command_line.tree import HELP, Argument, Command, Group, Option
+from pk.cli.options.panels import CONNECTION, OUTPUT
 
 _WIDTH = 100
 _NO_TERMINAL = 80
@@ -94,7 +95,7 @@ def _command(command: Command, path: tuple[str, ...], width: int) -> list[str]:
 
 def _columns(command: Command, width: int) -> list[str]:
     """The columns that the options of a list know."""
-    from pk.cli.output.schema import columns_of
+    from pk.cli.command_line.schema import columns_of
 
     names = columns_of(command) if command.lists else []
     if not names:

@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.nouns import NOUNS
-from pk.cli.command_line.parameters import (
-    Option,
-    Parameter,
-    options_of,
-    placed,
-)
-from pk.cli.command_line.values import ConfigValueError
+from pk.cli.exits import UsageError
+from pk.cli.options.parameters import Option, Parameter, options_of, placed
+from pk.cli.options.values import ConfigValueError
 from pk.core.nearest import did_you_mean, did_you_mean_one_of, nearest
 
 if TYPE_CHECKING:

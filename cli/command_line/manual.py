@@ -9,18 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pk.cli.command_line.help import option_help, option_names, usage_word
 from pk.cli.command_line.pages import PAGES, page
-from pk.cli.command_line.tree import (
-    CONNECTION,
-    OUTPUT,
-    Argument,
-    Command,
-    Group,
-    Option,
-    commands,
-    tree,
-)
-from pk.cli.output.schema import columns_of
-from pk.cli.runtime.exits import MEANING
+from pk.cli.command_line.schema import columns_of
+from pk.cli.command_line.tree import Argument, Command, Group, Option, commands, tree
+from pk.cli.exits import MEANING
+from pk.cli.options.panels import CONNECTION, OUTPUT
 
 _ROOT = tree()
 _CONNECTION = [option for option in _ROOT.options if option.panel == CONNECTION]

@@ -229,7 +229,7 @@ def _profiles() -> str:
 
 
 def _exit_codes() -> str:
-    from pk.cli.runtime.exits import MEANING
+    from pk.cli.exits import MEANING
 
     lines = ["The exit codes of pk.", ""]
     lines += [f"  {int(code):<5}{meaning}" for code, meaning in MEANING.items()]
@@ -278,7 +278,7 @@ def _errors(words: Sequence[str], width: int) -> str:
 
 
 def _nothing(words: Sequence[str], known: Sequence[str]) -> None:
-    from pk.cli.runtime.exits import Unusable
+    from pk.cli.exits import Unusable
     from pk.core.nearest import did_you_mean
 
     hint = did_you_mean(words[-1].upper(), known)

@@ -11,9 +11,9 @@ from typer.main import get_group
 from pk.cli.command_line.apache import translated
 from pk.cli.command_line.callbacks import callback
 from pk.cli.command_line.kit import Root
-from pk.cli.command_line.option_sets import Connection
-from pk.cli.command_line.parameters import Option, parameters_of
 from pk.cli.command_line.parsed import Parsed
+from pk.cli.options.option_sets import Connection
+from pk.cli.options.parameters import Option, parameters_of
 
 HELP = "A Kafka in Python: broker, client, command line and shell."
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.tree import Command, Group
+from pk.cli.options.option_values import Values
 
 if TYPE_CHECKING:
     from pk.cli.command_line.declared import Declared

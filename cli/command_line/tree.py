@@ -8,11 +8,9 @@ that takes time.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-CONNECTION: Final = "Connection"
-OUTPUT: Final = "Output"
-"""Headings of help, by which the sets of options are known that many commands share."""
+from pk.cli.options.panels import CONNECTION, OUTPUT
 
 
 class Option:

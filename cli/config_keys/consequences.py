@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pk.cli.config_keys.units import exact_span
-from pk.cli.runtime.context import join
+from pk.cli.phrases import join
 
 _BROKER_KEYS = {
     "log.retention.ms": ("retention.ms", 1),

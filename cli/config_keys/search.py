@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from pk.cli.config_keys.docs import allowed
 from pk.cli.config_keys.units import both_ways
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
 from pk.core.config import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,

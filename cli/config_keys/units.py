@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
 from pk.core.durations import ratio_ms
 
 _SIZES: Final = {

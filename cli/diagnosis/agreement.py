@@ -17,7 +17,7 @@ from pk.cli.diagnosis.snapshot import (
     number,
     partitions_counted,
 )
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 from pk.net.client.errors import ControllerDown, ControllerSilent
 
 _METADATA_LAG = 1000

@@ -11,7 +11,7 @@ from pk.cli.diagnosis.snapshot import (
     partitions_counted,
 )
 from pk.cli.output.amounts import show_bytes
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 
 _SKEWED = 1.5
 """A broker with more than this many times its share carries too much."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import trio
 
+from pk.cli.cluster.broker_defaults import Default, broker_defaults
 from pk.cli.cluster.brokers import describe_nodes
 from pk.cli.cluster.features import common_range, release_of
 from pk.cli.cluster.groups import SHARE, offsets_of
@@ -16,7 +17,6 @@ from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.diagnosis import checks as c
-from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.open_transactions import pinning_transactions
 from pk.cli.diagnosis.pinning_transaction import Known
 from pk.cli.diagnosis.readers import horizon_ms, retention_ms

@@ -22,7 +22,7 @@ from pk.cli.diagnosis.snapshot import (
     number,
     topics_counted,
 )
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 from pk.core.values import TopicPartition
 
 HOUR_MS = 3_600_000

@@ -13,7 +13,7 @@ from pk.cli.diagnosis.snapshot import (
     partitions_counted,
     topic_words,
 )
-from pk.cli.runtime.context import count, partition_name
+from pk.cli.phrases import count, partition_name
 from pk.core.values import TopicPartition
 
 

@@ -16,7 +16,7 @@ from pk.cli.diagnosis.snapshot import (
     topic_words,
     topics_counted,
 )
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 from pk.core.values import TopicPartition
 
 

@@ -15,7 +15,7 @@ from pk.cli.diagnosis.snapshot import (
     Finding,
     brokers_named,
 )
-from pk.cli.runtime.context import count, join
+from pk.cli.phrases import count, join
 from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from pk.core.auth.unsecured_tokens import UNSECURED
 

@@ -14,7 +14,7 @@ from pk.cli.diagnosis.explain import Evidence
 from pk.cli.diagnosis.lag_facts import STILL_S, LagFacts, Reason
 from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import names
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 from pk.core.values import TopicPartition
 
 _MOST = 0.8

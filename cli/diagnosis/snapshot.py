@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 from pk.core.auth.acls import AclBinding
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pk.cli.runtime.context import count, join
+from pk.cli.phrases import count, join
 from pk.core.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from pk.cli.config_keys.units import both_ways
 from pk.cli.diagnosis.explain import Evidence, Explanation
 from pk.cli.diagnosis.snapshot import brokers_named
-from pk.cli.runtime.context import join
+from pk.cli.phrases import join
 
 LAYERS: Final = {
     "TOPIC": "set on the topic",

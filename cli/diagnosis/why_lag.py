@@ -17,7 +17,7 @@ from pk.cli.diagnosis.pinning_transaction import in_full, next_step, whose
 from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.share_lag import SHARE_REASONS
 from pk.cli.diagnosis.snapshot import names
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 from pk.core.values import TopicPartition
 
 _EMPTY = frozenset(("Empty", "Dead"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.options.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from pk.cli.command_line.tree import Command
@@ -60,7 +60,7 @@ def show_help(context: "Context", words: Sequence[str], man: str | None) -> None
     from pk.cli.command_line.help import help_text, text_width
     from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
     from pk.cli.command_line.tree import Group, tree
-    from pk.cli.runtime.exits import Unusable
+    from pk.cli.exits import Unusable
     from pk.core.nearest import did_you_mean
 
     if man is not None:

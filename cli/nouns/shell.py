@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Untraced
-from pk.cli.command_line.parameters import Option
+from pk.cli.options.option_sets import Untraced
+from pk.cli.options.parameters import Option
 
 SHELL = Noun("shell")
 

@@ -1,7 +1,7 @@
 """The commands of `pk top`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Connection, Listing
+from pk.cli.options.option_sets import Connection, Listing
 from pk.cli.top.options import Top
 from pk.cli.top.rows import BrokerRow, GroupRow, MoveRow, OutOfSyncRow, RequestRow, TopicRow
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pk.cli.cluster.acl_rows import ChangedAclRow
 from pk.cli.cluster.quota_rows import ChangedQuotaRow
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Anyway, Change, ChangeId, Connection, Debug, Listing
+from pk.cli.options.option_sets import Anyway, Change, ChangeId, Connection, Debug, Listing
 from pk.cli.undo.rows import ChangeRow, ConfigUndoRow, OffsetChangeRow, UserUndoRow
 
 UNDO = Noun("undo")

@@ -1,7 +1,7 @@
 """The commands of `pk up`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Debug
+from pk.cli.options.option_sets import Debug
 from pk.cli.up.options import Up
 
 UP = Noun("up")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple, TypeGuard, cast
 
-from pk.cli.command_line.known_values import FORMATS
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
+from pk.cli.options.known_values import FORMATS
 from pk.cli.terminal.text import escaped, escaped_lines
 from pk.core.nearest import did_you_mean
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from pk.cli.exits import Unusable
 from pk.cli.positions.grammar import Anchor, Position, Positions, parse_positions
-from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 

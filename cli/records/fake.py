@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
 from pk.core.durations import signed_ms
 from pk.core.nearest import did_you_mean
 

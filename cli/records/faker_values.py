@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
 from pk.core.nearest import did_you_mean
 
 LOCALE = "locale"

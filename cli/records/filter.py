@@ -3,12 +3,12 @@
 import os
 from collections.abc import Callable, Iterable
 
+from pk.cli.exits import Unusable
 from pk.cli.output import record_row
 from pk.cli.output.rows import words_of
 from pk.cli.output.where import WhereError, parse_where
 from pk.cli.records.row import ROW_FIELDS, RecordRow
 from pk.cli.records.source import Source
-from pk.cli.runtime.exits import Unusable
 from pk.core.record.batch import Record
 
 Filter = Callable[[Source, Record], bool]

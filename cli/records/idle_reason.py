@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import trio
 
-from pk.cli.runtime.context import Context, join, partition_name
+from pk.cli.phrases import join, partition_name
+from pk.cli.runtime.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
 from pk.net.client.consumer import Consumer

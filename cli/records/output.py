@@ -6,20 +6,21 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from pk.cli.exits import CommandError, Exit, Unusable
+from pk.cli.phrases import count
 from pk.cli.records.filter import record_filter
 from pk.cli.records.internal_topics import DECODED, decoded, pairs
 from pk.cli.records.range_reader import Part
 from pk.cli.records.source import Source
 from pk.cli.records.writers import Simple, Writer, apache_writer, formatter, parsing_writer, writer
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.settings import read_properties
 from pk.cli.terminal.text import escaped_bytes
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
 
 if TYPE_CHECKING:
-    from pk.cli.schemas.records import RecordDecoder
+    from pk.cli.records.schema_records import RecordDecoder
 
 T = TypeVar("T")
 
@@ -110,7 +111,7 @@ def _decoder(context: Context, options: OutputOptions) -> "RecordDecoder | None"
         if options.schema_registry is not None:
             raise Unusable("--schema-registry has no effect without --decode or --decode-key.")
         return None
-    from pk.cli.schemas.records import RecordDecoder
+    from pk.cli.records.schema_records import RecordDecoder
 
     return RecordDecoder(context, options.decode_key, options.decode, options.schema_registry)
 

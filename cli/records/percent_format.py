@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from pk.cli.exits import Unusable
 from pk.cli.output.formats import unescape
 from pk.cli.positions.times import show_time
 from pk.cli.records.permalinks import link_to
 from pk.cli.records.source import Source
-from pk.cli.runtime.exits import Unusable
 from pk.core.record.batch import Record
 from pk.core.record.compress import Codec
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import trio
 
+from pk.cli.exits import CommandError
 from pk.cli.records.source import Source
-from pk.cli.runtime.exits import CommandError
 from pk.core.errors import ErrorCode
 from pk.core.record.batch import Record, record_list
 from pk.core.record.bulk_read import values

@@ -9,11 +9,11 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
+from pk.cli.exits import Unusable
 from pk.cli.output.formats import unescape
 from pk.cli.positions.times import TIME_MAX_MS
 from pk.cli.records.csv import CsvRows
 from pk.cli.records.row import RECORD_FIELDS
-from pk.cli.runtime.exits import Unusable
 from pk.core.nearest import did_you_mean
 
 Headers = tuple[tuple[str, bytes | None], ...]

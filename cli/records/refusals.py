@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from pk.cli.runtime.context import Context, partition_name
+from pk.cli.phrases import partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import sentence
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

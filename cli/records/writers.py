@@ -13,7 +13,8 @@ from functools import partial
 from json.encoder import encode_basestring
 from typing import Any, Protocol, TypeGuard
 
-from pk.cli.command_line.known_values import FORMATS
+from pk.cli.exits import Unusable
+from pk.cli.options.known_values import FORMATS
 from pk.cli.output.formats import check_format, template, yaml
 from pk.cli.positions.times import show_time
 from pk.cli.records.csv import csv_line
@@ -25,7 +26,6 @@ from pk.cli.records.row import (
     header_value,
 )
 from pk.cli.records.source import Source
-from pk.cli.runtime.exits import Unusable
 from pk.cli.terminal.text import cut, width_of
 from pk.core.record.batch import Record
 

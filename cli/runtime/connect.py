@@ -5,7 +5,6 @@ from typing import TypeVar
 
 import trio
 
-from pk.cli.cluster.leftover_throttles import warn_of_leftover_throttles
 from pk.cli.runtime.context import Context, Handler
 from pk.cli.runtime.session import open_session
 from pk.cli.terminal.signals import signals_cancel
@@ -21,7 +20,6 @@ async def _main(handler: Handler, context: Context) -> int:
             code = 0
             with scope:
                 code = int(await handler(context) or 0)
-                await warn_of_leftover_throttles(context)
             if scope.cancelled_caught:
                 raise KeyboardInterrupt
             return code

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pk.cli.command_line.option_values import Values
+from pk.cli.exits import Exit, Refused
+from pk.cli.options.option_values import Values
 from pk.cli.output.formats import (
     Column,
     Document,
@@ -23,7 +24,6 @@ from pk.cli.output.formats import (
     render_document,
     words_in,
 )
-from pk.cli.runtime.exits import Exit, Refused
 from pk.cli.runtime.settings import Settings, settings_of
 from pk.cli.terminal.status import StatusLine
 from pk.cli.terminal.streams import Streams
@@ -31,15 +31,14 @@ from pk.cli.terminal.styles import styled
 from pk.cli.terminal.text import escaped_bytes, escaped_lines
 
 if TYPE_CHECKING:
-    from pk.cli.command_line.option_sets import Change, Reach, Watch
-    from pk.cli.command_line.option_sets import Listing as ListingOptions
+    from pk.cli.options.option_sets import Change, Reach, Watch
+    from pk.cli.options.option_sets import Listing as ListingOptions
     from pk.cli.runtime.session import Session
-    from pk.core.values import TopicPartition
     from pk.net.client.admin import Admin
     from pk.net.client.config import ClientConfig
 
 OptionSet = TypeVar("OptionSet")
-"""A set of options: a dataclass of `pk.cli.command_line.option_sets`."""
+"""A set of options: a dataclass of `pk.cli.options.option_sets`."""
 
 
 class Context:
@@ -91,21 +90,21 @@ class Context:
     @property
     def connection(self) -> "Reach":
         """The cluster to talk to, as given on the command line."""
-        from pk.cli.command_line.option_sets import Connection
+        from pk.cli.options.option_sets import Connection
 
         return self._set(Connection)
 
     @property
     def listing(self) -> "ListingOptions":
         """How to show lists, as given on the command line."""
-        from pk.cli.command_line.option_sets import Listing
+        from pk.cli.options.option_sets import Listing
 
         return self._set(Listing)
 
     @property
     def change(self) -> "Change":
         """Whether to make the change or only show it, and whether to ask first."""
-        from pk.cli.command_line.option_sets import Change
+        from pk.cli.options.option_sets import Change
 
         change = self._set(Change)
         return replace(change, yes=False) if change.yes and self.insists else change
@@ -119,13 +118,13 @@ class Context:
     @property
     def watch(self) -> "Watch":
         """Whether the command repeats."""
-        from pk.cli.command_line.option_sets import Watch
+        from pk.cli.options.option_sets import Watch
 
         return self._set(Watch)
 
     def _set(self, kind: type[OptionSet]) -> OptionSet:
         """A set of options, with its defaults for a command that does not take it."""
-        from pk.cli.command_line.parameters import gathered
+        from pk.cli.options.parameters import gathered
 
         return gathered(kind, self._values)
 
@@ -369,21 +368,3 @@ class Context:
 
 Handler = Callable[[Context], Awaitable[int | None]]
 """A command: does what its options say. Returns an exit code, or None to use `Context.exit`."""
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """`1 topic`, `2 topics`, `1,204 records`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def partition_name(tp: "TopicPartition") -> str:
-    """A partition as `pk` writes it: `orders/0`."""
-    return tp.shown
-
-
-def join(words: Sequence[str], limit: int = 8) -> str:
-    """`a, b and c`; a long list is cut and ends in how many more there are."""
-    shown = list(words[:limit])
-    if len(words) > limit:
-        return f"{', '.join(shown)} and {len(words) - limit} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))

@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from pk.cli.command_line.errors import UsageError
-from pk.cli.runtime.exits import CommandError, Exit
-from pk.cli.up.cluster_files import silent_nodes
+from pk.cli.exits import CommandError, Exit, UsageError
+from pk.cli.runtime.cluster_files import silent_nodes
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.types import EncodeError
 from pk.net.client.errors import (

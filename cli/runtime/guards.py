@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from pk.cli.exits import Refused
 from pk.cli.runtime.context import Context, Handler
-from pk.cli.runtime.exits import Refused
 from pk.cli.runtime.refusals import REFUSALS
 from pk.cli.runtime.settings import Settings
 from pk.net.client.connection import ANSWERED, FORBIDS
@@ -79,7 +79,7 @@ def _say_recalled(context: Context) -> None:
     if admin is None or node is None or node.address in context.session.reported:
         return
     context.session.reported.add(node.address)
-    from pk.cli.up.cluster_files import silent_nodes
+    from pk.cli.runtime.cluster_files import silent_nodes
 
     why = silent_nodes(n.address for n in admin.cluster.bootstrap)
     context.say(

@@ -13,8 +13,8 @@ import json
 import os
 from collections.abc import Iterable
 
+from pk.cli.runtime import cluster_files
 from pk.cli.runtime.paths import make_user_dir, user_dir
-from pk.cli.up import cluster_files
 from pk.net.client.cluster import parse_bootstrap
 from pk.net.client.errors import ConfigError
 from pk.net.client.node import Node

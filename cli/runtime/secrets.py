@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pk.cli.runtime.exits import CommandError, Refused
+from pk.cli.exits import CommandError, Refused
 
 SERVICE: Final = "pk"
 """The service name of pk's secrets in the keyring; the user name is `PROFILE/KEY`."""

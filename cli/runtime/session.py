@@ -129,7 +129,7 @@ async def _hold(
     *,
     task_status: trio.TaskStatus[Admin] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    from pk.cli.up.cluster_files import silent_controller
+    from pk.cli.runtime.cluster_files import silent_controller
     from pk.net.client.admin import open_admin
     from pk.net.client.errors import ControllerDown
 

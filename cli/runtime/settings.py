@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.runtime.paths import user_dir
 from pk.cli.terminal.styles import COLOURS
 from pk.core.nearest import did_you_mean
@@ -27,7 +27,7 @@ KEYS = (
 """The keys of a profile's table."""
 
 if TYPE_CHECKING:
-    from pk.cli.command_line.option_sets import Reach
+    from pk.cli.options.option_sets import Reach
 
 
 class Profile(NamedTuple):

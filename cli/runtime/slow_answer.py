@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from pk.cli.runtime.context import Context, Handler, join
+from pk.cli.phrases import join
+from pk.cli.runtime.context import Context, Handler
 
 if TYPE_CHECKING:
     from pk.net.client.node import Node

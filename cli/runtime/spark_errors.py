@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.spark.errors import OptionError
 from pk.spark.locations import local_path
 

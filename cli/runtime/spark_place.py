@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from pk.cli.command_line.on_spark import OnCluster, OnSpark
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
+from pk.cli.options.on_spark import OnCluster, OnSpark
 
 if TYPE_CHECKING:
     from pk.spark.session.local import Where

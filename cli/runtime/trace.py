@@ -14,7 +14,8 @@ from typing import Any, Final
 import trio
 
 from pk.cli.output.amounts import show_bytes
-from pk.cli.runtime.context import Context, Handler, count
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context, Handler
 from pk.net.client.connection import CONNECT, TRACED, RequestTrace
 
 KEPT_FIRST: Final = 200

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
 
 if TYPE_CHECKING:
     from pk.net.schemas.client import SchemaRegistry

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
+from pk.cli.exits import Exit
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Exit
 from pk.cli.shell.lines import Shell, raise_interrupt
 from pk.cli.shell.words import joined
 from pk.cli.terminal.stdin import lines_of

@@ -14,17 +14,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import trio
 
+from pk.cli.cluster.completion_names import Seen, fetch, keep, keep_members, set_configs
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.command_line.completion.candidates import Candidate
-from pk.cli.command_line.completion.name_cache import (
+from pk.cli.phrases import count
+from pk.cli.runtime.name_cache import (
     partitions_meaning,
     recall,
     recall_configs,
     recall_meanings,
     remember_configs,
 )
-from pk.cli.command_line.completion.name_refresh import Seen, fetch, keep, keep_members, set_configs
-from pk.cli.runtime.context import count
 from pk.cli.runtime.session import Session
 from pk.cli.runtime.settings import Settings
 from pk.core.errors import KafkaError, ProtocolError

@@ -16,10 +16,10 @@ from typing import Self, cast
 import trio
 
 from pk.cli.cluster.leftover_throttles import warn_of_leftover_throttles
+from pk.cli.exits import Exit
 from pk.cli.run import report
 from pk.cli.runtime.connect import run_loop
 from pk.cli.runtime.context import Context, Handler
-from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.failures import leaf
 from pk.cli.runtime.session import Session, open_session
 from pk.cli.terminal.signals import RELAY, Relay

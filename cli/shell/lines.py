@@ -16,16 +16,15 @@ from types import FrameType
 from typing import Any, BinaryIO, TextIO, cast
 
 from pk.cli.command_line.completion.name_refresh import CONNECTING
-from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.help import help_text
-from pk.cli.command_line.option_sets import Reach
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import Command, tree
+from pk.cli.exits import CommandError, Exit, UsageError
 from pk.cli.main import usage
+from pk.cli.options.option_sets import Reach
 from pk.cli.run import handler_of
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.settings import Settings, settings_of
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.engine import Engine, Job, reported
@@ -370,7 +369,7 @@ def _watched(
 ) -> Callable[[Context], Any]:
     import trio
 
-    from pk.cli.output.watch import watch
+    from pk.cli.runtime.watch import watch
 
     async def once(context: Context) -> None:
         await trio.to_thread.run_sync(handler, context, abandon_on_cancel=True)

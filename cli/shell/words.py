@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pk.cli.command_line.errors import UsageError
-from pk.cli.command_line.values import pause
+from pk.cli.exits import UsageError
+from pk.cli.options.values import pause
 
 WATCH = "2s"
 """`\\w` without a duration."""

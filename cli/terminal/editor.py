@@ -4,7 +4,7 @@ import os
 import shlex
 import subprocess
 
-from pk.cli.runtime.exits import CommandError, Refused
+from pk.cli.exits import CommandError, Refused
 
 _FOR_TERMINALS = frozenset(
     ("vi", "vim", "nvim", "view", "nano", "pico", "emacs", "joe", "mcedit", "micro", "hx", "kak")

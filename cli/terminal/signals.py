@@ -13,7 +13,7 @@ from typing import Any
 
 import trio
 
-from pk.cli.runtime.interruption import note_signal
+from pk.cli.terminal.interruption import note_signal
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 

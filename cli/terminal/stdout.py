@@ -31,7 +31,7 @@ def write_whole() -> None:
 
 def print_out(text: str) -> int:
     """Prints a whole text; the exit code. A reader that has gone is no error."""
-    from pk.cli.runtime.exits import Exit
+    from pk.cli.exits import Exit
 
     try:
         sys.stdout.write(text)

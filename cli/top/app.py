@@ -13,12 +13,12 @@ from contextlib import contextmanager
 
 import trio
 
+from pk.cli.exits import Exit, Unusable
 from pk.cli.output.formats import Listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Exit, Unusable
-from pk.cli.runtime.interruption import note_signal
 from pk.cli.terminal.full_screen import FullScreen
+from pk.cli.terminal.interruption import note_signal
 from pk.cli.terminal.signals import receive_signals
 from pk.cli.top.collect import Collector, ScreenNeeds
 from pk.cli.top.model import Model

@@ -27,9 +27,9 @@ from pk.cli.cluster.reassignment_progress import Seen, poll
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.replicas import lags, latest, log_ends
 from pk.cli.cluster.throttles import read_throttles
+from pk.cli.exits import CommandError
+from pk.cli.phrases import join
 from pk.cli.positions.resolve import now_ms
-from pk.cli.runtime.context import join
-from pk.cli.runtime.exits import CommandError
 from pk.cli.runtime.failures import NOT_AUTHORISED, leaf, sentence
 from pk.cli.top.model import Model
 from pk.core.errors import KafkaError, ProtocolError

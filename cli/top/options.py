@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.option_sets import (
-    AllInternalTopics,
-    interval_option,
-)
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
+from pk.cli.options.option_sets import AllInternalTopics, interval_option
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count
 from pk.core.durations import Duration
 
 

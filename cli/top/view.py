@@ -14,8 +14,8 @@ from rich.cells import cell_len, set_cell_size
 from pk.cli.cluster.reassignment_progress import sentence
 from pk.cli.output.amounts import show_rate
 from pk.cli.output.formats import Row
+from pk.cli.phrases import count, join
 from pk.cli.positions.times import show_span, show_time
-from pk.cli.runtime.context import count, join
 from pk.cli.terminal.full_screen import Line
 from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.model import Event, Model

@@ -5,8 +5,9 @@ from typing import Any
 
 from pk.cli.cluster.acl_changes import apply, changed_row, only_resource, say_plan, show_changes
 from pk.cli.cluster.acl_rows import ChangedAclRow
-from pk.cli.runtime.context import Context, count
-from pk.cli.undo import log as store
+from pk.cli.phrases import count
+from pk.cli.runtime import undo_log as store
+from pk.cli.runtime.context import Context
 from pk.core.auth.acls import AclBinding
 from pk.net.client.admin import Admin
 from pk.net.client.admin_operations.base import Failure

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
+from pk.cli.runtime import undo_log as store
 from pk.cli.runtime.context import Context
-from pk.cli.undo import log as store
 from pk.cli.undo.rows import ChangeRow
 
 

@@ -5,16 +5,23 @@ default, the broker's file) applies as before. Secrets cannot be read back, so a
 cannot be undone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pk.cli.cluster.configs import own_value
 from pk.cli.cluster.propagation import until_configs
+from pk.cli.cluster.remembered_configs import (
+    remember_configs,
+    resource_name,
+    settle_configs,
+    shown_value,
+)
+from pk.cli.exits import CommandError, Refused
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import CommandError, Refused
+from pk.cli.phrases import count, join
+from pk.cli.runtime import undo_log as store
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase, sentence
-from pk.cli.undo import log as store
 from pk.cli.undo.rows import ConfigUndoRow
 from pk.net.client.results import (
     ConfigChange,
@@ -23,79 +30,6 @@ from pk.net.client.results import (
     ConfigResource,
     ResourceType,
 )
-
-KIND = "configs"
-
-
-def _name(resource: ConfigResource) -> str:
-    return f"{resource.type.name.lower().replace('_', '-')} {resource.name or 'default'}"
-
-
-async def remember_configs(
-    context: Context,
-    described: Mapping[ConfigResource, Sequence[ConfigEntry]],
-    changes: Mapping[ConfigResource, Iterable[ConfigChange]],
-    *,
-    undoes: str | None = None,
-) -> str | None:
-    """Records how to undo `changes`, which are about to be made; returns the id for `how_to_undo`.
-
-    `described` is the current state. Returns None if there is nothing that could be undone.
-    """
-    resources: list[dict[str, Any]] = []
-    for resource, wanted in changes.items():
-        entries = {entry.name: entry for entry in described[resource]}
-        keys = [
-            {
-                "key": change.name,
-                "before": own_value(resource, entries.get(change.name)),
-                "after": value_after(entries.get(change.name), change),
-            }
-            for change in wanted
-            if not _is_secret(entries.get(change.name))
-        ]
-        if keys:
-            resources.append({"type": int(resource.type), "name": resource.name, "keys": keys})
-    if not resources:
-        return None
-    said = [f"{key['key']} = {_shown(key['after'])}" for key in resources[0]["keys"]]
-    names = [_name(resource) for resource in changes]
-    return await store.remember(
-        context,
-        await context.admin(),
-        KIND,
-        f"{f'undo of {undoes}: ' if undoes else ''}{join(names, 3)}: {join(said, 3)}",
-        {"resources": resources},
-        undoes=undoes,
-    )
-
-
-def value_after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
-    """What the resource itself has set after the change; None: nothing."""
-    if change.operation in (ConfigOperation.SET, ConfigOperation.DELETE):
-        return change.value
-    has = [v for v in (entry.value or "").split(",") if v] if entry else []
-    named = (change.value or "").split(",")
-    if change.operation is ConfigOperation.APPEND:
-        return ",".join(has + [v for v in named if v not in has])
-    return ",".join(v for v in has if v not in named)
-
-
-def _is_secret(entry: ConfigEntry | None) -> bool:
-    return entry is not None and entry.sensitive
-
-
-def settle_configs(change_id: str, failed: Iterable[ConfigResource]) -> None:
-    """Removes from a recorded change the resources that were not changed after all."""
-    change = store.find(change_id)
-    lost = {(int(res.type), res.name) for res in failed}
-    if not lost:
-        return
-    resources = [r for r in change.inverse["resources"] if (r["type"], r["name"]) not in lost]
-    if resources:
-        store.narrow(change_id, {"resources": resources})
-    else:
-        store.forget(change_id)
 
 
 def _resource(data: Mapping[str, Any]) -> ConfigResource:
@@ -132,14 +66,16 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
     for data in resources:
         resource = _resource(data)
         if resource not in found:
-            raise CommandError(f"{_name(resource)} cannot be described; does it still exist?")
+            raise CommandError(
+                f"{resource_name(resource)} cannot be described; does it still exist?"
+            )
         for key in data["keys"]:
             now = own_value(resource, found[resource].get(key["key"]))
             before = key["before"]
             since = now not in (key["after"], before)
             rows.append(
                 {
-                    "resource": _name(resource),
+                    "resource": resource_name(resource),
                     "key": key["key"],
                     "now": now,
                     "then": before,
@@ -178,7 +114,8 @@ async def _set_back(
         )
     for row in rows:
         context.say(
-            f"{row['resource']}: {row['key']}: {_shown(row['now'])} → {_shown(row['then'])}"
+            f"{row['resource']}: {row['key']}: "
+            f"{shown_value(row['now'])} → {shown_value(row['then'])}"
         )
     number = count(sum(map(len, todo.values())), "config")
     await context.agree(f"Restore {number} on {context.settings.cluster_name}?")
@@ -189,7 +126,9 @@ async def _set_back(
     failed = [resource for resource, error in answers.items() if error is not None]
     await until_configs(admin, described, todo, failed)
     for row in rows:
-        error = next((answers[res] for res in failed if _name(res) == row["resource"]), None)
+        error = next(
+            (answers[res] for res in failed if resource_name(res) == row["resource"]), None
+        )
         if row["result"] == "would be set":
             row["result"] = phrase(error) if error else "set"
             row["error"] = error_name(error) if error else None
@@ -197,14 +136,10 @@ async def _set_back(
         error = answers[resource]
         assert error is not None
         context.fail(error)
-        context.say(f"{_name(resource)}: {sentence(error)}")
+        context.say(f"{resource_name(resource)}: {sentence(error)}")
     context.show(listing(ROW, rows))
     if kept is not None:
         settle_configs(kept, failed)
         if len(failed) < len(todo):
             context.say(store.how_to_undo(kept))
     return not failed
-
-
-def _shown(value: str | None) -> str:
-    return "(not set)" if value is None else value or "(empty)"

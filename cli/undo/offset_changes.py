@@ -14,12 +14,13 @@ import trio
 from pk.cli.cluster.groups import SHARE, types_of, unused_offset_columns
 from pk.cli.cluster.replicas import sizes_by_replica
 from pk.cli.output.formats import Listing
-from pk.cli.output.question_table import say_table
 from pk.cli.output.rows import listing
+from pk.cli.phrases import count, join
 from pk.cli.positions.times import show_time
-from pk.cli.runtime.context import Context, count, join
+from pk.cli.runtime import undo_log as undo
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
-from pk.cli.undo import log as undo
+from pk.cli.runtime.question_table import say_table
 from pk.cli.undo.rows import OffsetChangeRow
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.cluster.groups import EMPTY_STATES, active_refusal, is_absent, offsets_of, types_of
+from pk.cli.exits import Refused
+from pk.cli.phrases import count, join
 from pk.cli.positions.resolve import bounds_of
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import Refused
+from pk.cli.runtime import undo_log as store
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
-from pk.cli.undo import log as store
 from pk.cli.undo.offset_changes import Move, ask, commit, effect, preview, report
 from pk.cli.undo.rows import OffsetChangeRow
 from pk.core.values import ZERO_UUID, TopicPartition, uuid_text

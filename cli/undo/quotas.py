@@ -2,9 +2,10 @@
 
 from pk.cli.cluster.quota_changes import KIND, change_quota, entity_from
 from pk.cli.cluster.quota_rows import ChangedQuotaRow
-from pk.cli.runtime.context import Context, join
-from pk.cli.runtime.exits import Refused
-from pk.cli.undo import log as store
+from pk.cli.exits import Refused
+from pk.cli.phrases import join
+from pk.cli.runtime import undo_log as store
+from pk.cli.runtime.context import Context
 from pk.core.quota.entity import entity_text
 
 ROW = ChangedQuotaRow

@@ -5,13 +5,13 @@ import importlib
 from collections.abc import Awaitable
 from typing import Protocol
 
+from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.output.formats import narrow
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span
+from pk.cli.runtime import undo_log as store
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
-from pk.cli.undo import log as store
 from pk.cli.undo.change_list import show_changes
 
 KINDS = {

@@ -3,9 +3,9 @@ since no password can be read back."""
 
 from pk.cli.cluster.propagation import until_user
 from pk.cli.output.rows import listing
+from pk.cli.runtime import undo_log as store
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase, sentence
-from pk.cli.undo import log as store
 from pk.cli.undo.rows import UserUndoRow
 from pk.core.auth.scram import Mechanism
 from pk.net.client.admin import Admin

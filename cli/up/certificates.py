@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from pk.cli.runtime.exits import CommandError
+from pk.cli.exits import CommandError
 from pk.cli.up.private_files import write_private
 
 AUTHORITY_DAYS: Final = 3650

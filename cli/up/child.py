@@ -9,8 +9,8 @@ so that a parent can start many nodes and release them in turn.
 import json
 import sys
 
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.connect import run_loop
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.up.logs import log_to_stderr, use_log_format
 from pk.cli.up.node import broker_config
 from pk.core.log.disk import RealDisk

@@ -11,12 +11,12 @@ from typing import Any
 
 import trio
 
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.runtime import cluster_files
+from pk.cli.runtime.cluster_files import ETCD, ClusterState, NodeState
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.terminal.text import folded_addresses
-from pk.cli.up import cluster_files
-from pk.cli.up.cluster_files import ETCD, ClusterState, NodeState
 from pk.cli.up.etcd import (
     member_job,
     members_of,

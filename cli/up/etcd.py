@@ -7,8 +7,8 @@ import shutil
 from importlib.util import find_spec
 from typing import Any, Final
 
-from pk.cli.runtime.exits import CommandError, Unusable
-from pk.cli.up.cluster_files import ETCD, ClusterState, NodeState
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.runtime.cluster_files import ETCD, ClusterState, NodeState
 from pk.cli.up.node import HOST
 from pk.cli.up.secure import Secured
 from pk.net.free_ports import free_ports

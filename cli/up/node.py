@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.up.logs import use_log_format
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.config.security_promises import check_security

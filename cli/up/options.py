@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.parameters import Option
-from pk.cli.command_line.values import Pair, config_pair
+from pk.cli.options.parameters import Option
+from pk.cli.options.values import Pair, config_pair
 
 PropertiesFile = Annotated[
     str | None,

@@ -3,7 +3,7 @@ written."""
 
 import os
 
-from pk.cli.runtime.exits import CommandError
+from pk.cli.exits import CommandError
 
 
 def write_private(path: str, data: bytes) -> None:

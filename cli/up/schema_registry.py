@@ -5,7 +5,7 @@ from importlib import import_module
 
 import trio
 
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.up.node import HOST
 from pk.cli.up.options import Up
 

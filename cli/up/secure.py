@@ -23,7 +23,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.runtime.profile_file import read_document, write_document
 from pk.cli.runtime.settings import read_profiles
 from pk.cli.up.private_files import write_private

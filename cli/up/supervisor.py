@@ -21,10 +21,9 @@ from typing import Any, Final
 
 import trio
 
-from pk.cli.runtime.exits import CommandError
-from pk.cli.terminal.text import escaped_lines
-from pk.cli.up import cluster_files
-from pk.cli.up.cluster_files import (
+from pk.cli.exits import CommandError
+from pk.cli.runtime import cluster_files
+from pk.cli.runtime.cluster_files import (
     DEAD,
     ETCD,
     PAUSED,
@@ -36,6 +35,7 @@ from pk.cli.up.cluster_files import (
     ClusterState,
     NodeState,
 )
+from pk.cli.terminal.text import escaped_lines
 
 CONTROLLER: Final = 0
 """The id of the node that is only a controller."""

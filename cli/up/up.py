@@ -6,10 +6,10 @@ import time
 
 import trio
 
+from pk.cli.exits import Unusable
+from pk.cli.runtime.cluster_files import ETCD
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.settings import read_properties
-from pk.cli.up.cluster_files import ETCD
 from pk.cli.up.logs import log_to_stderr
 from pk.cli.up.node import (
     HOST,

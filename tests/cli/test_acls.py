@@ -13,7 +13,7 @@ import pytest
 from clients import apache_kafka
 from clients.pk_broker import PkBroker
 
-from pk.cli.undo import log as undo_log
+from pk.cli.runtime import undo_log
 from pk.core.config.views import STANDARD_AUTHORIZER
 
 Run = Callable[..., Any]

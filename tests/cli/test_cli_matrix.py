@@ -30,11 +30,11 @@ from rich.cells import cell_len
 from shapes import check_json
 from terminal import ESCAPE, SIZES, Shown, Terminal, on_terminal, size_name
 
-from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.parse import parse
+from pk.cli.command_line.schema import columns_of
 from pk.cli.command_line.tree import Command, commands, tree
+from pk.cli.exits import UsageError
 from pk.cli.main import main
-from pk.cli.output.schema import columns_of
 
 Run = Callable[..., Any]
 Start = Callable[..., Terminal]

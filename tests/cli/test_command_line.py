@@ -18,15 +18,15 @@ from typer.core import TyperCommand as BaseCommand
 
 from pk.cli.command_line.apache import ACTIONS
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.kit import Command as TyperCommand
 from pk.cli.command_line.kit import Group, load_noun
 from pk.cli.command_line.nouns import NOUNS, Entry
 from pk.cli.command_line.other_tools import OPTIONS, TOOLS, WORDS
-from pk.cli.command_line.parameters import Argument, Option, fields_of
 from pk.cli.command_line.parse import parse, root
 from pk.cli.command_line.tree import Command, commands, tree
-from pk.cli.command_line.values import Pair, count, pause
+from pk.cli.exits import UsageError
+from pk.cli.options.parameters import Argument, Option, fields_of
+from pk.cli.options.values import Pair, count, pause
 from pk.cli.runtime.context import Context
 from pk.cli.shell.words import split_line
 from pk.cli.terminal.streams import Streams

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pk.cli.cluster.partition_selection import filtered
-from pk.cli.command_line.option_sets import PartitionFilters
 from pk.cli.nouns.isr.isr import isr_row
+from pk.cli.options.option_sets import PartitionFilters
 from pk.core.values import TopicPartition
 from pk.net.client.results import PartitionDescription
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from pk.cli.command_line.completion.name_cache import (
+from pk.cli.command_line.completion.outside_shell import answer
+from pk.cli.command_line.schema import columns_of
+from pk.cli.command_line.tree import Group, Option, commands, tree
+from pk.cli.config_keys.words import about
+from pk.cli.records.fake import NAMED
+from pk.cli.runtime.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, write_state
+from pk.cli.runtime.name_cache import (
     recall,
     recall_meanings,
     remember,
     remember_configs,
     remember_members,
 )
-from pk.cli.command_line.completion.outside_shell import answer
-from pk.cli.command_line.tree import Group, Option, commands, tree
-from pk.cli.config_keys.words import about
-from pk.cli.output.schema import columns_of
-from pk.cli.records.fake import NAMED
-from pk.cli.up.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, write_state
 from pk.net.client.results import MemberDescription
 
 HERE = Path(__file__).resolve().parents[2]

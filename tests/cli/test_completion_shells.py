@@ -15,7 +15,7 @@ import pytest
 from clients.pk_broker import pk_command
 from terminal import Terminal, environment_of
 
-from pk.cli.command_line.completion.name_cache import remember, remember_configs
+from pk.cli.runtime.name_cache import remember, remember_configs
 
 ROOT = Path(__file__).resolve().parents[2]
 Start = Callable[..., Any]

@@ -510,8 +510,8 @@ def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
 import signal
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
-from pk.cli.command_line.option_values import Values
-from pk.cli.terminal.progress import Progress
+from pk.cli.options.option_values import Values
+from pk.cli.runtime.progress import Progress
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 context = Context(Values(), (), Streams())
 def go_on(done, note):

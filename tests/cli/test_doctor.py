@@ -11,7 +11,7 @@ import trio
 from clients.fixtures import Kafka
 from terminal import SIZES, Terminal, size_name
 
-from pk.cli.command_line.option_values import Values
+from pk.cli.command_line.output_options import check_output_options
 from pk.cli.command_line.parse import parse
 from pk.cli.diagnosis.checks import CHECKS, RECOVERIES, diagnose
 from pk.cli.diagnosis.collect import collect
@@ -35,7 +35,7 @@ from pk.cli.diagnosis.snapshot import (
 )
 from pk.cli.nouns.doctor.commands import CheckName
 from pk.cli.nouns.doctor.doctor import cards
-from pk.cli.output.output_options import check_output_options
+from pk.cli.options.option_values import Values
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.refusals import REFUSALS
 from pk.cli.terminal.streams import Streams

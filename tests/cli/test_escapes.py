@@ -12,13 +12,13 @@ from clients.fixtures import Kafka
 from terminal import ESCAPE, Terminal
 from trio.testing import MockClock
 
-from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.parse import parse
+from pk.cli.exits import CommandError
 from pk.cli.nouns.wait.wait import group_empty
+from pk.cli.options.option_values import Values
 from pk.cli.output.formats import Column, Listing
 from pk.cli.run import report
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.text import escaped, escaped_bytes, escaped_lines
 from pk.cli.up.logs import InertFormatter

@@ -17,7 +17,7 @@ from clients.pk_broker import running
 from listeners import listening, scripted
 from net_client.support import Handler, ScriptedBroker
 
-from pk.cli.runtime.exits import Exit
+from pk.cli.exits import Exit
 from pk.core.errors import ErrorCode
 from pk.core.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker

@@ -17,7 +17,7 @@ Fresh = Callable[[str], str]
 
 IMPORTS = """
 import importlib, json, pkgutil, sys
-from pk.cli.runtime.exits import CommandError
+from pk.cli.exits import CommandError
 missing = {}
 for area in sys.argv[1:]:
     folder = importlib.import_module(area)

@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from pk.cli.command_line.option_values import Values
+from pk.cli.exits import CommandError, Exit, Refused, Unusable
+from pk.cli.options.option_values import Values
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, leaf, sentence
 from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from pk.cli.exits import Unusable
 from pk.cli.records.fake import FUNCTIONS, NAMED, fake, page
-from pk.cli.runtime.exits import Unusable
 
 
 def values(template: str, count: int = 50, **options: object) -> list[str]:

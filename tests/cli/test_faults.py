@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from pk.cli.runtime.exits import Exit
+from pk.cli.exits import Exit
 from pk.core.errors import ErrorCode
 from pk.testing import Broker
 

@@ -14,11 +14,11 @@ from shapes import check_json
 
 from pk.cli.cluster.groups import longest_lag, offset_rows
 from pk.cli.command_line.parse import parse
+from pk.cli.exits import Exit
 from pk.cli.nouns.groups.lag import lag, outlook
 from pk.cli.nouns.groups.options import GroupsLag
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.session import open_session
 from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError

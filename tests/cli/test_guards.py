@@ -16,11 +16,11 @@ from clients.fixtures import Kafka, fresh_name
 from clients.pk_cluster import PkCluster
 from terminal import on_terminal
 
-from pk.cli.command_line.option_values import Values
 from pk.cli.command_line.tree import commands, tree
+from pk.cli.exits import Refused
 from pk.cli.main import main
+from pk.cli.options.option_values import Values
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Refused
 from pk.cli.runtime.guards import forbid_changes
 from pk.cli.runtime.settings import Profile, Settings
 from pk.cli.terminal.streams import Streams

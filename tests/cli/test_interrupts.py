@@ -23,9 +23,9 @@ from clients.fixtures import Kafka
 from clients.pk_broker import pk_environment
 
 from pk.cli.command_line.parse import parse
+from pk.cli.exits import Exit
 from pk.cli.runtime.connect import run
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.failures import leaf
 from pk.cli.terminal.streams import Streams
 

@@ -16,16 +16,16 @@ from pk.cli.cluster.isr_changes import History, isr_changes
 from pk.cli.cluster.out_of_sync_since import Witness
 from pk.cli.cluster.partition_selection import filtered
 from pk.cli.cluster.replica_lag import show_lag
-from pk.cli.command_line.option_sets import PartitionFilters
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.isr.isr import isr_row
 from pk.cli.nouns.isr.options import InSyncReplicas
 from pk.cli.nouns.isr.rows import show_since
 from pk.cli.nouns.isr.watch import watch
 from pk.cli.nouns.partitions.partitions import partition_row, state_of
-from pk.cli.output.event_table import Cell, EventTable
+from pk.cli.options.option_sets import PartitionFilters
 from pk.cli.output.formats import Column
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.event_table import Cell, EventTable
 from pk.cli.terminal.streams import Streams
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed

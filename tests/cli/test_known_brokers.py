@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from up_process import Cluster
 
+from pk.cli.runtime import cluster_files
+from pk.cli.runtime.cluster_files import ClusterState, NodeState, silent_controller, silent_nodes
 from pk.cli.runtime.known_brokers import KnownBrokers
 from pk.cli.runtime.paths import user_dir
-from pk.cli.up import cluster_files
-from pk.cli.up.cluster_files import ClusterState, NodeState, silent_controller, silent_nodes
 from pk.net.client.node import Node
 from pk.net.client.recall import Remembered
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from pk.cli.command_line.error_help import error_help
-from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.help import help_text, option_help, option_names
 from pk.cli.command_line.manual import man_pages, reference
 from pk.cli.command_line.nouns import SECTIONS
 from pk.cli.command_line.pages import PAGES, folded, page
 from pk.cli.command_line.parse import parse
+from pk.cli.command_line.schema import columns_of
 from pk.cli.command_line.tree import Command, commands, tree
-from pk.cli.output.schema import columns_of
+from pk.cli.exits import UsageError
 from pk.cli.shell.words import split_line
 from pk.core.errors import ErrorCode
 

@@ -13,12 +13,12 @@ from clients.apache_kafka import free_ports
 from confluent_kafka import Producer
 
 from pk.cli.cluster.metrics import Value, Values, source_of, sparkline
+from pk.cli.exits import Exit
 from pk.cli.nouns.metrics.metrics import rows_of
 from pk.cli.nouns.metrics.options import ShowMetrics
 from pk.cli.nouns.metrics.rows import MetricRow, show_value
 from pk.cli.output.formats import OutputOptions, render
 from pk.cli.output.rows import listing
-from pk.cli.runtime.exits import Exit
 from pk.core.durations import Duration
 from pk.testing import Broker
 

@@ -13,6 +13,7 @@ import cbor2
 import pytest
 
 from pk.cli.command_line.parse import parse
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.output.amounts import show_rate
 from pk.cli.output.formats import (
     Column,
@@ -26,9 +27,8 @@ from pk.cli.output.formats import (
     terminal_table,
     yaml,
 )
-from pk.cli.output.question_table import say_table
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.question_table import say_table
 from pk.cli.terminal.streams import Streams
 
 COLUMNS = (

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from pk.cli.command_line.parameters import gathered
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.produce.editor_text import Typed, read
 from pk.cli.nouns.produce.options import Produce
 from pk.cli.nouns.produce.plan import Plan
+from pk.cli.options.parameters import gathered
 
 
 def plan(*words: str) -> Plan:

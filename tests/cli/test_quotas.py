@@ -13,7 +13,7 @@ import pytest
 from clients.fixtures import fresh_name
 from clients.pk_broker import PkBroker
 
-from pk.cli.undo import log as undo_log
+from pk.cli.runtime import undo_log
 
 Run = Callable[..., Any]
 

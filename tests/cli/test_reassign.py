@@ -30,6 +30,7 @@ from pk.cli.cluster.throttles import (
     throttles_for,
 )
 from pk.cli.command_line.parse import parse
+from pk.cli.exits import Refused, Unusable
 from pk.cli.main import main
 from pk.cli.nouns.partitions.elect_leaders import elect_leaders
 from pk.cli.nouns.partitions.options import ElectLeaders
@@ -42,7 +43,6 @@ from pk.cli.nouns.reassign.run import restore_order, resume
 from pk.cli.nouns.reassign.view import LiveView
 from pk.cli.output.amounts import show_bytes
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Refused, Unusable
 from pk.cli.terminal.streams import Streams
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed

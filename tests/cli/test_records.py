@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pk.cli.exits import Unusable
 from pk.cli.records.internal_topics import decoded, pairs
 from pk.cli.records.percent_format import compile_reader, token_writer
 from pk.cli.records.readers import BadLine, NewRecord, reading
 from pk.cli.records.source import Source
 from pk.cli.records.writers import apache_writer, record_dict, writer
-from pk.cli.runtime.exits import Unusable
 from pk.cli.terminal.text import width_of
 from pk.core.record.batch import Record
 from pk.core.wire.codec import encode

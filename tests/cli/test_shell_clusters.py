@@ -11,7 +11,7 @@ from clients.pk_broker import PkBroker
 from clients.topics import wait_until
 from terminal import SIZES, Terminal
 
-from pk.cli.command_line.completion.name_cache import recall_meanings
+from pk.cli.runtime.name_cache import recall_meanings
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
 from pk.net.client.results import NewTopic, OffsetAndMetadata

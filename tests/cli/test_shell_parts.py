@@ -15,14 +15,13 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from pk.cli.command_line.completion.candidates import Candidate
-from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import commands, tree
+from pk.cli.exits import Exit, UsageError
 from pk.cli.output.formats import Column, Listing, OutputOptions
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.name_cache import remember
 from pk.cli.runtime.settings import Profile, Settings
 from pk.cli.shell import completer, lines, paging, shell_commands
 from pk.cli.shell.cache import Cache

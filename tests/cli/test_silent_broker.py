@@ -19,9 +19,9 @@ from listeners import listening, scripted
 from net_client.support import Handler, ScriptedBroker
 from terminal import on_terminal
 
+from pk.cli.exits import Exit
 from pk.cli.main import main
 from pk.cli.runtime import slow_answer as waiting
-from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.session import open_session
 from pk.cli.runtime.settings import Settings
 from pk.cli.top import collect

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 
 from pk.cli.cluster.pipelines import PipelineCommit, pipeline_of
 from pk.cli.cluster.reassignment_progress import Seen
+from pk.cli.exits import Unusable
 from pk.cli.output.formats import OutputOptions
-from pk.cli.runtime.exits import Unusable
 from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.meter import Meter, TimesMeter, trend
 from pk.cli.top.model import Model

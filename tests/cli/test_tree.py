@@ -5,18 +5,19 @@ import jsonschema
 import pytest
 
 from pk.cli.command_line.declared import Declared
-from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.kit import Command as DeclaredCommand
 from pk.cli.command_line.kit import load_noun
 from pk.cli.command_line.parse import parse
-from pk.cli.command_line.tree import CONNECTION, OUTPUT, Command, Group, Option, commands, tree
-from pk.cli.output.schema import (
+from pk.cli.command_line.schema import (
     columns_of,
     rows_by_option,
     rows_of,
     schema_of,
     schema_of_rows,
 )
+from pk.cli.command_line.tree import Command, Group, Option, commands, tree
+from pk.cli.exits import UsageError
+from pk.cli.options.panels import CONNECTION, OUTPUT
 from pk.core.durations import Duration
 
 ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(tree())]

@@ -13,8 +13,8 @@ from clients.fixtures import Kafka
 from group_parts import Fresh, Reader, Run, committed
 from shapes import check_json
 
-from pk.cli.runtime.exits import CommandError
-from pk.cli.undo import log as undo
+from pk.cli.exits import CommandError
+from pk.cli.runtime import undo_log as undo
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
 

@@ -23,9 +23,9 @@ from etcd_server import skip_without_etcd
 from shapes import check_json
 from up_process import WAIT_S, Cluster
 
-from pk.cli.runtime.exits import CommandError
+from pk.cli.exits import CommandError
+from pk.cli.runtime.cluster_files import ClusterState, NodeState, read_state
 from pk.cli.up import supervisor as supervisor_module
-from pk.cli.up.cluster_files import ClusterState, NodeState, read_state
 from pk.cli.up.supervisor import Supervisor
 
 Run = Callable[..., Any]

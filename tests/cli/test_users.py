@@ -10,7 +10,7 @@ import pytest
 from clients.fixtures import Kafka, fresh_name
 from clients.pk_broker import PkBroker
 
-from pk.cli.undo import log as undo_log
+from pk.cli.runtime import undo_log
 
 Run = Callable[..., Any]
 SECRET = "hush-hush"

@@ -13,11 +13,11 @@ from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, running
 from terminal import Terminal
 
-from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import Command, commands, tree
+from pk.cli.exits import UsageError
 from pk.cli.output.formats import Column, Document, Listing, OutputOptions, Section
-from pk.cli.output.watch import Snapshot, lit_cells, painted_lines
+from pk.cli.runtime.watch import Snapshot, lit_cells, painted_lines
 from pk.core.durations import Duration
 
 Open = Callable[..., Terminal]

@@ -17,9 +17,9 @@ from clients.topics import wait_until
 from faults.load import Load
 from up_process import WAIT_S, Cluster
 
+from pk.cli.runtime.cluster_files import ClusterState, command, read_state
 from pk.cli.runtime.settings import read_properties
 from pk.cli.up.certificates import Authority
-from pk.cli.up.cluster_files import ClusterState, command, read_state
 from pk.core.auth.scram import Mechanism
 from pk.net.client.admin import open_admin
 from pk.net.client.admin_operations.users import NewPassword

@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from pk.cli.command_line.known_values import GROUP_STATES, GROUP_TYPES, SHOWN, TRANSACTION_STATES
 from pk.cli.command_line.tree import Argument, Command, Group, Option
 from pk.cli.config_keys.words import KINDS, about, config_words, values_of
+from pk.cli.options.known_values import GROUP_STATES, GROUP_TYPES, SHOWN, TRANSACTION_STATES
 
 
 class Candidate(NamedTuple):
@@ -293,7 +293,7 @@ def _of_kind(kind: str, cursor: CursorContext, typed: str, names: Names) -> Iter
     if kind in _VALUES:
         return _VALUES[kind]
     if kind == "format":
-        from pk.cli.command_line.known_values import FORMATS
+        from pk.cli.options.known_values import FORMATS
 
         return [Candidate(name) for name in FORMATS]
     if kind == "profile":
@@ -301,7 +301,7 @@ def _of_kind(kind: str, cursor: CursorContext, typed: str, names: Names) -> Iter
     if kind == "change":
         return _changes()
     if kind == "node":
-        from pk.cli.up.cluster_files import nodes_running
+        from pk.cli.runtime.cluster_files import nodes_running
 
         return [Candidate(*node) for node in nodes_running()]
     if kind == "entity-name":
@@ -321,7 +321,7 @@ def _used(kind: str, cursor: CursorContext, names: Names) -> str | None:
 
 def _members(kind: str, cursor: CursorContext, names: Names) -> list[Candidate]:
     """The members of the group that the command is about."""
-    from pk.cli.command_line.completion.name_cache import members_mark
+    from pk.cli.runtime.name_cache import members_mark
 
     given = [text for option, text in cursor.given if option.dest in ("group", "groups") and text]
     group = next(iter((*cursor.plain, *given)), None) or _used("group", cursor, names)
@@ -334,7 +334,7 @@ def _members(kind: str, cursor: CursorContext, names: Names) -> list[Candidate]:
 
 def _partitions(typed: str, names: Names) -> list[Candidate]:
     """`orders/`, and then its partitions: those of all topics at once would be too many."""
-    from pk.cli.command_line.completion.name_cache import partition_count
+    from pk.cli.runtime.name_cache import partition_count
 
     topic, slash, _ = typed.rpartition("/")
     if not slash:
@@ -379,7 +379,7 @@ def _positions(typed: str, commits: bool, *, ranges: bool) -> list[Candidate]:
 def _columns(cursor: CursorContext, typed: str) -> list[Candidate]:
     """Columns of the command at hand; behind a minus those that are left out, or sorted the other
     way round."""
-    from pk.cli.output.schema import columns_of
+    from pk.cli.command_line.schema import columns_of
 
     if not isinstance(cursor.node, Command):
         return []
@@ -404,7 +404,7 @@ def _partition_numbers(cursor: CursorContext, names: Names) -> list[Candidate]:
         given += cursor.plain if node.arguments[0].many else cursor.plain[:1]
     topic = given[0] if given else _used("topic", cursor, names)
     meaning = next((c.meaning for c in names.names("topic") if c.word == topic), "")
-    from pk.cli.command_line.completion.name_cache import partition_count
+    from pk.cli.runtime.name_cache import partition_count
 
     return [Candidate(str(n)) for n in range(min(partition_count(meaning), 1000))]
 
@@ -490,7 +490,7 @@ def _entities(cursor: CursorContext, names: Names) -> Iterable[Candidate]:
 
 def profiles() -> list[Candidate]:
     """All profiles, each with its cluster."""
-    from pk.cli.runtime.exits import CommandError
+    from pk.cli.exits import CommandError
     from pk.cli.runtime.settings import read_profiles
 
     try:
@@ -501,7 +501,7 @@ def profiles() -> list[Candidate]:
 
 
 def _changes() -> list[Candidate]:
-    from pk.cli.undo.log import history
+    from pk.cli.runtime.undo_log import history
 
     found = [Candidate(c.id, c.description) for c in history() if c.undone_ms is None]
     return [Candidate("last", found[0].meaning), *found] if found else []

@@ -18,7 +18,7 @@ class CachedNames:
 
     def names(self, kind: str) -> Iterable[Candidate]:
         """Part of `Names`."""
-        from pk.cli.command_line.completion.name_cache import recall_meanings
+        from pk.cli.runtime.name_cache import recall_meanings
 
         if kind in ("topic", "group", "broker", "feature", "member", "instance"):
             found = recall_meanings(self._cluster(), kind)
@@ -34,7 +34,7 @@ class CachedNames:
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:
         """Part of `Names`."""
-        from pk.cli.command_line.completion.name_cache import recall_configs
+        from pk.cli.runtime.name_cache import recall_configs
 
         return recall_configs(self._cluster()).get(name, {}) if kind == "topic" else {}
 
@@ -68,7 +68,7 @@ class CachedNames:
 
 
 def _bootstrap(given: Mapping[str, object]) -> str:
-    from pk.cli.runtime.exits import CommandError
+    from pk.cli.exits import CommandError
     from pk.cli.runtime.settings import DEFAULT_BOOTSTRAP, choose_profile
 
     if given.get("bootstrap_server"):

@@ -13,13 +13,13 @@ from pk.cli.cluster.acl_changes import (
 from pk.cli.cluster.acl_rows import AclRow, ChangedAclRow
 from pk.cli.cluster.acl_words import read_host, read_operation, read_principal, read_resource
 from pk.cli.diagnosis.why_denied import Question, explain_denied
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.acls.options import AddAcls, DeleteAcls, FilterAcls
 from pk.cli.nouns.acls.rows import CheckedRow
 from pk.cli.nouns.acls.selected import acl_filters, acls_to_add, selects_everything
 from pk.cli.output.rows import listing
+from pk.cli.runtime import undo_log
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
-from pk.cli.undo import log as undo_log
 from pk.cli.undo.acls import forget_failed, remember
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.net.client.admin import Admin

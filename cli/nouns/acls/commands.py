@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from pk.cli.cluster.acl_rows import AclRow, ChangedAclRow
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
+from pk.cli.nouns.acls.options import AddAcls, DeleteAcls, FilterAcls
+from pk.cli.nouns.acls.rows import CheckedRow
+from pk.cli.options.option_sets import (
     AskedOperation,
     AskedResource,
     AskingHost,
@@ -14,8 +16,6 @@ from pk.cli.command_line.option_sets import (
     Listing,
     Watch,
 )
-from pk.cli.nouns.acls.options import AddAcls, DeleteAcls, FilterAcls
-from pk.cli.nouns.acls.rows import CheckedRow
 
 ACLS = Noun("acls")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.parameters import Option
+from pk.cli.options.parameters import Option
 
 _OPERATION = "Read, write, create, delete, alter, describe, all, …; repeatable"
 

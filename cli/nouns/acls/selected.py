@@ -10,8 +10,8 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from pk.cli.cluster.acl_words import RESOURCE_OPTIONS, read_operation, read_principal
+from pk.cli.exits import Unusable
 from pk.cli.nouns.acls.options import AddAcls, Conveniences, DeleteAcls, FilterAcls, Resources
-from pk.cli.runtime.exits import Unusable
 from pk.core.auth.acls import (
     CLUSTER_NAME,
     WILDCARD,

@@ -9,15 +9,15 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 
-from pk.cli.command_line.values import Pair
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.nouns.broker.options import StartBroker, StopBroker
 from pk.cli.nouns.broker.rows import DetachedBrokerRow, NodeRow
+from pk.cli.options.values import Pair
 from pk.cli.output.rows import listing
+from pk.cli.runtime import cluster_files
+from pk.cli.runtime.cluster_files import ETCD, is_held
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.settings import read_properties
-from pk.cli.up import cluster_files
-from pk.cli.up.cluster_files import ETCD, is_held
 from pk.core.durations import Duration
 
 _PID, _LOG, _LOCK = "pk.pid", "pk.log", ".lock"

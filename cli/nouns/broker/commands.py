@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Debug, Format, Yes
-from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.broker.options import (
     TIMEOUT,
     DataDirectory,
@@ -14,6 +12,8 @@ from pk.cli.nouns.broker.options import (
     StopTimeout,
 )
 from pk.cli.nouns.broker.rows import DetachedBrokerRow, NodeRow
+from pk.cli.options.option_sets import Debug, Format, Yes
+from pk.cli.options.parameters import Argument, Option
 from pk.cli.up.options import BrokerProperties, PropertiesFile
 
 BROKER = Noun("broker")

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.option_sets import (
-    stop_timeout_option,
-)
-from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.options.option_sets import stop_timeout_option
+from pk.cli.options.parameters import Argument, Option
 from pk.cli.up.options import BrokerProperties, PropertiesFile
 from pk.core.durations import Duration
 

@@ -12,6 +12,7 @@ from pk.cli.cluster.brokers import (
     known_brokers,
     parse_brokers,
 )
+from pk.cli.exits import CommandError
 from pk.cli.nouns.brokers.rows import (
     ConfigOfBroker,
     DescribedBroker,
@@ -23,7 +24,6 @@ from pk.cli.output.amounts import show_bytes
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import field_listing, listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
 from pk.cli.runtime.failures import phrase
 from pk.core.errors import KafkaError
 from pk.net.client.admin import Admin

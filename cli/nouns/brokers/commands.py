@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pk.cli.cluster.broker_rows import BrokerRow
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Connection, Listing, Watch
-from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.brokers.rows import DescribedBroker, LogDirRow, ReplicaRow
+from pk.cli.options.option_sets import Connection, Listing, Watch
+from pk.cli.options.parameters import Argument, Option
 
 BROKERS = Noun("brokers")
 

@@ -5,8 +5,6 @@ from typing import Annotated
 
 from pk.cli.cluster.broker_rows import BrokerOfCluster
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
-from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.cluster.rows import (
     CheckRow,
     DescribedCluster,
@@ -16,6 +14,8 @@ from pk.cli.nouns.cluster.rows import (
     NodeRow,
     QuorumOfCluster,
 )
+from pk.cli.options.option_sets import Change, Connection, Listing, Watch
+from pk.cli.options.parameters import Argument, Option
 
 CLUSTER = Noun("cluster")
 

@@ -7,12 +7,12 @@ from typing import Final
 import trio
 
 from pk.cli.cluster.features import METADATA_LEVELS, METADATA_VERSION, common_range, level_name
-from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.cluster.rows import FeatureChange, FeatureRow
 from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.runtime.name_cache import remember
 from pk.core.errors import KafkaError
 from pk.core.nearest import did_you_mean
 from pk.net.client.admin import Admin

@@ -16,11 +16,12 @@ from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import Present, describe, everything, read_throttles
 from pk.cli.diagnosis.unchecked import say_unchecked, unchecked_counted
+from pk.cli.exits import Exit
 from pk.cli.nouns.cluster.rows import CheckRow, HealthOfCluster
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join, partition_name
-from pk.cli.runtime.exits import Exit
+from pk.cli.phrases import count, join, partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.parameters import Argument
+from pk.cli.options.parameters import Argument
 
 COMPLETION = Noun("completion")
 

@@ -12,8 +12,8 @@ under the cursor:
 Words that end in `=` or `/` continue, so no blank follows them.
 """
 
+from pk.cli.exits import Unusable
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
 
 _BASH = r"""# Completion of pk for bash. Put it where bash finds it, or: source <(pk completion bash)
 _pk() {

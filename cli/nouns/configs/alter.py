@@ -3,11 +3,11 @@
 from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.cluster.config_changes import apply_changes
 from pk.cli.config_keys.units import config_value
+from pk.cli.exits import Unusable
 from pk.cli.nouns.configs.options import AlterConfigs
 from pk.cli.nouns.configs.resources import resources_of
 from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.net.client.results import (
     ConfigChange,

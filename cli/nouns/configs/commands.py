@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
-from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConfigs
 from pk.cli.nouns.configs.rows import ConfigResourceRow, ConfigRow, DocumentedConfigRow
+from pk.cli.options.option_sets import Change, Connection, Listing, Watch
+from pk.cli.options.parameters import Argument
 
 CONFIGS = Noun("configs")
 

@@ -14,13 +14,14 @@ from pk.cli.cluster.topics import describe_topics
 from pk.cli.config_keys.docs import documentation, keys_of
 from pk.cli.config_keys.sources import source_word
 from pk.cli.config_keys.units import both_ways
+from pk.cli.exits import CommandError
 from pk.cli.nouns.configs.options import DescribeConfigs
 from pk.cli.nouns.configs.resources import resources_of
 from pk.cli.nouns.configs.rows import ConfigRow, DocumentedConfigRow
 from pk.cli.output.formats import Listing, Row, narrow
 from pk.cli.output.rows import columns
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.core.nearest import did_you_mean
 from pk.net.client.results import ConfigEntry, ConfigResource, ResourceType
 

@@ -34,11 +34,12 @@ from pk.cli.cluster.configs import (
 from pk.cli.cluster.topics import is_unknown, unknown_topic
 from pk.cli.config_keys.docs import allowed, documentation, keys_of
 from pk.cli.config_keys.units import both_ways, config_value
+from pk.cli.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.nouns.configs.options import EditConfigs
 from pk.cli.nouns.configs.resources import resources_of
 from pk.cli.output.rows import columns, listing
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import exit_code, exit_of_rows, sentence
 from pk.cli.runtime.paths import make_user_dir
 from pk.cli.terminal.editor import check_editor, edit_file

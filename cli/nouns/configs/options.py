@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import Pair, config_pair
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import Pair, config_pair
 
 
 @dataclass(frozen=True, kw_only=True)

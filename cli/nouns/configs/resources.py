@@ -1,8 +1,8 @@
 """What a command of `pk configs` is about: TYPE NAME…, or the options of Apache's tool."""
 
 from pk.cli.cluster.configs import RESOURCE_TYPES, entity_name, resource_type
+from pk.cli.exits import Unusable
 from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConfigs
-from pk.cli.runtime.exits import Unusable
 from pk.net.client.results import ConfigResource
 
 QUOTAS = ("users", "clients", "ips", "user", "client", "client-id", "ip")

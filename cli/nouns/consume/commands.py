@@ -1,10 +1,8 @@
 """The commands of `pk consume`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
-    Connection,
-)
 from pk.cli.nouns.consume.options import Consume, ends
+from pk.cli.options.option_sets import Connection
 
 CONSUME = Noun("consume")
 

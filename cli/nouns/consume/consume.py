@@ -13,14 +13,15 @@ from pk.cli.nouns.consume.group_member import consume_in_group
 from pk.cli.nouns.consume.later_partitions import LaterPartitions
 from pk.cli.nouns.consume.partitions import partitions_of, spans_of, without_leaderless
 from pk.cli.nouns.consume.request import Request, request_of
+from pk.cli.phrases import join
 from pk.cli.records.idle_reason import Silence
 from pk.cli.records.internal_topics import DECODED
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import SCHEME, profile_of
 from pk.cli.records.range_reader import Part, RangeReader, Span, last_records, merged
-from pk.cli.runtime.context import Context, join
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.guards import applying_profile
-from pk.cli.terminal.progress import Progress
+from pk.cli.runtime.progress import Progress
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.config import ConsumerConfig, parse
 from pk.net.client.consumer import open_consumer

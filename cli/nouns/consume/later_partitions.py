@@ -6,13 +6,13 @@ from collections.abc import Iterable
 import trio
 
 from pk.cli.cluster.topics import is_unknown
+from pk.cli.exits import CommandError
 from pk.cli.nouns.consume.partitions import partitions_of, spans_of
 from pk.cli.nouns.consume.request import Request
 from pk.cli.positions.grammar import Anchor
 from pk.cli.records.idle_reason import named
 from pk.cli.records.range_reader import GONE_S, RangeReader, Span
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.errors import ClientError

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pk.cli.cluster.partition_selection import partitions_at
+from pk.cli.cluster.position_lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.cluster.topics import (
     existing_topics,
     names_or_included,
@@ -12,7 +13,6 @@ from pk.cli.cluster.topics import (
 )
 from pk.cli.nouns.consume.request import Request
 from pk.cli.positions.grammar import Anchor
-from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.records.idle_reason import leaderless, named
 from pk.cli.records.range_reader import Span
 from pk.cli.runtime.context import Context

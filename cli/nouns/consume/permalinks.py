@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pk.cli.cluster.topics import check_partitions, existing_topics
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.nouns.consume.consumer_config import consumer_config
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import Link, parse_link, profile_of
 from pk.cli.records.range_reader import RangeReader, Span, silence_limit
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.guards import applying_profile
 from pk.cli.runtime.settings import settings_of
 from pk.core.values import TopicPartition

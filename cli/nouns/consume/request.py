@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pk.cli.exits import Unusable
 from pk.cli.positions.grammar import END, START, Anchor, Positions, everywhere
 from pk.cli.positions.resolve import positions_option
 from pk.cli.records.permalinks import SCHEME
 from pk.cli.records.range_reader import silence_limit
-from pk.cli.runtime.exits import Unusable
 
 if TYPE_CHECKING:
     from pk.cli.nouns.consume.options import Consume

@@ -1,13 +1,9 @@
 """The commands of `pk cp`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
-    Change,
-    Connection,
-    Format,
-)
 from pk.cli.nouns.cp.options import Copy
 from pk.cli.nouns.cp.rows import CopiedRow
+from pk.cli.options.option_sets import Change, Connection, Format
 
 CP = Noun("cp")
 

@@ -10,12 +10,14 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from pk.cli.cluster.partition_selection import partitions_at
+from pk.cli.cluster.position_lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.cluster.topics import (
     check_partitions,
     existing_topics,
     names_or_included,
     partition_numbers,
 )
+from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.nouns.cp.group_commits import GroupCommits
 from pk.cli.nouns.cp.rows import CopiedRow
 from pk.cli.nouns.cp.run import Job, Totals, copy_records, count_wanted
@@ -27,18 +29,17 @@ from pk.cli.nouns.cp.target import (
     target_description,
 )
 from pk.cli.output.formats import render
-from pk.cli.output.question_table import say_table
 from pk.cli.output.rows import listing
+from pk.cli.phrases import count, partition_name
 from pk.cli.positions.grammar import START, Positions, everywhere
-from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.positions.resolve import positions_option, resolve
 from pk.cli.records.filter import record_filter
 from pk.cli.records.idle_reason import leaderless
 from pk.cli.records.permalinks import SCHEME, Link, parse_link, profile_of
 from pk.cli.records.range_reader import Span
-from pk.cli.runtime.context import Context, count, partition_name
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.guards import guarding
+from pk.cli.runtime.question_table import say_table
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.config import ConsumerConfig

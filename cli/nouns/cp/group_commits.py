@@ -10,10 +10,11 @@ from collections.abc import Mapping
 
 import trio
 
+from pk.cli.exits import Refused
 from pk.cli.nouns.cp.resumed_spans import report_deleted, resumed_spans
+from pk.cli.phrases import count
 from pk.cli.records.range_reader import Span
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import Refused
+from pk.cli.runtime.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.option_sets import (
+from pk.cli.options.option_sets import (
     CODECS,
     Compression,
     PartitionNumbers,
@@ -16,8 +16,8 @@ from pk.cli.command_line.option_sets import (
     replication_factor_option,
     topic_config_option,
 )
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import Pair, config_pair
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import Pair, config_pair
 
 
 @dataclass(frozen=True, kw_only=True)

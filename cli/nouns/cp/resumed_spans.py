@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from pk.cli.exits import CommandError
+from pk.cli.phrases import count, partition_name
 from pk.cli.records.range_reader import Span
-from pk.cli.runtime.context import Context, count, partition_name
-from pk.cli.runtime.exits import CommandError
+from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
 
 

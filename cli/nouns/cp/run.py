@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
+from pk.cli.exits import CommandError
 from pk.cli.nouns.cp.group_commits import GroupCommits, take_over
 from pk.cli.nouns.cp.state import StateFile
+from pk.cli.phrases import count
 from pk.cli.records.filter import Filter
 from pk.cli.records.idle_reason import Silence
 from pk.cli.records.range_reader import Part, RangeReader, Span
@@ -26,10 +28,9 @@ from pk.cli.records.readers import Headers
 from pk.cli.records.refusals import Refusals
 from pk.cli.records.transactions import Transactions
 from pk.cli.runtime.client_config import client_config
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import exit_code, leaf, sentence
-from pk.cli.terminal.progress import Progress
+from pk.cli.runtime.progress import Progress
 from pk.core.errors import KafkaError
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition

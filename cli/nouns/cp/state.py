@@ -12,10 +12,10 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from pk.cli.exits import CommandError, Refused
 from pk.cli.nouns.cp.resumed_spans import report_deleted, resumed_spans
 from pk.cli.records.range_reader import Span
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Refused
 from pk.core.values import TopicPartition, uuid_text
 from pk.net.client.results import TopicDescription
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from pk.cli.cluster.propagation import until_topics
 from pk.cli.cluster.topics import is_unknown, unknown_topic
-from pk.cli.runtime.context import Context, join
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.phrases import join
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.settings import (
     check_address,
     check_security,

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Connection, Listing, Watch
-from pk.cli.command_line.parameters import Option
 from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
+from pk.cli.options.option_sets import Connection, Listing, Watch
+from pk.cli.options.parameters import Option
 
 DOCTOR = Noun("doctor")
 

@@ -13,10 +13,11 @@ from pk.cli.diagnosis.explain import filled
 from pk.cli.diagnosis.snapshot import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding
 from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
 from pk.cli.diagnosis.unchecked import say_unchecked, unchecked_counted
+from pk.cli.exits import Exit
 from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import Exit
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.cli.terminal.styles import styled
 from pk.cli.terminal.text import escaped_lines
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
-from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.faults.options import AddFault
 from pk.cli.nouns.faults.rows import ChangedFaultRow, FaultRow
+from pk.cli.options.option_sets import Change, Connection, Listing, Watch
+from pk.cli.options.parameters import Argument
 
 FAULTS = Noun("faults")
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from pk.cli.cluster.partition_selection import parse_partition
+from pk.cli.exits import Unusable
 from pk.cli.nouns.faults.options import AddFault
 from pk.cli.nouns.faults.rows import ChangedFaultRow, FaultRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
 from pk.core.api_keys import BY_NAME
 from pk.core.errors import ErrorCode, error_name
 from pk.core.nearest import did_you_mean

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count, signed
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count, signed
 from pk.core.durations import Duration
 
 Kind = Literal[

@@ -5,15 +5,6 @@ from typing import Annotated
 
 from pk.cli.cluster.offset_row import OffsetRow
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
-    Anyway,
-    Change,
-    ChangeId,
-    Connection,
-    Listing,
-    Watch,
-)
-from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.groups.options import (
     AllGroups,
     DeleteGroups,
@@ -41,6 +32,8 @@ from pk.cli.nouns.groups.rows import (
     RemovedMemberRow,
     TopicLag,
 )
+from pk.cli.options.option_sets import Anyway, Change, ChangeId, Connection, Listing, Watch
+from pk.cli.options.parameters import Argument
 from pk.cli.undo.rows import ChangeRow, OffsetChangeRow
 
 GROUPS = Noun("groups")

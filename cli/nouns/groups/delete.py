@@ -12,10 +12,11 @@ from pk.cli.cluster.groups import (
 from pk.cli.nouns.groups.kept_commits import keep_commits, say_how_to_undo
 from pk.cli.nouns.groups.options import DeleteGroups
 from pk.cli.nouns.groups.rows import DeletedGroupRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join
+from pk.cli.phrases import count, join
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.results import show_results
 
 
 async def delete(context: Context, options: DeleteGroups) -> None:

@@ -10,14 +10,15 @@ from pk.cli.cluster.groups import (
     unused_offset_columns,
     wanted_group,
 )
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.groups.kept_commits import keep_commits, say_how_to_undo
 from pk.cli.nouns.groups.options import DeleteOffsets
 from pk.cli.nouns.groups.rows import DeletedOffsetRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, join, partition_name
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.phrases import join, partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.results import show_results
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 

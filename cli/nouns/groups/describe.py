@@ -13,6 +13,7 @@ from pk.cli.cluster.groups import (
     wanted_groups,
 )
 from pk.cli.cluster.offset_row import OffsetOfGroup, OffsetRow
+from pk.cli.exits import Unusable
 from pk.cli.nouns.groups.members import members_of, show_members
 from pk.cli.nouns.groups.options import DescribeGroups
 from pk.cli.nouns.groups.rows import (
@@ -23,9 +24,9 @@ from pk.cli.nouns.groups.rows import (
 )
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import listing, part_of
+from pk.cli.phrases import count
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 

@@ -22,6 +22,7 @@ from pk.cli.cluster.groups import (
     unused_offset_columns,
 )
 from pk.cli.cluster.offset_row import OffsetRow
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.groups.options import GroupsLag
 from pk.cli.nouns.groups.rows import (
     GroupLag,
@@ -32,9 +33,9 @@ from pk.cli.nouns.groups.rows import (
 )
 from pk.cli.output.formats import Column, Listing, Row, narrow
 from pk.cli.output.rows import columns, names, part_of, words_of
+from pk.cli.phrases import count
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.session import Session
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from pk.cli.cluster.groups import check_topics, commits_of, is_selected, note_listing, selected
 from pk.cli.cluster.topics import say_no_match, whole, words_of
-from pk.cli.command_line.known_values import GROUP_STATES, GROUP_TYPES
 from pk.cli.nouns.groups.options import ListGroups
 from pk.cli.nouns.groups.rows import GroupRow
+from pk.cli.options.known_values import GROUP_STATES, GROUP_TYPES
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.net.client import results as r

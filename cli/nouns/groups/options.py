@@ -3,14 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.option_sets import (
-    Change,
-    PartitionsOfTopics,
-    apache_ms_option,
-    interval_option,
-)
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count, span
+from pk.cli.options.option_sets import Change, PartitionsOfTopics, apache_ms_option, interval_option
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count, span
 from pk.core.durations import Duration
 
 GroupNames = Annotated[tuple[str, ...], Argument("GROUP", help="The groups.", complete="group")]

@@ -8,13 +8,14 @@ for members that hang. A member that still runs joins again.
 import shlex
 
 from pk.cli.cluster.groups import describe_existing, member_name, wanted_group
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.groups.options import RemoveMembers
 from pk.cli.nouns.groups.rows import RemovedMemberRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.phrases import count, join
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.results import show_results
 from pk.core.nearest import did_you_mean
 from pk.net.client import results as r
 

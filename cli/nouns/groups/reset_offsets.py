@@ -27,13 +27,14 @@ from pk.cli.cluster.groups import (
 from pk.cli.cluster.groups import Commits as AnyCommits
 from pk.cli.cluster.partition_selection import partitions_at
 from pk.cli.cluster.topics import existing_topics
+from pk.cli.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.nouns.groups.reset_targets import Target, target_of
+from pk.cli.phrases import join, partition_name
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
 from pk.cli.positions.resolve import ResolvedRange, resolve
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, join, partition_name
-from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
 from pk.cli.undo.offset_changes import Move, ask, commit, export_csv, preview, report
 from pk.cli.undo.offsets import keep_moves

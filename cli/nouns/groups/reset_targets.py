@@ -8,7 +8,9 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pk.cli.exits import Unusable
 from pk.cli.nouns.groups.options import ResetOffsets
+from pk.cli.phrases import join
 from pk.cli.positions.grammar import (
     COMMITTED,
     END,
@@ -22,8 +24,6 @@ from pk.cli.positions.grammar import (
 )
 from pk.cli.positions.resolve import now_ms, positions_option
 from pk.cli.positions.times import time_ms
-from pk.cli.runtime.context import join
-from pk.cli.runtime.exits import Unusable
 from pk.core.durations import iso_ms
 from pk.core.values import TopicPartition
 

@@ -13,16 +13,17 @@ import trio
 
 from pk.cli.cluster.groups import group_names as all_names
 from pk.cli.cluster.groups import is_absent, unknown_group, wanted_group
+from pk.cli.exits import Exit
 from pk.cli.nouns.groups.members import partition_names
 from pk.cli.nouns.groups.options import WatchGroup
 from pk.cli.nouns.groups.rows import RebalanceRow, short_assignment
-from pk.cli.output.event_table import Cell, EventTable
 from pk.cli.output.formats import Row
 from pk.cli.output.rows import columns
+from pk.cli.phrases import count
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span, show_time
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.event_table import Cell, EventTable
 from pk.cli.runtime.failures import phrase
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.errors import KafkaError

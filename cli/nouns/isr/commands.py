@@ -2,9 +2,9 @@
 
 from pk.cli.cluster.isr_event import IsrEvent
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Connection, Listing
 from pk.cli.nouns.isr.options import InSyncReplicas
 from pk.cli.nouns.isr.rows import InSyncRow
+from pk.cli.options.option_sets import Connection, Listing
 
 ISR = Noun("isr")
 

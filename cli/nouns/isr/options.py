@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.option_sets import (
+from pk.cli.options.option_sets import (
     InternalTopics,
     PartitionFilters,
     TopicsMatchingOrAll,
     watch_interval,
 )
-from pk.cli.command_line.parameters import Option
+from pk.cli.options.parameters import Option
 from pk.core.durations import Duration
 
 

@@ -21,14 +21,14 @@ from pk.cli.cluster.topics import (
     named_topics,
     partition_style,
 )
+from pk.cli.exits import Exit
 from pk.cli.nouns.isr.options import InSyncReplicas
-from pk.cli.output.event_table import Cell, EventTable
 from pk.cli.output.formats import Column, Row, plain, title
 from pk.cli.output.rows import columns
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.event_table import Cell, EventTable
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

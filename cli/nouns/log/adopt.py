@@ -19,11 +19,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 from pk.cli.config_keys.units import config_value
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.log.rows import AdoptedTopicRow
 from pk.cli.output.rows import listing
+from pk.cli.phrases import count
 from pk.cli.positions.resolve import now_ms
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.context import Context
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.offload import offload
 from pk.core.config import BrokerConfig

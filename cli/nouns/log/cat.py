@@ -5,15 +5,15 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from pk.cli.cluster.position_lookup import say_inverted
 from pk.cli.cluster.topics import partition_numbers
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.log.file_positions import Log, check_there, file_positions, is_control
 from pk.cli.positions.grammar import START, Positions, everywhere
-from pk.cli.positions.lookup import say_inverted
 from pk.cli.records.output import Output
 from pk.cli.records.range_reader import Part
 from pk.cli.records.source import Source
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.log.disk import RealDisk
 from pk.core.log.tools.inspect import Batch, partition_of, survey
 from pk.core.record.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, Record

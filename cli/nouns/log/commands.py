@@ -4,15 +4,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
-    Change,
-    Debug,
-    Listing,
-)
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import Pair, config_pair
 from pk.cli.nouns.log.options import CatRecords, DumpLog, IndexesOnly
 from pk.cli.nouns.log.rows import DUMPED, AdoptedTopicRow, FindingRow
+from pk.cli.options.option_sets import Change, Debug, Listing
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import Pair, config_pair
 
 LOG = Noun("log")
 

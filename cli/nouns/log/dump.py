@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pk.cli.command_line.known_values import SHOWN
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.log.files import (
     LogView,
     row_type,
@@ -15,11 +15,11 @@ from pk.cli.nouns.log.files import (
 )
 from pk.cli.nouns.log.rows import BatchRow, SegmentRow
 from pk.cli.nouns.log.verify import check_indexes
+from pk.cli.options.known_values import SHOWN
 from pk.cli.output.formats import Column, Listing, OutputOptions, Row, narrow, render
 from pk.cli.output.formats import dump as dump_rows
 from pk.cli.output.rows import columns
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.log.disk import RealDisk
 from pk.core.log.tools.inspect import Kind, base_of, kind_of, partition_of, survey
 from pk.core.nearest import did_you_mean
@@ -124,8 +124,8 @@ def _within(
     partition. Raises Unusable, CommandError."""
     if options.offset is None:
         return view
+    from pk.cli.cluster.position_lookup import say_inverted
     from pk.cli.nouns.log.file_positions import Log, file_positions
-    from pk.cli.positions.lookup import say_inverted
 
     log = Log(disk, directory)
     span = log.range_of(file_positions(options.offset))

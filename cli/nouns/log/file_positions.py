@@ -4,10 +4,10 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.phrases import join
 from pk.cli.positions.grammar import Anchor, Position, Positions
 from pk.cli.positions.resolve import Bounds, ResolvedRange, positions_option, resolve_range
-from pk.cli.runtime.context import join
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.errors import KafkaError
 from pk.core.log.checkpoints import LOG_START_OFFSETS, parse_offsets
 from pk.core.log.files import Disk

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from pk.cli.exits import CommandError
 from pk.cli.nouns.log.rows import (
     AbortedTransactionRow,
     BatchRow,
@@ -24,7 +25,6 @@ from pk.cli.nouns.log.rows import (
 from pk.cli.output.formats import Row
 from pk.cli.records.internal_topics import decoded
 from pk.cli.records.row import TIMESTAMP_TYPES, header_value, text_or_b64
-from pk.cli.runtime.exits import CommandError
 from pk.core import cbor
 from pk.core.errors import KafkaError
 from pk.core.log import checkpoints

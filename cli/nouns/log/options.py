@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.option_sets import (
+from pk.cli.options.option_sets import (
     Decode,
     DecodeKey,
     FormatterProperties,
@@ -20,8 +20,8 @@ from pk.cli.command_line.option_sets import (
     SkipMessageOnError,
     offset_option,
 )
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count
 
 IndexesOnly = Annotated[
     bool,

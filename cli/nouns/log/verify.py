@@ -4,11 +4,12 @@ import os
 import time
 from collections.abc import Sequence
 
+from pk.cli.exits import CommandError, Exit
 from pk.cli.nouns.log.rows import FindingRow
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import CommandError, Exit
-from pk.cli.terminal.progress import Progress
+from pk.cli.phrases import count, join
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.progress import Progress
 from pk.core.log.disk import RealDisk
 from pk.core.log.tools.inspect import (
     Finding,

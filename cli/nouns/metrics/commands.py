@@ -1,9 +1,9 @@
 """The command `pk metrics`, with its options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Connection, Listing, Watch
 from pk.cli.nouns.metrics.options import ShowMetrics
 from pk.cli.nouns.metrics.rows import MetricRow
+from pk.cli.options.option_sets import Connection, Listing, Watch
 
 METRICS = Noun("metrics")
 

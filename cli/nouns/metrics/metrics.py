@@ -6,11 +6,11 @@ from itertools import pairwise
 import trio
 
 from pk.cli.cluster.metrics import Source, Value, Values, read_values, source_of, sources, sparkline
+from pk.cli.exits import Unusable
 from pk.cli.nouns.metrics.options import ShowMetrics
 from pk.cli.nouns.metrics.rows import MetricRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
 
 NOTHING = Value(None, False)
 

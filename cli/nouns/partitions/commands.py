@@ -1,14 +1,9 @@
 """The commands of `pk partitions`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
-    Change,
-    Connection,
-    Listing,
-    Watch,
-)
 from pk.cli.nouns.partitions.options import ElectLeaders, ListPartitions
 from pk.cli.nouns.partitions.rows import ElectionRow, PartitionStateRow
+from pk.cli.options.option_sets import Change, Connection, Listing, Watch
 
 PARTITIONS = Noun("partitions")
 

@@ -15,16 +15,17 @@ from pk.cli.cluster.reassignment_json import read_json
 from pk.cli.cluster.replicas import log_ends
 from pk.cli.cluster.topics import existing_topics, is_pattern, named_topics, partition_numbers
 from pk.cli.cluster.unclean_recovery import log_words
-from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.nouns.partitions.options import ElectLeaders
 from pk.cli.nouns.partitions.rows import ElectionRow, ReplicaLogRow, UncleanElectionRow
 from pk.cli.output.formats import Listing
-from pk.cli.output.question_table import say_limited_table
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import columns, listing
-from pk.cli.runtime.context import Context, count, partition_name
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.phrases import count, partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.name_cache import remember
+from pk.cli.runtime.question_table import say_limited_table
+from pk.cli.runtime.results import show_results
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

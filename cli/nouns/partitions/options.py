@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.option_sets import (
+from pk.cli.options.option_sets import (
     TOPIC_BY_OPTION,
     InternalTopics,
     PartitionFilters,
     TopicsMatchingOrAll,
 )
-from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.options.parameters import Argument, Option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
 """The commands of `pk perf`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing
 from pk.cli.nouns.perf.options import EndToEnd, PerfConsume, PerfProduce
 from pk.cli.nouns.perf.rows import ReadResult, ResultRow, SentResult
+from pk.cli.options.option_sets import Change, Connection, Listing
 
 PERF = Noun("perf")
 

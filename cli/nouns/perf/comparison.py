@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+from pk.cli.exits import Unusable
 from pk.cli.nouns.perf.rows import FigureChange, LatencyMs
 from pk.cli.output.formats import Section
 from pk.cli.output.rows import listing, names
-from pk.cli.runtime.exits import Unusable
 
 RATES: Final = ("records_per_second", "mb_per_second")
 _SAME: Final = 5.0

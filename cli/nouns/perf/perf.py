@@ -13,6 +13,7 @@ from typing import Any
 import trio
 
 from pk.cli.cluster.topics import existing_topics, is_unknown
+from pk.cli.exits import CommandError, Exit
 from pk.cli.nouns.perf import measure
 from pk.cli.nouns.perf.comparison import Comparison, compare
 from pk.cli.nouns.perf.measure import Outcome
@@ -21,8 +22,8 @@ from pk.cli.nouns.perf.plan import FILL, PerfOptions, Spec, Target, spec_of
 from pk.cli.nouns.perf.report import Measured, document, now_text, result_of
 from pk.cli.nouns.perf.rows import ResultRow, Settings
 from pk.cli.output.rows import columns
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import exit_code, sentence
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core import __version__

@@ -5,14 +5,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pk.cli.config_keys.units import config_value
+from pk.cli.exits import Unusable
 from pk.cli.nouns.perf.comparison import read_result
 from pk.cli.nouns.perf.options import EndToEnd, PerfConsume, PerfProduce
 from pk.cli.nouns.perf.payload import MARK_BYTES
 from pk.cli.nouns.perf.run import Work
+from pk.cli.phrases import join
 from pk.cli.records.fake import Fake, fake
 from pk.cli.runtime.client_config import client_config
-from pk.cli.runtime.context import Context, join
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.context import Context
 from pk.net.client.config import ConsumerConfig, ProducerConfig
 
 _SIZE = 100

@@ -1,7 +1,6 @@
 """The commands of `pk pipeline`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Debug, Listing, Untraced, Watch
 from pk.cli.nouns.pipeline.options import (
     ExportPipeline,
     Files,
@@ -11,6 +10,7 @@ from pk.cli.nouns.pipeline.options import (
     StopPipeline,
 )
 from pk.cli.nouns.pipeline.rows import CheckedRow, QueryRow
+from pk.cli.options.option_sets import Debug, Listing, Untraced, Watch
 
 PIPELINE = Noun("pipeline")
 

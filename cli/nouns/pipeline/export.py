@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.pipeline.pipeline_file import explained, read_pipeline, run_options
-from pk.cli.runtime.context import Context, join
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.phrases import join
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.spark_errors import here
 from pk.spark.pipeline.declarative import write_project
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.nouns.pipeline.pipeline_file import explained
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.runtime.spark_errors import spark_is_missing
 from pk.net.client.config import ConsumerConfig
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.on_spark import OnCluster
-from pk.cli.command_line.option_sets import TOPIC_BY_OPTION, stop_timeout_option
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
+from pk.cli.options.on_spark import OnCluster
+from pk.cli.options.option_sets import TOPIC_BY_OPTION, stop_timeout_option
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count
 from pk.core.durations import Duration
 
 _File = Annotated[str, Argument("FILE", help="The pipeline's file.", complete="file")]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pk.cli.exits import CommandError, Refused, Unusable
+from pk.cli.phrases import count
 from pk.cli.runtime.client_config import client_config
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.spark_errors import as_sentence
 from pk.net.client.config import ConsumerConfig
 from pk.spark.errors import OptionError, SparkError

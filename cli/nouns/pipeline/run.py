@@ -7,7 +7,8 @@ from pk.cli.nouns.pipeline.pipeline_file import explained, read_pipeline, run_op
 from pk.cli.nouns.pipeline.query_rows import query_rows, style
 from pk.cli.nouns.pipeline.rows import QueryRow
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.spark_place import spark_place
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from pk.cli.exits import CommandError
 from pk.cli.nouns.pipeline.pipeline_file import read_pipeline
 from pk.cli.nouns.pipeline.query_rows import query_rows, style
 from pk.cli.nouns.pipeline.rows import QueryRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import read_status
 

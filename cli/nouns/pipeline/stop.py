@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from pk.cli.exits import CommandError, Exit
 from pk.cli.nouns.pipeline.pipeline_file import read_pipeline
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import is_running
 

@@ -1,8 +1,8 @@
 """The commands of `pk produce`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection
 from pk.cli.nouns.produce.options import Produce
+from pk.cli.options.option_sets import Change, Connection
 
 PRODUCE = Noun("produce")
 

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from pk.cli.exits import CommandError, Exit, Refused
 from pk.cli.nouns.produce.editor_text import Typed, read
 from pk.cli.nouns.produce.plan import Pace, Plan, producer_config, topic_exists
+from pk.cli.phrases import count
 from pk.cli.records.readers import NewRecord
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Exit, Refused
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import sentence
 from pk.cli.runtime.paths import make_user_dir
 from pk.cli.terminal.signals import Interrupts, listen_for_interrupts

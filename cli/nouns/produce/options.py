@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.option_sets import (
+from pk.cli.options.option_sets import (
     CODECS,
     TOPIC_BY_OPTION,
     Compression,
@@ -12,8 +12,8 @@ from pk.cli.command_line.option_sets import (
     Seed,
     apache_ms_option,
 )
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import Pair, count
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import Pair, count
 
 
 @dataclass(frozen=True, kw_only=True)

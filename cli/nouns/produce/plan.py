@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import time_ms
 from pk.cli.records.csv import CsvRows
@@ -16,7 +17,6 @@ from pk.cli.records.readers import BadLine, Headers, NewRecord, Pair, Reading, r
 from pk.cli.records.refusals import Refusals
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.nearest import did_you_mean_one_of, nearest

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 import trio
 
 from pk.cli.cluster.topics import is_unknown, unknown_topic
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.nouns.produce.plan import (
     Pace,
     Plan,
@@ -24,12 +25,12 @@ from pk.cli.nouns.produce.plan import (
     make_topic,
     producer_config,
 )
+from pk.cli.phrases import count
 from pk.cli.records.csv import BadCsv, CsvRows
 from pk.cli.records.json_text import BadDocument, Documents
 from pk.cli.records.readers import BadLine, NewRecord, Pair
 from pk.cli.records.transactions import Transactions
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import exit_code, sentence
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.errors import KafkaError
@@ -58,7 +59,7 @@ async def produce(context: Context, options: "Produce") -> int | None:
     """`pk produce`."""
     encode = None
     if options.schema is not None:
-        from pk.cli.schemas.records import value_encoder
+        from pk.cli.records.schema_records import value_encoder
 
         encode = value_encoder(context, options.schema, options.schema_registry)
     plan = Plan(options, encode=encode)

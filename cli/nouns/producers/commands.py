@@ -1,9 +1,9 @@
 """The commands of `pk producers`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Connection, Listing, Watch
 from pk.cli.nouns.producers.options import DescribeProducers
 from pk.cli.nouns.producers.rows import ProducerRow
+from pk.cli.options.option_sets import Connection, Listing, Watch
 
 PRODUCERS = Noun("producers")
 

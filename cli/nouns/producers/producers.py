@@ -8,13 +8,14 @@ its last write. Other producers leave no trace.
 from collections.abc import Mapping, Sequence
 
 from pk.cli.cluster.partition_selection import partitions_named
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.producers.options import DescribeProducers
 from pk.cli.nouns.producers.rows import ProducerRow
 from pk.cli.output.rows import listing
+from pk.cli.phrases import join, partition_name
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
-from pk.cli.runtime.context import Context, join, partition_name
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Debug, Listing, Yes
-from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.profile.options import AddProfile
 from pk.cli.nouns.profile.rows import ProfileRow
+from pk.cli.options.option_sets import Change, Debug, Listing, Yes
+from pk.cli.options.parameters import Argument
 
 PROFILE = Noun("profile")
 

@@ -5,12 +5,12 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.profile.options import AddProfile
 from pk.cli.nouns.profile.rows import ProfileRow
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import field_listing, listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.paths import make_user_dir
 from pk.cli.runtime.profile_file import read_document, write_document
 from pk.cli.runtime.settings import (

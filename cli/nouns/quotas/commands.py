@@ -2,8 +2,8 @@
 
 from pk.cli.cluster.quota_rows import ChangedQuotaRow, QuotaRow
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
 from pk.cli.nouns.quotas.options import DeleteQuota, ListQuotas, SetQuota
+from pk.cli.options.option_sets import Change, Connection, Listing, Watch
 
 QUOTAS = Noun("quotas")
 

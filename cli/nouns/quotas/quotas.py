@@ -2,11 +2,11 @@
 
 from pk.cli.cluster.quota_changes import change_quota, names_of
 from pk.cli.cluster.quota_rows import QuotaRow
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.quotas.options import DeleteQuota, ListQuotas, SetQuota
 from pk.cli.nouns.quotas.selected import entity_given, keys_given, names_given, values_given
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.quota.entity import IP, entity_text
 from pk.net.client.admin_operations.quotas import QuotaFilter
 

@@ -4,8 +4,8 @@ from math import isfinite
 from typing import Final
 
 from pk.cli.config_keys.units import plain_value
+from pk.cli.exits import Unusable
 from pk.cli.nouns.quotas.options import DeleteQuota, QuotaOf, SetQuota
-from pk.cli.runtime.exits import Unusable
 from pk.core.nearest import did_you_mean
 from pk.core.quota.entity import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, entity_of
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.plan import Change
-from pk.cli.runtime.context import count, join, partition_name
+from pk.cli.phrases import count, join, partition_name
 from pk.core.values import TopicPartition
 
 _FULL = 0.85

@@ -10,9 +10,9 @@ from pk.cli.cluster.brokers import describe_nodes, keep_names
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.replicas import Replicas, sizes_by_replica
 from pk.cli.cluster.topics import named_topics, unknown_topic
+from pk.cli.exits import CommandError
 from pk.cli.nouns.reassign.plan import State
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin

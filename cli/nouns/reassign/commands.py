@@ -5,8 +5,6 @@ from typing import Annotated
 
 from pk.cli.cluster.reassignment_row import ReassignmentRow
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing, watch_interval
-from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.reassign.options import ApplyMoves, PlanMoves, RollBack
 from pk.cli.nouns.reassign.rows import (
     CancelledRow,
@@ -16,6 +14,8 @@ from pk.cli.nouns.reassign.rows import (
     StatusDocument,
     ThrottleRow,
 )
+from pk.cli.options.option_sets import Change, Connection, Listing, watch_interval
+from pk.cli.options.parameters import Argument, Option
 from pk.core.durations import Duration
 
 REASSIGN = Noun("reassign")

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pk.cli.cluster.partition_selection import parse_partition
 from pk.cli.cluster.replicas import Replicas
-from pk.cli.runtime.context import partition_name
-from pk.cli.runtime.exits import Unusable
+from pk.cli.exits import Unusable
+from pk.cli.phrases import partition_name
 from pk.core.values import TopicPartition
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[kmgt]i?)?)b?(?:/s|ps)?", re.IGNORECASE)

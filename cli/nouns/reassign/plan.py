@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pk.cli.cluster.replicas import Replicas
-from pk.cli.runtime.context import partition_name
+from pk.cli.phrases import partition_name
 from pk.core.values import TopicPartition
 
 Racks = Mapping[int, str | None]

@@ -10,6 +10,7 @@ from pk.cli.cluster import reassignment_json, rollback_files
 from pk.cli.cluster.brokers import parse_brokers
 from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.throttles import describe
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.reassign.cautions import cautions
 from pk.cli.nouns.reassign.cluster_state import Live, load, selected_partitions
 from pk.cli.nouns.reassign.option_values import parse_sets
@@ -31,11 +32,11 @@ from pk.cli.nouns.reassign.run_options import RunOptions, Throttle, parse_thrott
 from pk.cli.nouns.reassign.view import broker_listing, plan_listing, plan_rows
 from pk.cli.output.amounts import show_rate
 from pk.cli.output.formats import Document, Section
-from pk.cli.output.question_table import say_limited_table
 from pk.cli.output.rows import listing
+from pk.cli.phrases import count
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.question_table import say_limited_table
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 

@@ -26,6 +26,7 @@ from pk.cli.cluster.throttles import (
     set_throttles,
     throttles_for,
 )
+from pk.cli.exits import CommandError, Exit
 from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.pace import AUTO, START_RATE, STEP_S, Pace, others
 from pk.cli.nouns.reassign.plan import Change
@@ -33,8 +34,8 @@ from pk.cli.nouns.reassign.rows import MovedRow
 from pk.cli.nouns.reassign.run_options import RunOptions, Throttle
 from pk.cli.nouns.reassign.view import LiveView, result_rows
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join, partition_name
-from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.phrases import count, join, partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, exit_code, phrase, sentence
 from pk.cli.runtime.paths import make_user_dir
 from pk.cli.terminal.signals import Interrupts, listen_for_interrupts

@@ -22,6 +22,7 @@ from pk.cli.cluster.throttles import (
     set_throttles,
     throttles_for,
 )
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.nouns.reassign.cluster_state import Live, load, settled
 from pk.cli.nouns.reassign.option_values import parse_rate
 from pk.cli.nouns.reassign.rows import CancelledRow, StatusDocument, ThrottleRow
@@ -29,11 +30,11 @@ from pk.cli.nouns.reassign.run import restore_order
 from pk.cli.nouns.reassign.view import LiveView
 from pk.cli.output.amounts import show_rate
 from pk.cli.output.formats import Document, Section
-from pk.cli.output.question_table import say_limited_table
 from pk.cli.output.rows import columns, listing
-from pk.cli.runtime.context import Context, count, join, partition_name
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.phrases import count, join, partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.question_table import say_limited_table
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.durations import Duration
 from pk.core.values import TopicPartition

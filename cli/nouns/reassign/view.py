@@ -11,8 +11,9 @@ from pk.cli.nouns.reassign.rows import BrokerBeforeAndAfter, MovedRow, PlannedMo
 from pk.cli.output.amounts import show_bytes, show_rate
 from pk.cli.output.formats import Listing
 from pk.cli.output.rows import listing
+from pk.cli.phrases import partition_name
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, partition_name
+from pk.cli.runtime.context import Context
 from pk.cli.terminal.suspend import cursor_back
 from pk.cli.terminal.text import escaped
 

@@ -1,7 +1,6 @@
 """The commands of `pk schema`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing
 from pk.cli.nouns.schema.options import (
     AddSchema,
     DeleteSchema,
@@ -10,6 +9,7 @@ from pk.cli.nouns.schema.options import (
     ShowSchema,
 )
 from pk.cli.nouns.schema.rows import ChangedSchemaRow, CheckedSchemaRow, SubjectRow
+from pk.cli.options.option_sets import Change, Connection, Listing
 
 SCHEMA = Noun("schema")
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.option_sets import SchemaRegistryUrl
-from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.options.option_sets import SchemaRegistryUrl
+from pk.cli.options.parameters import Argument, Option
 
 Subject = Annotated[str, Argument("SUBJECT", help="The subject, such as orders-value.")]
 SchemaFile = Annotated[

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pk.cli.cluster.topics import whole
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.schema.options import (
     AddSchema,
     DeleteSchema,
@@ -17,8 +18,8 @@ from pk.cli.nouns.schema.options import (
 )
 from pk.cli.nouns.schema.rows import ChangedSchemaRow, CheckedSchemaRow, SubjectRow
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.cli.schemas.reach import registry, where
 from pk.core.schemas.languages import parse
 from pk.core.schemas.registry.errors import RegistryError

@@ -1,8 +1,8 @@
 """The commands of `pk schema-registry`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Connection
 from pk.cli.nouns.schema_registry.options import StartRegistry
+from pk.cli.options.option_sets import Connection
 
 SCHEMA_REGISTRY = Noun("schema-registry")
 

@@ -5,9 +5,9 @@ import time
 
 import trio
 
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.nouns.schema_registry.options import StartRegistry
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.up.logs import log_to_stderr
 from pk.cli.up.node import exit_of_server
 from pk.cli.up.schema_registry import require_registry

@@ -1,8 +1,8 @@
 """The commands of `pk share-consume`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Connection
 from pk.cli.nouns.share_consume.options import ShareConsume
+from pk.cli.options.option_sets import Connection
 
 SHARE_CONSUME = Noun("share-consume")
 

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.option_sets import (
+from pk.cli.options.option_sets import (
     FormatterProperties,
     ParseJson,
     QuietTimeout,
     RecordCount,
     RecordFormat,
 )
-from pk.cli.command_line.parameters import Argument, Option
+from pk.cli.options.parameters import Argument, Option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from pk.cli.cluster.topics import existing_topics
+from pk.cli.exits import Unusable
+from pk.cli.phrases import join
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import profile_of
 from pk.cli.records.range_reader import Part, silence_limit
 from pk.cli.records.source import Source
 from pk.cli.runtime.client_config import client_config
-from pk.cli.runtime.context import Context, join
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.context import Context
 from pk.core.record.batch import Record
 from pk.net.client.config import ShareConsumerConfig
 from pk.net.client.share_consumer import (

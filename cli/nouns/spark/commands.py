@@ -1,9 +1,9 @@
 """The commands of `pk spark`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Debug, Listing
 from pk.cli.nouns.spark.options import Package, WarmUp
 from pk.cli.nouns.spark.rows import FileRow
+from pk.cli.options.option_sets import Debug, Listing
 
 SPARK = Noun("spark")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.parameters import Option
+from pk.cli.options.parameters import Option
 
 
 @dataclass(frozen=True, kw_only=True)

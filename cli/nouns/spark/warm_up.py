@@ -3,10 +3,10 @@
 
 from typing import TYPE_CHECKING
 
+from pk.cli.exits import CommandError
 from pk.cli.nouns.spark.rows import FileRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
 from pk.cli.runtime.spark_errors import as_sentence, spark_is_missing
 
 if TYPE_CHECKING:

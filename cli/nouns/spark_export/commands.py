@@ -1,9 +1,9 @@
 """The commands of `pk spark-export`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Listing, Untraced
 from pk.cli.nouns.spark_export.options import SparkExport
 from pk.cli.nouns.spark_export.rows import ExportPlanRow, ExportRow
+from pk.cli.options.option_sets import Change, Listing, Untraced
 
 SPARK_EXPORT = Noun("spark-export")
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.on_spark import OnSpark
-from pk.cli.command_line.option_sets import CommitsOf, SchemaRegistryUrl, Topics, offset_option
-from pk.cli.command_line.parameters import Option
-from pk.cli.command_line.values import count, span
+from pk.cli.options.on_spark import OnSpark
+from pk.cli.options.option_sets import CommitsOf, SchemaRegistryUrl, Topics, offset_option
+from pk.cli.options.parameters import Option
+from pk.cli.options.values import count, span
 from pk.core.durations import Duration
 
 _Kind = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]

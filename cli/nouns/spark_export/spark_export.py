@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pk.cli.cluster.partition_selection import partitions_at
+from pk.cli.cluster.position_lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.cluster.topics import existing_topics, is_unknown
+from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.nouns.spark_export.rows import ExportPlanRow, ExportRow
 from pk.cli.output.rows import listing
+from pk.cli.phrases import count, join
 from pk.cli.positions.grammar import END, START, Positions, everywhere
-from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.positions.resolve import positions_option
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.connect import run
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.progress import Progress
 from pk.cli.runtime.spark_errors import as_sentence, here, spark_is_missing
 from pk.cli.runtime.spark_place import spark_place
 from pk.cli.schemas.reach import where
-from pk.cli.terminal.progress import Progress
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin

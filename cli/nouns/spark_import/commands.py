@@ -1,9 +1,9 @@
 """The commands of `pk spark-import`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Listing, Untraced
 from pk.cli.nouns.spark_import.options import SparkImport
 from pk.cli.nouns.spark_import.rows import ImportPlanRow, ImportRow
+from pk.cli.options.option_sets import Change, Listing, Untraced
 
 SPARK_IMPORT = Noun("spark-import")
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.on_spark import OnSpark
-from pk.cli.command_line.option_sets import TOPIC_BY_OPTION
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import Pair, count
+from pk.cli.options.on_spark import OnSpark
+from pk.cli.options.option_sets import TOPIC_BY_OPTION
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import Pair, count
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,15 +5,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pk.cli.cluster.topics import existing_topics
+from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.nouns.spark_import.rows import ImportPlanRow, ImportRow
 from pk.cli.output.rows import listing
+from pk.cli.phrases import count
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.connect import run
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.progress import Progress
 from pk.cli.runtime.spark_errors import as_sentence, spark_is_missing
 from pk.cli.runtime.spark_place import spark_place
-from pk.cli.terminal.progress import Progress
 from pk.net.client.config import ProducerConfig
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """The command `pk test`, with its options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Debug
 from pk.cli.nouns.test.options import Test
+from pk.cli.options.option_sets import Debug
 
 TEST = Noun("test")
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count
 from pk.cli.up.options import BrokerProperties
 
 

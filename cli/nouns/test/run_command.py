@@ -9,9 +9,9 @@ from typing import Final
 
 import trio
 
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.test.options import Test
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.config import ConfigError
 from pk.core.log.failures import LogDirError
 from pk.net.endpoints import StartError

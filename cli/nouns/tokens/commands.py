@@ -1,9 +1,9 @@
 """The commands of `pk tokens`, with their options."""
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
 from pk.cli.nouns.tokens.options import CreateToken, ExpireToken, ListTokens, RenewToken
 from pk.cli.nouns.tokens.rows import ChangedTokenRow, TokenRow
+from pk.cli.options.option_sets import Change, Connection, Listing, Watch
 
 TOKENS = Noun("tokens")
 

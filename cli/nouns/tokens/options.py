@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import span
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import span
 from pk.core.durations import Duration
 
 TokenId = Annotated[str, Argument("TOKEN", help="The token's id, as `pk tokens list` shows it.")]

@@ -4,12 +4,12 @@ looks up."""
 from base64 import b64encode
 
 from pk.cli.cluster.acl_words import read_principal
+from pk.cli.exits import CommandError
 from pk.cli.nouns.tokens.options import CreateToken, ExpireToken, ListTokens, RenewToken
 from pk.cli.nouns.tokens.rows import ChangedTokenRow, TokenRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
 from pk.core.auth.principal import KafkaPrincipal
 from pk.core.durations import Duration
 from pk.core.errors import KafkaError

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from pk.cli.cluster.topics import existing_topics
+from pk.cli.exits import Unusable
 from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, say_growth
 from pk.cli.nouns.topics.rows import GrownRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.results import show_results
 
 
 async def add_partitions(

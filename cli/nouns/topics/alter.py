@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 from pk.cli.cluster import config_changes
 from pk.cli.cluster.topics import existing_topics
+from pk.cli.exits import Unusable
 from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, say_growth
 from pk.cli.nouns.topics.rows import AlteredRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.results import show_results
 from pk.net.client.results import (
     ConfigChange,
     ConfigOperation,

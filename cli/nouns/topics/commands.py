@@ -4,17 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
-    TOPICS_BY_OPTION,
-    AllInternalTopics,
-    Change,
-    Connection,
-    Listing,
-    Topics,
-    Watch,
-)
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
 from pk.cli.nouns.topics.options import (
     AlterTopics,
     CreateTopics,
@@ -34,6 +23,17 @@ from pk.cli.nouns.topics.rows import (
     TopicRow,
     TrimmedRow,
 )
+from pk.cli.options.option_sets import (
+    TOPICS_BY_OPTION,
+    AllInternalTopics,
+    Change,
+    Connection,
+    Listing,
+    Topics,
+    Watch,
+)
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count
 
 TOPICS = Noun("topics")
 

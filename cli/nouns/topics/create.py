@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 from pk.cli.cluster.propagation import until_topics
 from pk.cli.cluster.topics import id_text
-from pk.cli.command_line.completion.name_cache import recall, remember
 from pk.cli.config_keys.units import both_ways, in_words
+from pk.cli.exits import Unusable
 from pk.cli.nouns.topics.outcome import outcome
 from pk.cli.nouns.topics.rows import CreatedRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.name_cache import recall, remember
+from pk.cli.runtime.results import show_results
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.results import (
     CreatedTopic,

@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 from pk.cli.cluster.propagation import until_topics
 from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic, whole
-from pk.cli.command_line.completion.name_cache import recall, remember
+from pk.cli.exits import CommandError
 from pk.cli.nouns.topics.growth import name_to_type
 from pk.cli.nouns.topics.losses import lost_records, records_in, say_readers
 from pk.cli.nouns.topics.outcome import outcome
 from pk.cli.nouns.topics.rows import DeletedRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import CommandError
+from pk.cli.phrases import count, join
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.name_cache import recall, remember
+from pk.cli.runtime.results import show_results
 from pk.core.errors import KafkaError
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.net.client.admin import Admin

@@ -19,7 +19,8 @@ from pk.cli.nouns.topics.rows import (
 )
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import (

@@ -4,10 +4,11 @@ warns and does it."""
 from collections.abc import Collection, Mapping
 
 from pk.cli.cluster.propagation import until_topics
+from pk.cli.exits import CommandError
 from pk.cli.nouns.topics.outcome import outcome
 from pk.cli.nouns.topics.rows import GrownRow
-from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import CommandError
+from pk.cli.phrases import count
+from pk.cli.runtime.context import Context
 from pk.net.client.results import NewPartitions, TopicDescription
 
 

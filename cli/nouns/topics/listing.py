@@ -1,11 +1,11 @@
 """`pk topics list`."""
 
 from pk.cli.cluster.topics import id_text, say_no_match, whole
-from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.exits import Unusable
 from pk.cli.nouns.topics.rows import TopicRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.name_cache import remember
 
 
 async def list_topics(

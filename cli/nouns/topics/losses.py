@@ -7,8 +7,9 @@ from contextlib import suppress
 import trio
 
 from pk.cli.cluster.groups import offsets_of
+from pk.cli.phrases import count, join
 from pk.cli.positions.resolve import bounds_of
-from pk.cli.runtime.context import Context, count, join
+from pk.cli.runtime.context import Context
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pk.cli.cluster.partition_selection import partitions_at
+from pk.cli.cluster.position_lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.cluster.topics import describe_topics, partition_numbers
+from pk.cli.exits import Unusable
 from pk.cli.nouns.topics.options import TopicOffsets
 from pk.cli.nouns.topics.rows import OffsetsRow, PositionRow
 from pk.cli.output.rows import listing
+from pk.cli.phrases import partition_name
 from pk.cli.positions.grammar import Positions
-from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.positions.resolve import ResolvedRange, bounds_of, positions_option
-from pk.cli.runtime.context import Context, partition_name
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

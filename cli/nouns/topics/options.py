@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.option_sets import (
+from pk.cli.options.option_sets import (
     TOPICS_BY_OPTION,
     CommitsOf,
     InternalTopics,
@@ -15,8 +15,8 @@ from pk.cli.command_line.option_sets import (
     replication_factor_option,
     topic_config_option,
 )
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import Pair, count
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import Pair, count
 
 TopicConfigs = Annotated[
     tuple[Pair, ...],

@@ -3,22 +3,23 @@
 from collections.abc import Mapping, Sequence
 
 from pk.cli.cluster.partition_selection import partitions_at
+from pk.cli.cluster.position_lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.cluster.topics import (
     check_partitions,
     existing_topics,
     partition_numbers,
     topic_partitions,
 )
+from pk.cli.exits import Unusable
 from pk.cli.nouns.topics.losses import lost_records, say_readers
 from pk.cli.nouns.topics.options import TrimTopics
 from pk.cli.nouns.topics.rows import TrimmedRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
-from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
+from pk.cli.phrases import count, join, partition_name
 from pk.cli.positions.resolve import ResolvedRange, positions_option, resolve
-from pk.cli.runtime.context import Context, count, join, partition_name
-from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.results import show_results
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 

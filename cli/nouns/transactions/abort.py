@@ -8,14 +8,15 @@ are never read as committed.
 from collections.abc import Sequence
 
 from pk.cli.cluster.topics import check_partitions, existing_topics, topic_partitions
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.transactions.describe import say_failed
 from pk.cli.nouns.transactions.options import AbortTransactions
 from pk.cli.nouns.transactions.rows import AbortedRow
 from pk.cli.output.rows import listing
+from pk.cli.phrases import join, partition_name
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, join, partition_name
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
-from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.transactions.options import AbortTransactions, FindHanging, ListTransactions
 from pk.cli.nouns.transactions.rows import (
     AbortedRow,
@@ -13,6 +11,8 @@ from pk.cli.nouns.transactions.rows import (
     HangingRow,
     TransactionRow,
 )
+from pk.cli.options.option_sets import Change, Connection, Listing, Watch
+from pk.cli.options.parameters import Argument, Option
 
 TRANSACTIONS = Noun("transactions")
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from pk.cli.nouns.transactions.rows import DescribedTransaction
 from pk.cli.output.rows import listing
+from pk.cli.phrases import partition_name
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
-from pk.cli.runtime.context import Context, partition_name
+from pk.cli.runtime.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.nearest import did_you_mean
 from pk.net.client.admin import Admin

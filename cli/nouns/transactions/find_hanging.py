@@ -13,9 +13,10 @@ from pk.cli.cluster.partition_selection import partitions_named
 from pk.cli.nouns.transactions.options import FindHanging
 from pk.cli.nouns.transactions.rows import HangingRow
 from pk.cli.output.rows import listing
+from pk.cli.phrases import count, partition_name
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
-from pk.cli.runtime.context import Context, count, partition_name
+from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import ProducerState, TransactionDescription

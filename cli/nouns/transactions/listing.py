@@ -2,13 +2,13 @@
 (KIP-664)."""
 
 from pk.cli.cluster.topics import whole, words_of
-from pk.cli.command_line.known_values import TRANSACTION_STATES
+from pk.cli.exits import Unusable
 from pk.cli.nouns.transactions.options import ListTransactions
 from pk.cli.nouns.transactions.rows import TransactionRow
+from pk.cli.options.known_values import TRANSACTION_STATES
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import Unusable
 from pk.net.client.admin import Admin
 from pk.net.client.results import TransactionDescription
 

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from pk.cli.command_line.option_sets import (
-    PARTITIONS_BY_OPTION,
-)
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import apache_minutes
+from pk.cli.options.option_sets import PARTITIONS_BY_OPTION
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import apache_minutes
 from pk.core.durations import Duration
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
-from pk.cli.command_line.parameters import Argument
 from pk.cli.nouns.users.options import DeleteUsers, SetPassword
 from pk.cli.nouns.users.rows import ChangedUserRow, UserRow
+from pk.cli.options.option_sets import Change, Connection, Listing, Watch
+from pk.cli.options.parameters import Argument
 
 USERS = Noun("users")
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count
 
 ScramName = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 

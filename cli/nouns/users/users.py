@@ -9,16 +9,17 @@ from collections.abc import Sequence
 
 from pk.cli.cluster.propagation import until_user
 from pk.cli.cluster.topics import whole
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.users.options import DeleteUsers, SetPassword
 from pk.cli.nouns.users.rows import ChangedUserRow, UserRow
-from pk.cli.output.results import show_results
 from pk.cli.output.rows import listing
-from pk.cli.runtime.context import Context, count, join
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.phrases import count, join
+from pk.cli.runtime import undo_log
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.results import show_results
 from pk.cli.runtime.secrets import ask_secret
 from pk.cli.terminal.stdin import lines_of
-from pk.cli.undo import log as undo_log
 from pk.cli.undo.users import remember_added
 from pk.core.auth.scram import ITERATIONS_MIN, Mechanism
 from pk.core.errors import ErrorCode, KafkaError

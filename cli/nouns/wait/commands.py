@@ -4,14 +4,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
-    GROUPS_BY_OPTION,
-    Connection,
-    TopicsOrAll,
-)
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.values import count
 from pk.cli.nouns.wait.options import TIMEOUT, Timeout, WaitForLag, WaitForTopics
+from pk.cli.options.option_sets import GROUPS_BY_OPTION, Connection, TopicsOrAll
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import count
 
 WAIT = Noun("wait")
 

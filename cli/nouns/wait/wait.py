@@ -15,10 +15,11 @@ import trio
 
 from pk.cli.cluster.groups import EMPTY_STATES, is_absent, member_name, offset_rows
 from pk.cli.cluster.topics import is_unknown
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.nouns.wait.options import WaitForLag, WaitForTopics
+from pk.cli.phrases import count, join, partition_name
 from pk.cli.positions.times import show_span
-from pk.cli.runtime.context import Context, count, join, partition_name
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import sentence
 from pk.core.durations import Duration
 from pk.core.errors import KafkaError

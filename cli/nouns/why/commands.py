@@ -4,18 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.command_line.option_sets import (
-    AskedOperation,
-    AskedResource,
-    AskingHost,
-    AskingPrincipal,
-    Connection,
-    GroupName,
-    Listing,
-    PartitionsOfTopics,
-    Watch,
-)
-from pk.cli.command_line.parameters import Argument, Option
 from pk.cli.nouns.why.rows import (
     ConfigVerdict,
     DeniedVerdict,
@@ -26,6 +14,18 @@ from pk.cli.nouns.why.rows import (
     GroupVerdict,
     PartitionVerdict,
 )
+from pk.cli.options.option_sets import (
+    AskedOperation,
+    AskedResource,
+    AskingHost,
+    AskingPrincipal,
+    Connection,
+    GroupName,
+    Listing,
+    PartitionsOfTopics,
+    Watch,
+)
+from pk.cli.options.parameters import Argument, Option
 from pk.core.durations import Duration
 
 WHY = Noun("why")

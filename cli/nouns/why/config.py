@@ -5,14 +5,14 @@ import shlex
 from collections.abc import Iterable
 from typing import Literal
 
+from pk.cli.cluster.broker_defaults import Default, broker_defaults
 from pk.cli.cluster.topics import existing_topics
-from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.explain import Explanation
 from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.why.rows import ConfigVerdict, ExplainedConfig
 from pk.cli.nouns.why.why import answer, evidence_rows
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.config import TOPIC_SYNONYMS
 from pk.core.errors import KafkaError
 from pk.core.nearest import did_you_mean

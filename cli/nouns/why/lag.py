@@ -22,11 +22,11 @@ from pk.cli.diagnosis.lag_facts import LagFacts, Member, Read
 from pk.cli.diagnosis.open_transactions import pinning_transactions
 from pk.cli.diagnosis.pinning_transaction import PinningTransaction
 from pk.cli.diagnosis.why_lag import explain_lag
+from pk.cli.exits import CommandError
 from pk.cli.nouns.why.rows import ExplainedLag, GroupVerdict
 from pk.cli.nouns.why.why import answer, evidence_rows
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError
 from pk.core.durations import Duration
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition

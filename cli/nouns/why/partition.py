@@ -15,12 +15,13 @@ from pk.cli.cluster.unclean_recovery import log_words, recoveries, waiting
 from pk.cli.diagnosis.explain import Explanation
 from pk.cli.diagnosis.snapshot import number
 from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition, state_of
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.why.rows import ExplainedPartition, PartitionVerdict
 from pk.cli.nouns.why.why import answer, evidence_rows
 from pk.cli.output.amounts import show_bytes
+from pk.cli.phrases import partition_name
 from pk.cli.positions.resolve import now_ms
-from pk.cli.runtime.context import Context, partition_name
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

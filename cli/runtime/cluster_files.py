@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field, to_builtins
 
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.paths import make_user_dir, user_dir
 
 STATE: Final = "pk-cluster.json"

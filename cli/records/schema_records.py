@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.records.readers import BadLine
 from pk.cli.runtime.context import Context
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.schemas.reach import USER_ENVIRONMENT, where
 from pk.core.record.batch import Record
 

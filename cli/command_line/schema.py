@@ -78,7 +78,7 @@ def columns_of(command: "Command", values: Mapping[str, Any] | None = None) -> l
 def schema_of(parsed: "Parsed") -> dict[str, Any]:
     """The JSON Schema of the output of this command line with `-f json`. Raises Unusable if it has
     none."""
-    from pk.cli.runtime.exits import Unusable
+    from pk.cli.exits import Unusable
 
     declared = parsed.declared
     assert declared is not None

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, cast, ge
 
 import typer
 
-from pk.cli.command_line.values import READERS
+from pk.cli.options.values import READERS
 
 BY_OPTION: Final = "_by_option"
 """The suffix of the name of an option that gives an argument's value."""

@@ -8,10 +8,10 @@ context (`context.listing`). One letter has one meaning everywhere.
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pk.cli.command_line.known_values import FORMATS
-from pk.cli.command_line.parameters import Argument, Option
-from pk.cli.command_line.tree import CONNECTION, OUTPUT
-from pk.cli.command_line.values import Pair, apache_ms, config_pair, count, pause, span
+from pk.cli.options.known_values import FORMATS
+from pk.cli.options.panels import CONNECTION, OUTPUT
+from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import Pair, apache_ms, config_pair, count, pause, span
 from pk.core.durations import Duration
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]

@@ -7,7 +7,8 @@ their errors and the number of failures. Programs get all rows, and the sentence
 from collections.abc import Sequence
 
 from pk.cli.output.formats import Listing
-from pk.cli.runtime.context import Context, count, join
+from pk.cli.phrases import count, join
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import named_sentence, sentence
 
 

@@ -22,6 +22,7 @@ from typing import BinaryIO, NamedTuple
 
 import trio
 
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.output.formats import (
     Document,
     Listing,
@@ -34,7 +35,6 @@ from pk.cli.output.formats import (
 )
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context, Handler
-from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.terminal.full_screen import FullScreen
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.cli.terminal.streams import Streams

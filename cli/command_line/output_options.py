@@ -4,8 +4,8 @@ done yet, not after a topic was deleted."""
 from typing import Any, Final, cast
 
 from pk.cli.command_line.parsed import Parsed
+from pk.cli.command_line.schema import rows_of, schema_of_rows
 from pk.cli.output.formats import Column, Listing, OutputOptions, check_format, narrow, template
-from pk.cli.output.schema import rows_of, schema_of_rows
 
 _SAMPLES: Final[dict[str, Any]] = {
     "string": "x",

@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pk.cli.runtime.exits import CommandError
+from pk.cli.exits import CommandError
 from pk.cli.runtime.paths import make_user_dir, user_dir
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ Joins no group.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.phrases import join, partition_name
 from pk.cli.positions.grammar import Anchor, Positions
 from pk.cli.positions.resolve import ResolvedRange, resolve
-from pk.cli.runtime.context import Context, join, partition_name
-from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.results import IsolationLevel, OffsetAndMetadata

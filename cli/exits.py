@@ -1,6 +1,7 @@
 """Exit codes, and the errors that commands raise. `pk.cli.runtime.failures` words all other
 errors."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -49,3 +50,11 @@ class Unusable(CommandError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, Exit.USAGE)
+
+
+class UsageError(Exception):
+    """The words typed are no command line; `path` is the command whose help would say more."""
+
+    def __init__(self, message: str, path: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.path = tuple(path)

@@ -1,0 +1,2 @@
+"""Declared options and arguments, how their values are read, and the options that many commands
+share."""
