@@ -3,7 +3,6 @@ configs, the errors, the client library, and what CONTRIBUTING.md says. (A hook 
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "path"))
 
+import pk.client
 from pk.cli.command_line.error_help import error_help
 from pk.cli.command_line.manual import reference
 from pk.core.config import (
@@ -27,14 +27,14 @@ from pk.core.config import (
     Scope,
     unsupported_keys,
 )
-from pk.net.client.admin import Admin, open_admin
-from pk.net.client.consumer import Consumer, open_consumer
-from pk.net.client.producer import Producer, open_producer
-from pk.net.client.share_consumer import ShareConsumer, open_share_consumer
-from pk.testing import Broker
-
-_MODULE = re.compile(r"\b(?:pk|collections|typing)\.(?:[a-z_]+\.)*")
-"""Where a type is from."""
+from pk.net.client.common_config import ConfigKey
+from pk.net.client.config import (
+    AdminConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    ShareConsumerConfig,
+    keys,
+)
 
 _DRAWN = re.compile(r"^```mermaid\n(?:(?!```).*\n)+```\n<!-- on the site: (.+) -->$", re.MULTILINE)
 """A drawing in Mermaid, and the image that stands for it."""
@@ -84,21 +84,21 @@ def configs() -> str:
             "begin with `pk.` are pk's own."
         ),
     ]
-    for title, keys in (
+    for title, table in (
         ("Brokers", BROKER_KEYS),
         ("Topics", TOPIC_KEYS),
         ("Groups", GROUP_KEYS),
         ("Client metrics", CLIENT_METRICS_KEYS),
     ):
         lines += ["", f"## {title}", ""]
-        lines += _table(keys, ignored, changes=keys is BROKER_KEYS)
+        lines += _table(table, ignored, changes=table is BROKER_KEYS)
     return "\n".join(lines) + "\n"
 
 
-def _table(keys: Mapping[str, Key], ignored: Iterable[str], *, changes: bool) -> list[str]:
+def _table(table: Mapping[str, Key], ignored: Iterable[str], *, changes: bool) -> list[str]:
     changed = " Changed |" if changes else ""
     lines = [f"| Key | Type | Default |{changed} Meaning |", f"|---|---|---|{'---|' * changes}---|"]
-    for name, key in sorted(keys.items()):
+    for name, key in sorted(table.items()):
         default = "" if key.default is None else f"`{key.default}`" if key.default else "(empty)"
         scope = f" {CHANGED[key.scope]} |" if changes else ""
         note = " *Stored only.*" if name in ignored else ""
@@ -129,73 +129,93 @@ def errors() -> str:
     return "\n".join(lines) + "\n"
 
 
+_CLIENT = """\
+# The client library and pk.testing
+
+The public names, as the code documents them. [The guide](../client.md) shows how to use the client,
+[another one](../testing.md) how to use `pk.testing`.
+
+`pk.client.aio` has the same functions and classes for asyncio, with the same methods.
+`pk.client.blocking` has them without `async` and `await`; its `Delivery` and `Deliveries` have a
+`result()` in place of `wait()`.
+
+## Clients
+
+`open_producer` is `Producer.open`, and so are the other three.
+
+{clients}
+
+## Records, arguments and results
+
+{results}
+
+## Errors
+
+{errors}
+
+## Configs
+
+{configs}
+
+## pk.testing
+
+::: pk.testing.Broker
+"""
+
+
 def client() -> str:
-    """The client library and `pk.testing`: what can be called, with what the code says of it."""
-    lines = [
-        "# The client library and pk.testing",
-        "",
-        "What can be called, as the code says it. [The guide](../client.md) shows how to use the",
-        "client, [another one](../testing.md) how to use `pk.testing`.",
-    ]
-    for opener, kind in (
-        (open_producer, Producer),
-        (open_consumer, Consumer),
-        (open_share_consumer, ShareConsumer),
-        (open_admin, Admin),
-        (None, Broker),
-    ):
-        lines += ["", f"## {kind.__name__}", ""]
-        if opener is not None:
-            lines += [
-                *_signature(f"{opener.__module__}.{opener.__name__}", opener),
-                _doc(opener),
-                "",
-            ]
-        lines += [_doc(kind)]
-        for name, member in sorted(_members(kind).items()):
-            lines += ["", f"### {kind.__name__}.{name}", ""]
-            if callable(member):
-                lines += _signature(name, member)
-            lines += [_doc(member)]
-    return "\n".join(lines) + "\n"
+    """The client library and `pk.testing`: every public name, with its docstring (by
+    mkdocstrings), and the keys of configs."""
+    openers = ("open_producer", "open_consumer", "open_share_consumer", "open_admin")
+    classes = ("Producer", "Consumer", "ShareConsumer", "Admin", "Delivery", "Deliveries")
+    rest = [name for name in pk.client.__all__ if name not in (*openers, *classes)]
+    raised = [name for name in rest if _is_error(getattr(pk.client, name))]
+    results = [name for name in rest if name not in raised]
+    return _CLIENT.format(
+        clients=_described(*classes),
+        results=_described(*results),
+        errors=_described(*raised),
+        configs=_client_configs(),
+    )
 
 
-def _members(kind: type) -> dict[str, object]:
-    """The public methods and properties of a class and of those that it is made of."""
-    return {
-        name: member
-        for one in reversed(kind.__mro__[:-1])
-        for name, member in vars(one).items()
-        if not name.startswith("_") and (callable(member) or isinstance(member, property))
+def _is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+def _described(*names: str) -> str:
+    return "\n\n".join(f"::: pk.client.{name}" for name in names)
+
+
+def _client_configs() -> str:
+    """A table of all keys of the clients."""
+    kinds = {
+        "producer": ProducerConfig,
+        "consumer": ConsumerConfig,
+        "share consumer": ShareConsumerConfig,
+        "admin": AdminConfig,
     }
+    found: dict[str, tuple[ConfigKey, list[str]]] = {}
+    for kind, config in kinds.items():
+        for name, key in keys(config).items():
+            found.setdefault(name, (key, []))[1].append(kind)
+    lines = ["| Key | Default | Values | Clients |", "|---|---|---|---|"]
+    for name, (key, users) in sorted(found.items()):
+        values = ", ".join(f"`{value}`" for value in key.one_of)
+        if not values and (key.low is not None or key.high is not None):
+            low = "" if key.low is None else f"{key.low:,}"
+            high = "" if key.high is None else f"{key.high:,}"
+            values = f"{low} to {high}" if low and high else f"at least {low}" if low else high
+        default = "" if key.default in (None, "", ()) else f"`{_text(key.default)}`"
+        whose = "all" if len(users) == len(kinds) else ", ".join(users)
+        lines.append(f"| `{name}` | {default} | {values} | {whose} |")
+    return "\n".join(lines)
 
 
-def _signature(name: str, function: object) -> list[str]:
-    """How a function is called."""
-    assert callable(function)
-    inner = inspect.unwrap(function)
-    is_async = inspect.iscoroutinefunction(inner)
-    is_context = function is not inner  # @asynccontextmanager
-    before = "async with " if is_context else "await " if is_async else ""
-    signature = inspect.signature(inner)
-    own = [each for each in signature.parameters.values() if each.name != "self"]
-    found = str(signature.replace(parameters=own))
-    if is_context:
-        found = found.partition(" -> ")[0]
-    found = _MODULE.sub("", found)
-    if len(found) > 80:  # a parameter a line
-        shown = [_MODULE.sub("", str(each)) for each in own]
-        star = next((n for n, each in enumerate(own) if each.kind is each.KEYWORD_ONLY), None)
-        if star is not None:
-            shown.insert(star, "*")
-        end = found[found.rindex(")") :] if is_context or " -> " not in found else ""
-        end = end or ")" + found[found.rindex(" -> ") :]
-        found = "(\n" + "".join(f"    {each},\n" for each in shown) + end
-    return ["```python", before + name + found, "```", ""]
-
-
-def _doc(thing: object) -> str:
-    return inspect.getdoc(thing) or ""
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def contributing() -> str:

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pk.client
 from pk.core.config import BROKER_KEYS, TOPIC_KEYS
 from pk.core.errors import ErrorCode
+from pk.net.client.config import ProducerConfig, keys
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,8 +28,13 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     for code in ErrorCode:
         assert f"<code>{code.name}</code>" in errors
     client = (tmp_path / "reference" / "client" / "index.html").read_text(encoding="utf-8")
-    for name in ("Producer.send_many", "Consumer.poll", "Admin.alter_configs", "Broker.fail_next"):
-        assert f">{name}<" in client, name
+    methods = ("Producer.send_many", "Consumer.poll", "Admin.alter_configs")
+    described = [name for name in pk.client.__all__ if not name.startswith("open_")]
+    for name in (*described, *methods):
+        assert f'id="pk.client.{name}"' in client, name
+    assert 'id="pk.testing.Broker.fail_next"' in client
+    for name in keys(ProducerConfig):
+        assert f"<code>{name}</code>" in client, name
     assert "Add an option" in (tmp_path / "contributing" / "index.html").read_text(encoding="utf-8")
     for name in ("log", "replication", "groups", "transactions"):
         page = (tmp_path / "concepts" / name / "index.html").read_text(encoding="utf-8")
