@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import trio
 from clients.fixtures import Kafka
 from clients.topics import configure_group
@@ -20,6 +24,15 @@ from pk.net.client.producer import open_producer
 from pk.net.client.results import NewTopic
 
 ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAMS = (
+    "### On trio",
+    "### On asyncio",
+    "### Without an event loop",
+    "### Exactly once",
+    "## Share consumer",
+)
+"""The headings of whole programs."""
 
 
 def program(heading: str) -> str:
@@ -40,6 +53,47 @@ def test_the_table_of_operations_names_each() -> None:
         if not name.startswith("_") and callable(value) and name != "open"
     }
     assert set(re.findall(r"`(\w+)`", table)) == operations
+
+
+@pytest.mark.parametrize("heading", ["### On trio", "### On asyncio", "### Without an event loop"])
+def test_the_first_program_sends_a_record_and_reads_it(
+    kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str
+) -> None:
+    topic = fresh("orders")
+    script = tmp_path / "first.py"
+    script.write_text(program(heading).replace("orders", topic), encoding="utf-8")
+
+    async def make() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await admin.create_topics([NewTopic(topic, 1)])
+
+    trio.run(make)
+    command = [sys.executable, "-W", "error", str(script), kafka.bootstrap]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.stderr) == (f"{topic} 0 0\n0 b'42' b'one'\n", "")
+
+
+@pytest.mark.slow
+def test_the_programs_pass_both_type_checkers(tmp_path: Path) -> None:
+    """As a user has them: pyright in its strict mode, and mypy."""
+    names = []
+    for number, heading in enumerate(PROGRAMS):
+        names.append(f"program_{number}.py")
+        (tmp_path / names[-1]).write_text(program(heading), encoding="utf-8")
+    settings = {
+        "typeCheckingMode": "strict",
+        "extraPaths": [str(ROOT / "scripts/path")],
+        "include": ["."],
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    pyright = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", "."]
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", *names]
+    environment = {**os.environ, "MYPYPATH": str(ROOT / "scripts/path")}
+    for command in (pyright, mypy):
+        ran = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_read_process_write_copies_each_record_once(kafka: Kafka, tmp_path: Path) -> None:
