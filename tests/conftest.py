@@ -3,8 +3,9 @@ skipped (PK_NO_SKIPS, which .ci/run sets on a machine that has everything), a sk
 for a machine that lacks something.
 
 Examples that hypothesis makes are the same in every run, so that a run that was green stays green;
-with PK_EXPLORE set they are new ones each time, and a failure that turns up is kept as a test. No
-example has a deadline: what a busy machine takes is no test's business.
+with PK_EXPLORE set they are new ones each time, and a failure that turns up is kept as a test. The
+everyday run takes a share of them (`effort`). No example has a deadline: what a busy machine takes
+is no test's business.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Generator
 
 import pytest
+from effort import examples
 from hypothesis import settings
 
 pytest_plugins = [
@@ -43,7 +45,9 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 settings.register_profile("explore", deadline=None)
-settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "fixed", deadline=None, derandomize=True, database=None, max_examples=examples(100)
+)
 settings.load_profile("explore" if os.environ.get("PK_EXPLORE") else "fixed")
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
+from each import for_each
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "docs/architecture.md").read_text()
@@ -88,7 +88,7 @@ def pairs() -> list[tuple[Step, Step]]:
     return [pair for walk in walks() for pair in pairwise(walk)]
 
 
-@pytest.mark.parametrize(("one", "other"), pairs(), ids=lambda step: f"{step.file}:{step.name}")
+@for_each(("one", "other"), pairs(), ids=lambda step: f"{step.file}:{step.name}")
 def test_each_step_leads_to_the_next(one: Step, other: Step) -> None:
     source, target = function(one.file, one.name), function(other.file, other.name)
     if other.calls:

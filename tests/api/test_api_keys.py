@@ -7,7 +7,7 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 
-import pytest
+from each import for_each
 from nodes import caller_of, running_node, trio_test
 
 from pk.core.api.index import AT_CONTROLLER, apis_of, handler_modules
@@ -19,7 +19,7 @@ from pk.core.wire.messages.describe_cluster import DescribeClusterRequest
 from pk.core.wire.messages.list_groups import ListGroupsRequest
 
 
-@pytest.mark.parametrize("row", API_KEYS.values(), ids=lambda row: row.name)
+@for_each("row", API_KEYS.values(), ids=lambda row: row.name)
 def test_a_rows_modules_answer_its_request(row: ApiKey) -> None:
     modules = [import_module(m) for m in handler_modules([row.key]) if m.endswith(row.module)]
     if row.controller_module is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from api.produce_pairs import A_SECOND, ACLS, NOW_MS, Records, Side, held, make_topics, two_sides
+from effort import examples, versions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nodes import caller_of, make_topic, trio_test
@@ -31,6 +32,8 @@ from pk.core.wire.messages.metadata import MetadataRequest
 
 Frames = Callable[[Side, int], bytes]
 """(node, version) → the requests of a case."""
+
+VERSIONS = versions(range(3, 14), differing=(3, 5, 8, 9, 10, 13))
 
 COUNT_AT, SEQUENCE_AT, BASE_TIMESTAMP_AT, DELTA_AT = 57, 53, 27, 23
 
@@ -218,7 +221,7 @@ REFUSED: dict[str, Frames] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", VERSIONS)
 def test_every_answer_is_that_of_the_general_path(version: int) -> None:
     @trio_test
     async def run() -> None:
@@ -269,7 +272,7 @@ DENIED: dict[str, Frames] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", VERSIONS)
 def test_who_may_not_write_is_refused_as_on_the_general_path(version: int) -> None:
     @trio_test
     async def run() -> None:
@@ -298,7 +301,7 @@ def test_who_may_not_write_is_refused_as_on_the_general_path(version: int) -> No
     run()
 
 
-@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("version", VERSIONS)
 def test_who_is_above_a_quota_is_told_as_on_the_general_path(version: int) -> None:
     """The last request of each burst goes beyond. Of a run that goes beyond earlier, the fast path
     tells only in its last answer."""
@@ -365,7 +368,7 @@ def address_of(side: Side) -> bytes:
     return address.host.encode() + struct.pack(">i", address.port)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(requests(), min_size=1, max_size=25),
     st.sampled_from([3, 5, 8, 9, 10, 13]),

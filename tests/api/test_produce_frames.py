@@ -3,6 +3,7 @@ what the codec writes."""
 
 from __future__ import annotations
 
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +51,7 @@ def request(version: int, some: Topics, acks: int = -1) -> ProduceRequest:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(versions, st.lists(topics, min_size=1, max_size=4), st.sampled_from([None, "", "me"]))
 def test_requests_and_answers_are_the_codecs(
     version: int, several: list[Topics], client_id: str | None
@@ -103,7 +104,7 @@ def test_requests_and_answers_are_the_codecs(
         assert answer == join(frame_response(response, 0, version, number))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(versions, topics, st.integers(0, 400), st.binary(max_size=5), st.integers(0, 8))
 @example(9, [("t", bytes(16), [(0, b"r")])], 0, b"", 0)
 def test_whatever_the_bytes_nothing_is_read_beyond_the_frame(

@@ -1,6 +1,7 @@
 """A batch framed as the last one is accepted as `validate_inline` would, or not at all."""
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record.strategies import Row, rows
@@ -48,7 +49,7 @@ def one(key: bytes | None, value: bytes | None, timestamp_ms: int = NOW_MS) -> b
     return build_batch([(timestamp_ms, key, value, ())])
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(rows, st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=3))
 def test_any_change_is_judged_as_by_validate_inline(
     row: Row, changes: list[tuple[int, int]]

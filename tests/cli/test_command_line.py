@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, Literal, cast
 
 import pytest
+from each import for_each
 from typer.core import TyperArgument, TyperGroup, TyperOption
 from typer.core import TyperCommand as BaseCommand
 
@@ -240,7 +241,7 @@ def test_what_a_script_of_apache_s_is_here_is_there(words: str) -> None:
     assert parse([*words.split(), "--help"]).path == tuple(words.split())
 
 
-@pytest.mark.parametrize("typed", sorted(WORDS))
+@for_each("typed", sorted(WORDS))
 def test_what_other_tools_say_is_no_command_here_and_what_is_named_is(typed: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse([*typed.split(), "x", "--no-such-option"])
@@ -291,7 +292,7 @@ def test_help_is_asked_for(words: str) -> None:
 ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(tree())]
 
 
-@pytest.mark.parametrize("noun", NOUNS)
+@for_each("noun", NOUNS)
 def test_a_worker_takes_what_its_command_declares(noun: str) -> None:
     for command in typer_commands(noun):
         declared = command.declared
@@ -302,7 +303,7 @@ def test_a_worker_takes_what_its_command_declares(noun: str) -> None:
         assert needed <= wanted <= {p.name for p in taken}, declared.worker
 
 
-@pytest.mark.parametrize(("path", "command"), ALL)
+@for_each(("path", "command"), ALL)
 def test_every_command_says_what_it_does(path: tuple[str, ...], command: Command) -> None:
     assert command.help.endswith(".")
 
@@ -313,14 +314,14 @@ def test_a_noun_of_one_word_says_of_itself_what_its_command_does() -> None:
             assert NOUNS[path[0]].help == command.help, path
 
 
-@pytest.mark.parametrize(("path", "command"), ALL)
+@for_each(("path", "command"), ALL)
 def test_names_of_options_are_told_apart(path: tuple[str, ...], command: Command) -> None:
     names = [name for option in command.options for name in option.names]
     assert len(names) == len(set(names))
     assert all(option.help for option in command.options)
 
 
-@pytest.mark.parametrize(("path", "command"), ALL)
+@for_each(("path", "command"), ALL)
 def test_examples_parse(path: tuple[str, ...], command: Command) -> None:
     for example in command.examples:
         for part in re.split(r" \| (?=pk )", example):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
+from each import for_each
 
 from pk.cli.cluster.partition_selection import filtered
 from pk.cli.nouns.isr.isr import isr_row
@@ -35,7 +35,7 @@ def functions(path: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2:60])
+@for_each("row", ROWS, ids=lambda row: row[2:60])
 def test_each_complaint_names_tests_that_exist_or_a_reason(row: str) -> None:
     *_, shown, end = re.split(r"(?<!\\)\|", row)
     assert not end.strip()

@@ -19,6 +19,7 @@ import trio
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, running
 from clients.topics import wait_until
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from listeners import scripted
@@ -101,7 +102,9 @@ def as_line(record: Any) -> str:
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(records, min_size=1, max_size=15))
 def test_records_go_round_and_are_copied_bit_for_bit(

@@ -9,6 +9,7 @@ from typing import Any, cast, get_args
 import pytest
 import trio
 from clients.fixtures import Kafka
+from each import for_each
 from terminal import SIZES, Terminal, size_name
 
 from pk.cli.command_line.output_options import check_output_options
@@ -451,7 +452,7 @@ def test_nothing_ails_a_healthy_cluster() -> None:
     assert diagnose(snapshot()) == []
 
 
-@pytest.mark.parametrize("case", SICK)
+@for_each("case", SICK)
 def test_a_check_finds_what_it_looks_for(case: str) -> None:
     ill, severity, words = SICK[case]
     name = case.partition(" ")[0]
@@ -460,7 +461,7 @@ def test_a_check_finds_what_it_looks_for(case: str) -> None:
     assert (found[0].severity, words in found[0].what) == (severity, True), found
 
 
-@pytest.mark.parametrize("case", SICK)
+@for_each("case", SICK)
 def test_what_mends_it_is_a_command_line(case: str) -> None:
     for finding in diagnose(SICK[case][0]):
         assert finding.fix is not None and finding.why.endswith((".", ")."))

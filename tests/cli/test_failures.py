@@ -2,7 +2,7 @@
 
 import io
 
-import pytest
+from each import for_each
 
 from pk.cli.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.options.option_values import Values
@@ -30,7 +30,7 @@ UNREACHABLE = NoBrokers(
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "code", "said"),
     [
         (CommandError("It failed."), 1, "It failed."),

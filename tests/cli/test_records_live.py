@@ -11,6 +11,7 @@ import confluent_kafka
 import jsonschema
 import pytest
 from clients.fixtures import Kafka
+from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -144,7 +145,9 @@ blobs = st.one_of(st.none(), st.binary(max_size=20))
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(st.tuples(blobs, blobs), min_size=1, max_size=20))
 def test_any_keys_and_values_come_back(
@@ -394,7 +397,7 @@ def test_a_range_without_an_end_goes_on(pk: Run) -> None:
 
 
 @settings(
-    max_examples=10,
+    max_examples=examples(10),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from each import for_each
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
@@ -369,9 +370,7 @@ MAY_CHANGE_WHAT_IS_USED = {"produce", "groups reset-offsets"}
 """Adds records, at a prompt that names the topic; shows a plan, and can be undone."""
 
 
-@pytest.mark.parametrize(
-    "path", [path for path, command in commands(tree()) if command.changes], ids=" ".join
-)
+@for_each("path", [path for path, command in commands(tree()) if command.changes], ids=" ".join)
 def test_no_change_takes_its_target_from_use(path: tuple[str, ...]) -> None:
     shell = Shell(HERE, interactive=False)
     shell.cache.topic, shell.cache.group = "orders", "billing"

@@ -3,6 +3,7 @@ a schema for all JSON."""
 
 import jsonschema
 import pytest
+from each import for_each
 
 from pk.cli.command_line.declared import Declared
 from pk.cli.command_line.kit import Command as DeclaredCommand
@@ -125,7 +126,7 @@ DURATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("path", "option"), DURATIONS)
+@for_each(("path", "option"), DURATIONS)
 def test_a_duration_is_written_the_same_way_everywhere(
     path: tuple[str, ...], option: Option
 ) -> None:
@@ -171,7 +172,7 @@ def test_a_time_as_apaches_tools_and_older_lines_have_it(
     assert parse(words).values[dest] == ms
 
 
-@pytest.mark.parametrize(("path", "command"), ALL)
+@for_each(("path", "command"), ALL)
 def test_a_change_can_be_tried_first_and_need_not_ask(
     path: tuple[str, ...], command: Command
 ) -> None:
@@ -190,7 +191,7 @@ def test_the_sets_above_name_nothing_that_is_gone() -> None:
     assert not unknown
 
 
-@pytest.mark.parametrize(("path", "command"), ALL)
+@for_each(("path", "command"), ALL)
 def test_what_takes_one_option_of_a_set_takes_them_all(
     path: tuple[str, ...], command: Command
 ) -> None:
@@ -203,7 +204,7 @@ def test_what_takes_one_option_of_a_set_takes_them_all(
         assert connection <= {"debug"}, name(path)
 
 
-@pytest.mark.parametrize(("path", "command"), ALL)
+@for_each(("path", "command"), ALL)
 def test_every_list_can_be_filtered(path: tuple[str, ...], command: Command) -> None:
     if path[-1] in ("list", "describe", "status", "health", "history") and path[0] != "broker":
         assert command.lists, name(path)
@@ -215,7 +216,7 @@ def declared(path: tuple[str, ...]) -> Declared:
     return node.declared if isinstance(node, DeclaredCommand) else node.declarations[path[-1]]
 
 
-@pytest.mark.parametrize(("path", "command"), ALL)
+@for_each(("path", "command"), ALL)
 def test_json_has_a_schema(path: tuple[str, ...], command: Command) -> None:
     """Whatever takes -f says what its JSON looks like, in a schema that is one."""
     if not command.under(OUTPUT):
@@ -248,7 +249,7 @@ def test_names_are_singular_and_plural() -> None:
                 assert alias in command.names, name(path)
 
 
-@pytest.mark.parametrize(("path", "command"), ALL)
+@for_each(("path", "command"), ALL)
 def test_every_command_has_an_example(path: tuple[str, ...], command: Command) -> None:
     assert command.examples, name(path)
     assert any("pk " in example for example in command.examples)

@@ -1,6 +1,7 @@
 """`--where`: what is asked, and that nothing is ever evaluated."""
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ ROW = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("condition", "expected"),
     [
         ("topic = orders", True),

@@ -4,6 +4,7 @@ thousands more."""
 from __future__ import annotations
 
 import pytest
+from each import for_each
 
 from pk.core.java_regex import JavaRegex, JavaRegexError
 
@@ -69,7 +70,7 @@ def test_what_fits_is_replaced_as_in_java(
     assert regex.replace("abc", replaces, every=False) == first
 
 
-@pytest.mark.parametrize(
+@for_each(
     "pattern",
     [
         "(", ")", "[", "[a", "a**", "*", "{", "a{,2}", "a{2,1}", "\\", r"\y", r"\1", r"(a\1)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from effort import examples
 from group.test_replay import Anything, durable
 from hypothesis import settings
 from log.compaction.support import ALWAYS, Write, compact, keyed, records_of, small_log
@@ -42,7 +43,7 @@ class Compacted(Anything):
 
 
 TestCompacted = Compacted.TestCase
-TestCompacted.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestCompacted.settings = settings(max_examples=examples(15), stateful_step_count=25, deadline=None)
 
 
 @pytest.mark.slow

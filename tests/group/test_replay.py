@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from effort import examples
 from group.scenario import Scenario, classic_of, subscription
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -179,4 +180,4 @@ def described(group: ClassicGroup) -> Any:
 
 
 TestAnything = Anything.TestCase
-TestAnything.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnything.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log.support import NOW, PATH, append, durable, headers_of, make_batch, open_log
@@ -94,7 +95,7 @@ def files(disk: MemoryDisk) -> dict[str, bytes]:
     return {name: disk.read(f"{PATH}/{name}") for name in disk.list(PATH)}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(client_batches(), min_size=1, max_size=12).map(continued),
     st.lists(st.integers(1, 12), min_size=1, max_size=4),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log.support import (
@@ -153,7 +154,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS, st.data())
 def test_any_history_then_a_crash(steps: list[tuple[str, int]], data: st.DataObject) -> None:
     disk = MemoryDisk()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from each import for_each
 from log.support import NOW, append, make_batch
 from log.test_dirs import open_dirs
 
@@ -219,7 +220,7 @@ def test_a_closed_log_keeps_its_mark() -> None:
     assert mark is not None and mark.damage is Damage.CORRUPT
 
 
-@pytest.mark.parametrize("byte", range(0, 1400, 7))
+@for_each("byte", range(0, 1400, 7))
 def test_wherever_a_bit_flips_no_log_claims_more_than_it_has(byte: int) -> None:
     """Of records that are left each is what was written, at its offset and in its epoch."""
     disk = crashed()

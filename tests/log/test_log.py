@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -175,7 +176,9 @@ class LogAgainstList(RuleBasedStateMachine):
                 assert self.log.epoch_of(batch.base_offset) == batch.epoch
 
 
-LogAgainstList.TestCase.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+LogAgainstList.TestCase.settings = settings(
+    max_examples=examples(120), stateful_step_count=25, deadline=None
+)
 TestLogAgainstList = LogAgainstList.TestCase
 
 

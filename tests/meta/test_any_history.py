@@ -15,6 +15,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from effort import examples
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -547,7 +548,7 @@ class AnyHistory(RuleBasedStateMachine):
 
 # Not shrunk: that takes minutes, and a history prints its steps as it is.
 AnyHistory.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from each import for_each
 from meta.world import APPEND, DELETE, SET, SUBTRACT, alter, cluster, create, topic
 
 from pk.core.config import BrokerConfig
@@ -183,7 +184,7 @@ PROMISES_SECURITY: list[Any] = [
 """What Kafka does, and pk does not do yet."""
 
 
-@pytest.mark.parametrize("kind, name, changes, code", [*REFUSED, *PROMISES_SECURITY])
+@for_each("kind, name, changes, code", [*REFUSED, *PROMISES_SECURITY])
 def test_a_change_is_refused(kind: int, name: str, changes: Any, code: ErrorCode) -> None:
     after, answer = alter(IMAGE, kind, name, *changes)
     assert answer.error_code == code and answer.error_message

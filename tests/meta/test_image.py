@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meta.strategies import histories
@@ -139,7 +140,7 @@ class Model:
         assert {one.token_id: one.expiry_ms for one in image.tokens.values()} == self.tokens
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(histories(), st.data())
 def test_an_image_is_what_a_plain_model_says(history: list[Event], data: st.DataObject) -> None:
     model, image = Model(), MetadataImage()
@@ -157,7 +158,7 @@ def test_an_image_is_what_a_plain_model_says(history: list[Event], data: st.Data
     assert image == MetadataImage().apply(history), "batches make no difference"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(histories())
 def test_a_snapshot_stands_for_its_events(history: list[Event]) -> None:
     image = MetadataImage().apply(history)
@@ -181,7 +182,7 @@ def partitions_of(image: MetadataImage) -> dict[tuple[bytes, int], PartitionImag
     return {(t.topic_id, p.partition): p for t in image.topics.values() for p in t.partitions}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(histories(), histories(events_max=15))
 def test_changes_are_what_differs(history: list[Event], more: list[Event]) -> None:
     cut = len(history) // 2

@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from meta.world import cluster
@@ -19,7 +20,7 @@ def placed(image: MetadataImage, partitions: int, factor: int, seed: int = 1, fi
     return place(image.brokers.values(), partitions, factor, Random(seed), first)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     racks=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=8),
     partitions=st.integers(1, 40),

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from each import for_each
 from meta.world import CONFIG, alter, cluster, create, topic
 
 from pk.core.config import BrokerConfig
@@ -73,7 +74,7 @@ REFUSED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("image, wanted, code", REFUSED)
+@for_each("image, wanted, code", REFUSED)
 def test_a_topic_is_refused(image: MetadataImage, wanted: Any, code: ErrorCode) -> None:
     after, (result,) = create(image, wanted)
     assert after is not image or after == image

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from each import for_each
 from meta.world import (
     CONFIG,
     alter_isr,
@@ -440,7 +441,7 @@ def test_an_operator_decides_between_a_leader_and_a_follower_that_stopped(leader
 # --- any crash ---
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each("seed", range(300))
 def test_one_whole_log_of_those_in_sync_is_enough(seed: int) -> None:
     """All crash at once; the controller notices in any order, or not before they come back; each
     but one loses what it may; they come back in any order. Who leads has everything."""

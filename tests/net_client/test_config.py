@@ -1,6 +1,7 @@
 """Client config: parsed, bounded, and nothing accepted that would be ignored."""
 
 import pytest
+from each import for_each
 
 from pk.net.client.config import (
     AdminConfig,
@@ -46,7 +47,7 @@ def test_values_may_be_text_or_typed() -> None:
     assert config.assignors == ("roundrobin", "sticky")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cls", "name", "value", "says"),
     [
         (ConsumerConfig, "max.pol.records", 5, "did you mean max.poll.records"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +77,7 @@ def test_the_rate_is_that_of_the_samples_that_are_not_too_old(
         assert abs(one.measured(now_s) - expected) < 1e-6
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(100, 100_000), st.floats(0.01, 0.3))
 def test_a_client_that_waits_as_it_is_told_keeps_its_rate(limit: int, share: float) -> None:
     """Where a request is less than what it may send in a second. Of much larger ones a window holds

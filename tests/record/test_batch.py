@@ -2,6 +2,8 @@ import struct
 
 import pytest
 from crc32c import crc32c
+from each import for_each
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record.strategies import Row, rows, stretches
@@ -54,7 +56,7 @@ def altered(batch: bytearray, **fields: int) -> tuple[bytearray, BatchHeader]:
 
 @pytest.mark.parametrize("codec", Codec)
 @given(some=stretches())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_records_come_back(codec: Codec, some: list[Row]) -> None:
     batch = build_batch(some, 1000, 3, codec=codec)
     header = read_header(batch)
@@ -93,7 +95,7 @@ def test_fields_of_the_header() -> None:
     assert altered(build_batch([ONE]), attributes=DELETE_HORIZON_BIT)[1].delete_horizon_ms == 5
 
 
-@pytest.mark.parametrize("at", range(HEADER_BYTES))
+@for_each("at", range(HEADER_BYTES))
 def test_a_flipped_byte_of_the_header_is_noticed(at: int) -> None:
     """Base offset and leader epoch are the broker's to set: the CRC leaves them out, and only the
     first has a rule."""
@@ -115,7 +117,7 @@ def test_a_flipped_byte_of_the_header_is_noticed(at: int) -> None:
             assert 12 <= at < 16
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(rows, min_size=1, max_size=5), st.data())
 def test_nothing_but_kafka_errors_whatever_the_bytes(some: list[Row], data: st.DataObject) -> None:
     """With the right CRC for the wrong bytes, as a malicious producer computes it."""

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
+from each import for_each
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record.strategies import Row, stretches
@@ -70,7 +72,7 @@ def decoded(batches: bytes | bytearray, **options: int) -> list[dict[str, object
     return arrow_rows(chunks)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(stretches(), st.sampled_from(Codec), st.booleans()), max_size=4), st.data()
 )
@@ -154,7 +156,7 @@ def test_a_compacted_batch_keeps_its_offsets() -> None:
     assert [row["offset"] for row in decoded(kept)] == [100, 103]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(stretches(), min_size=1, max_size=3), st.data())
 def test_bad_bytes_are_refused_or_read_as_one_by_one(
     several: list[list[Row]], data: st.DataObject
@@ -199,11 +201,11 @@ def test_a_length_that_leads_back_behind_the_begin() -> None:
     assert raised.value.code == ErrorCode.INVALID_RECORD
 
 
-@pytest.mark.parametrize(
+@for_each(
     "field",
     ["size", "key", "value", "headers", "header key", "header value"],
 )
-@pytest.mark.parametrize("number", [-2, 100, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
+@for_each("number", [-2, 100, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
 def test_lies_about_lengths(field: str, number: int) -> None:
     numbers = {"size": 0, "key": 1, "value": 1, "headers": 1, "header key": 1, "header value": 1}
     parts = numbers | {field: number}
@@ -267,7 +269,7 @@ def table(rows: list[Row]) -> pa.RecordBatch:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(stretches(), st.integers(100, 5000), st.sampled_from(Codec))
 def test_batches_of_columns_are_those_of_the_builder(
     rows: list[Row], batch_bytes: int, codec: Codec
@@ -344,7 +346,7 @@ def test_what_cannot_be_records(columns: dict[str, pa.Array]) -> None:
 
 
 @given(stretches())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_there_and_back(rows: list[Row]) -> None:
     batch = build_batch(rows)
     (chunk,) = to_arrow(split(batch), "t", 0, headers=True)

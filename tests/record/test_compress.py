@@ -5,6 +5,7 @@ import cramjam
 import pyarrow as pa
 import pytest
 from aiokafka import codec as aiokafka_codec
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka import codec as kafka_codec
@@ -23,7 +24,7 @@ bodies = st.one_of(
 
 @pytest.mark.parametrize("codec", Codec)
 @given(data=bodies)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_what_went_in_comes_out(codec: Codec, data: bytes) -> None:
     for buffer in (data, bytearray(data), memoryview(data)):
         packed = compress(codec, buffer)
@@ -124,7 +125,7 @@ def test_a_declared_size_too_small_is_not_believed_either() -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_nothing_but_kafka_errors_whatever_the_bytes(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, data.draw(bodies)))

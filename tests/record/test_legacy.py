@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from clients.old_clients import OldClient
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record.strategies import stretches
@@ -100,7 +101,7 @@ def test_golden_sets(line: tuple[int, int, str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, 1])
 @given(rows=rows_of_keys_and_values)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_old_client_writes_the_same_bytes(old: OldClient, magic: int, rows: list[Row]) -> None:
     assert old.call("build", magic, 0, rows) == build_set(timed(rows, magic), magic)
 
@@ -109,7 +110,7 @@ def test_the_old_client_writes_the_same_bytes(old: OldClient, magic: int, rows: 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
 @pytest.mark.parametrize("magic", [0, 1])
 @given(rows=rows_of_keys_and_values)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_each_reads_the_other(old: OldClient, magic: int, codec: Codec, rows: list[Row]) -> None:
     expected = timed(rows, magic)
     assert produced_rows(old.call("build", magic, int(codec), rows), ANY_SIZE) == (expected, codec)
@@ -122,7 +123,7 @@ def test_each_reads_the_other(old: OldClient, magic: int, codec: Codec, rows: li
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
 @pytest.mark.parametrize("magic", [0, 1])
 @given(rows=rows_of_keys_and_values)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_up_and_down_again(magic: int, codec: Codec, rows: list[Row]) -> None:
     found, found_codec = produced_rows(build_set(rows, magic, codec), ANY_SIZE)
     batch, timestamps = batch_of(found, found_codec)
@@ -221,7 +222,7 @@ def test_offsets_that_fall_back_are_corrupt() -> None:
     at=st.integers(0, 1 << 40),
     stamped=st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_records_of_every_shape_come_down(
     rows: list[Any], codec: Codec, at: int, stamped: bool
 ) -> None:
@@ -243,7 +244,7 @@ def test_more_records_than_two_bytes_count_and_those_longer_than_two_bytes_say()
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_records_that_lie_are_errors_however_they_are_walked(data: st.DataObject) -> None:
     """With a good CRC, as a broken producer of another broker may have written them."""
     batch = build_batch([(5, b"key", b"value", (("h", b"v"),)), (9000, None, None, ())] * 4)
@@ -427,7 +428,7 @@ def test_cut_at_every_byte_and_every_byte_flipped(magic: int, codec: Codec) -> N
 
 
 @given(data=st.binary(max_size=200), resign=st.booleans(), magic=st.integers(0, 3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_noise_is_an_error_of_ours(data: bytes, resign: bool, magic: int) -> None:
     if resign and len(data) > 20:
         data = (

@@ -4,6 +4,7 @@ other's."""
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AioBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuilder
+from effort import examples
 from hypothesis import given, settings
 from kafka.record.default_records import DefaultRecordBatch as KafkaBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuilder
@@ -30,7 +31,7 @@ def theirs(builder_class: type, rows: list[Row], codec: Codec, transactional: bo
 
 @pytest.mark.parametrize("builder_class", BUILDERS)
 @given(rows=timed)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_uncompressed_bytes_are_the_same(builder_class: type, rows: list[Row]) -> None:
     ours = bytes(build_batch(rows, 0, -1, 77, 3, 12, transactional=True))
     expected = theirs(builder_class, rows, Codec.NONE, True)
@@ -41,7 +42,7 @@ def test_uncompressed_bytes_are_the_same(builder_class: type, rows: list[Row]) -
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("builder_class", BUILDERS)
 @given(rows=timed)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_we_read_theirs(builder_class: type, codec: Codec, rows: list[Row]) -> None:
     batch = theirs(builder_class, rows, codec, False)
     header = read_header(batch)
@@ -54,7 +55,7 @@ def test_we_read_theirs(builder_class: type, codec: Codec, rows: list[Row]) -> N
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("reader_class", READERS)
 @given(rows=timed)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_they_read_ours(reader_class: type, codec: Codec, rows: list[Row]) -> None:
     batch = reader_class(bytes(build_batch(rows, 500, codec=codec)))
     assert batch.validate_crc()

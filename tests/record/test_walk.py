@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from record.strategies import Row, stretches
@@ -69,7 +70,7 @@ def test_what_was_built_is_accepted(rows: list[Row], compacted: bool) -> None:
             assert way(body_of(rows), len(rows), compacted) == (min(times), max(times))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(stretches(), st.booleans(), st.data())
 def test_a_changed_byte_is_judged_alike(
     rows: list[Row], compacted: bool, data: st.DataObject

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from each import for_each
 from schemas.avro_pairs import PAIRS, Pair, asked
 
 from pk.core.schemas.avro.fingerprint import crc_64
@@ -36,6 +36,6 @@ def answers(pair: Pair) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0])
+@for_each("pair", PAIRS, ids=lambda pair: pair[0])
 def test_each_pair_is_judged_as_by_apaches_library(pair: Pair) -> None:
     assert answers(pair) == json.loads(GOLDEN.read_text())[pair[0]]

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 import pytest
+from each import for_each
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from pk.core.schemas.protobuf.built_in import NAMES
@@ -37,7 +38,7 @@ def resolved(name: str) -> descriptor_pb2.FileDescriptorProto:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@for_each("name", sorted(NAMES))
 def test_a_file_is_that_of_its_owners(name: str) -> None:
     ours, expected = resolved(name), theirs(name)
     for file in (ours, expected):

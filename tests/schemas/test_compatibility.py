@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each import for_each
 from schemas import avro_pairs, json_pairs, protobuf_pairs
 from schemas.test_avro import GOLDEN
 
@@ -24,14 +25,14 @@ def broken(old: Parsed, new: Parsed) -> list[str]:
     return [each.kind for each in differences(new, old)]
 
 
-@pytest.mark.parametrize("pair", json_pairs.PAIRS, ids=lambda pair: pair[0])
+@for_each("pair", json_pairs.PAIRS, ids=lambda pair: pair[0])
 def test_json_schemas(pair: tuple[str, Any, Any, str]) -> None:
     _, old, new, rule = pair
     found = broken(parsed(json.dumps(old), JSON), parsed(json.dumps(new), JSON))
     assert rule in found if rule else not found
 
 
-@pytest.mark.parametrize("pair", protobuf_pairs.PAIRS, ids=lambda pair: pair[0])
+@for_each("pair", protobuf_pairs.PAIRS, ids=lambda pair: pair[0])
 def test_protobuf_schemas(pair: tuple[str, str, str, str]) -> None:
     _, old, new, rule = pair
     found = broken(parsed(old, PROTOBUF), parsed(new, PROTOBUF))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from effort import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -555,7 +556,7 @@ class History(RuleBasedStateMachine):
 
 
 TestHistory = History.TestCase
-TestHistory.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestHistory.settings = settings(max_examples=examples(200), stateful_step_count=50, deadline=None)
 
 
 @pytest.mark.parametrize("seed", range(15))

@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 from clients.apache_kafka import available
+from each import for_each
 from wire.apache import GOLDEN, OWN, Case, apache_versions, ask, json_fields
 from wire.values import Maker, all_messages
 
@@ -33,7 +34,7 @@ def test_golden_file_has_every_message_in_every_version() -> None:
     assert found == {(n, v) for n, cls in CLASSES.items() for v in apache_versions(cls)}
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@for_each("name", CLASSES)
 def test_golden_bytes(name: str) -> None:
     """Apache's bytes decode to the fields they were made from, and encode to the same bytes."""
     for version, fields, data in golden()[name]:

@@ -1,6 +1,7 @@
 """Frames and headers, and the bytes Kafka's rules give them."""
 
 import pytest
+from each import for_each
 from wire.values import Maker
 
 from pk.core.errors import ProtocolError
@@ -117,7 +118,7 @@ def test_correlation_id_that_does_not_fit() -> None:
         frame_request(ApiVersionsRequest(), 0, 1 << 31, None)
 
 
-@pytest.mark.parametrize("api", MESSAGES.values(), ids=lambda a: a.name)
+@for_each("api", MESSAGES.values(), ids=lambda a: a.name)
 def test_frames_of_every_api(api) -> None:
     for version in range(api.versions[0], api.versions[1] + 1):
         maker = Maker(version)

@@ -11,7 +11,7 @@ import uuid
 import warnings
 from typing import Any
 
-import pytest
+from each import for_each
 from wire.values import Maker, all_messages, default, versions
 
 from pk.core.values import ZERO_UUID
@@ -76,7 +76,7 @@ def values(ours: Any, other: Any, version: int, where: str) -> None:
         assert other == (None if ours == ZERO_UUID else ours), where
 
 
-@pytest.mark.parametrize("cls", OURS, ids=lambda c: c.__name__)
+@for_each("cls", OURS, ids=lambda c: c.__name__)
 def test_same_bytes(cls: type[Message]) -> None:
     other = THEIRS[cls.__name__]
     lowest = other.valid_versions[0]

@@ -8,6 +8,7 @@ itself.
 import json
 
 import pytest
+from each import for_each
 from wire.old_versions import GOLDEN, OTHERS, VERSION, ask, by_place, dropped, fetch
 from wire.values import Maker, all_messages
 
@@ -27,7 +28,7 @@ def test_every_api_with_versions_that_apache_dropped_is_compared() -> None:
     }
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line[0]}-{line[1]}")
+@for_each("line", LINES, ids=lambda line: f"{line[0]}-{line[1]}")
 def test_golden_bytes(line: tuple[str, int, list[object], str]) -> None:
     name, version, values, hexed = line
     message = decode_whole(CLASSES[name], bytes.fromhex(hexed), version)

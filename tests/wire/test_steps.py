@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from each import for_each
 from wire.values import Maker, all_messages, versions
 
 from pk.core.errors import ProtocolError, TooManyElements
@@ -66,7 +67,7 @@ def encoded(message: Message, version: int) -> bytes:
     return join(run(encode_in_steps, message, version, bytearray())[0])
 
 
-@pytest.mark.parametrize("cls", all_messages(), ids=lambda c: c.__name__)
+@for_each("cls", all_messages(), ids=lambda c: c.__name__)
 def test_it_is_the_same_as_at_once(cls: type[Message]) -> None:
     chance = random.Random(cls.__name__)
     for version in versions(cls):

@@ -2,6 +2,7 @@
 
 import os.path
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def align(leader: LeaderEpochs, leader_end: int, own: LeaderEpochs, end: int) ->
     raise AssertionError("they never agree")
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(STEPS)
 def test_the_longest_common_beginning_is_kept(steps: list[tuple[str, int, int]]) -> None:
     logs: list[list[Record]] = [[], [], []]

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_the_tables_have_as_many_keys_as_kafka_describes() -> None:
     assert (len(TOPIC_KEYS), len(GROUP_KEYS), len(CLIENT_METRICS_KEYS)) == (33, 17, 3)
 
 
-@pytest.mark.parametrize("key", ALL)
+@for_each("key", ALL)
 def test_a_default_is_valid_and_prints_as_it_was_written(key: Key) -> None:
     if key.default is not None:
         value = key.default_value()
@@ -317,7 +318,7 @@ def test_dynamic_keys_lie_above_static_ones() -> None:
     assert odd.max_connections_per_ip_overrides == {}
 
 
-@pytest.mark.parametrize("name", TOPIC_KEYS)
+@for_each("name", TOPIC_KEYS)
 def test_a_topic_key_steers_something_or_is_listed_as_not_enforced(name: str) -> None:
     """docs/limits.md names them: a feature that begins to honour a key takes it out of there."""
     attribute = {"cleanup.policy": "compact"}.get(name, name.replace(".", "_"))
@@ -360,7 +361,7 @@ HONOURED_HERE = {"group.share.assignors", "pk.metadata.store", "pk.security.igno
 """Read by the configuration itself: checked, and nothing else is asked of it."""
 
 
-@pytest.mark.parametrize("name", BROKER_KEYS)
+@for_each("name", BROKER_KEYS)
 def test_a_broker_key_steers_something_or_is_warned_of(name: str) -> None:
     enforced = {
         synonym

@@ -1,6 +1,7 @@
 """What promises security that pk does not have, and what only looks like it."""
 
 import pytest
+from each import for_each
 
 from pk.core.config import BROKER_KEYS, BrokerConfig, ConfigError
 from pk.core.config.security_promises import PROMISES, check_security, promised_security
@@ -68,7 +69,7 @@ def test_an_authorizer_that_cannot_be_what_is_wanted_does_not_start(
         BrokerConfig.parse(AUTHORIZER | {key: value})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key, value",
     [
         ("authorizer.class.name", ""),

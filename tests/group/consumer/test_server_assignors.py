@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from each import for_each
 from group.consumer.server_cases import ASSIGNORS, Case, ChangingGroup, printed, spec
 
 from pk.core.group.assignor import GroupSpec, MemberSpec
@@ -19,14 +19,14 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "server_assignors.json"
 T, U = bytes(15) + b"\1", bytes(15) + b"\2"
 
 
-@pytest.mark.parametrize("case", json.loads(GOLDEN.read_text()), ids=lambda _: "")
+@for_each("case", json.loads(GOLDEN.read_text()), ids=lambda _: "")
 def test_apaches_answers(case: dict[str, Any]) -> None:
     asked: Case = case["case"]
     assert printed(ASSIGNORS[asked["assignor"]].assign(spec(asked))) == case["expected"]
 
 
-@pytest.mark.parametrize("racks", [False, True])
-@pytest.mark.parametrize("seed", range(60))
+@for_each("racks", [False, True])
+@for_each("seed", range(60))
 def test_every_partition_has_one_reader_of_its_topic(seed: int, racks: bool) -> None:
     group = ChangingGroup(seed, racks=racks)
     for _ in range(6):
@@ -44,7 +44,7 @@ def test_every_partition_has_one_reader_of_its_topic(seed: int, racks: bool) -> 
         group.assigned(printed(given))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_uniform_moves_nothing_when_nothing_changes(seed: int) -> None:
     group = ChangingGroup(seed)
     group.assignor = "uniform"

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
+from each import for_each
 from group.streams.sticky_cases import ChangingGroup, printed, spec
 
 from pk.core.group.streams.sticky import assign
@@ -15,12 +15,12 @@ from pk.core.group.streams.sticky import assign
 GOLDEN = Path(__file__).parents[2] / "golden" / "sticky_assignments.json"
 
 
-@pytest.mark.parametrize("case", json.loads(GOLDEN.read_text()), ids=lambda _: "")
+@for_each("case", json.loads(GOLDEN.read_text()), ids=lambda _: "")
 def test_apaches_answers(case: dict[str, Any]) -> None:
     assert printed(assign(spec(case["case"]))) == case["expected"]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_every_task_is_active_once_and_never_twice_in_a_process(seed: int) -> None:
     group = ChangingGroup(seed)
     for _ in range(6):
@@ -45,7 +45,7 @@ def test_every_task_is_active_once_and_never_twice_in_a_process(seed: int) -> No
         group.assigned(printed(given))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@for_each("seed", range(40))
 def test_nothing_moves_when_nothing_changes(seed: int) -> None:
     case = ChangingGroup(seed).case()
     first = printed(assign(spec(case)))

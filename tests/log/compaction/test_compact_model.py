@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
+from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from log.compaction.support import ALWAYS, Write, compact, keyed, records_of, small_log
@@ -216,7 +217,7 @@ ABORTED_BEFORE = [
 """A producer that aborted in what is compacted deletes a key later."""
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @example(ABORTED_BEFORE)
 @given(STEPS)
 def test_a_compacted_log_is_a_dictionary(steps: list) -> None:  # type: ignore[type-arg]

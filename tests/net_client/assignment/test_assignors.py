@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import for_each
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from net_client.assignment.cases import Group, run
@@ -38,7 +39,7 @@ def test_the_golden_cases_cover_every_assignor() -> None:
     assert len(GOLDEN) >= 60
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=range(len(GOLDEN)))
+@for_each("golden", GOLDEN)
 def test_as_java_answered(golden: dict[str, Any]) -> None:
     assert run(golden["case"]) == golden["expected"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 
 from pk.spark.pipeline.definition import (
     IcebergSink,
@@ -86,7 +87,7 @@ def test_a_file_becomes_a_pipeline() -> None:
     assert isinstance(table, IcebergSink) and table.catalog["type"] == "sql"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("old", "new", "said"),
     [
         ('name = "orders"\nch', "ch", "1:1: name is missing: it names the pipeline"),

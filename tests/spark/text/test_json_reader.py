@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,7 +87,7 @@ def test_what_fits_arrives_as_it_was(text: str, value: Any) -> None:
     assert (list(row.values()), reason) == ([value], None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ('{"id":7} trailing', "more text after the object, at character 9"),
