@@ -102,5 +102,5 @@ async def agree(cluster: Cluster, end: int, topic: str = "t") -> None:
         if node_id != cluster.CONTROLLER:
             partition = node.broker.data.replicas.partition(topic, 0)
             with trio.fail_after(60):
-                while (partition.log.log_end_offset, partition.high_watermark) != (end, end):  # noqa: ASYNC110
+                while (partition.log.state.log_end_offset, partition.high_watermark) != (end, end):  # noqa: ASYNC110
                     await trio.sleep(0.005)

@@ -116,10 +116,10 @@ class Reader:
     def end_of(self, partition: Partition) -> int:
         """The offset at which this reader must stop."""
         if self._up_to is UpTo.LOG_END:
-            return partition.log.log_end_offset
+            return partition.log.state.log_end_offset
         if self._up_to is UpTo.HIGH_WATERMARK:
             return partition.high_watermark
-        return partition.log.last_stable_offset(partition.high_watermark)
+        return partition.log.state.last_stable_offset(partition.high_watermark)
 
     def read(self, key: Hashable, partition: Partition, offset: int, bytes_max: int) -> Found:
         """The batches of `partition` from the one that contains `offset` on, as far as this reader
@@ -131,11 +131,11 @@ class Reader:
         KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
         """
         log = partition.log
-        if not partition.leads and offset > log.log_end_offset:
+        if not partition.leads and offset > log.state.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "not replicated to here yet")
         nothing = Found(EMPTY, [] if self._committed else None)
         end = self.end_of(partition)
-        if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
+        if offset >= end and log.state.log_start_offset <= offset <= log.state.log_end_offset:
             return nothing
         limit = min(self._bytes_left, bytes_max)
         minimum_one = self.bytes == 0 or self._every_first_whole
@@ -143,21 +143,21 @@ class Reader:
             return nothing
         warmed = key in self._warmed
         read = (
-            log.read(offset, limit, end, minimum_one=minimum_one)
+            log.reader.read(offset, limit, end, minimum_one=minimum_one)
             if warmed
-            else log.read_nowait(offset, limit, end, minimum_one=minimum_one)
+            else log.reader.read_nowait(offset, limit, end, minimum_one=minimum_one)
         )
         if read is None:
-            self._leave_out(key, log, partial(log.read, offset, limit, end, recheck=True))
+            self._leave_out(key, log, partial(log.reader.read, offset, limit, end, recheck=True))
             return nothing
         if not self._reads_zstd and _holds_zstd(log, read.slice):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
         aborted = nothing.aborted
         if self._committed and read.slice.length:
             try:
-                aborted = log.aborted_transactions(offset, read, may_block=warmed)
+                aborted = log.reader.aborted_transactions(offset, read, may_block=warmed)
             except WouldBlock:
-                self._leave_out(key, log, partial(log.aborted_transactions, offset, read))
+                self._leave_out(key, log, partial(log.reader.aborted_transactions, offset, read))
                 return nothing
         self.bytes += read.slice.length
         self._bytes_left -= read.slice.length
@@ -183,8 +183,8 @@ def divergence(log: Log, offset: int, last_fetched_epoch: int) -> EpochEnd | Non
     that is unknown."""
     if last_fetched_epoch == NO_EPOCH:
         return None
-    found = log.end_offset_for_epoch(last_fetched_epoch)
-    if found.end_offset < 0 or found.epoch < 0 or offset < log.log_start_offset:
+    found = log.state.end_offset_for_epoch(last_fetched_epoch)
+    if found.end_offset < 0 or found.epoch < 0 or offset < log.state.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     diverges = found.epoch < last_fetched_epoch or found.end_offset < offset
     return found if diverges else None
@@ -195,6 +195,6 @@ def _holds_zstd(log: Log, records: Slice) -> bool:
     if isinstance(records, BytesSlice):
         head = records.data[_CODEC_AT : _CODEC_AT + 1]
     else:
-        with storage_errors(log.directory, "read"):
+        with storage_errors(log.state.directory, "read"):
             head = records.file.pread(1, records.position + _CODEC_AT)
     return bool(head) and head[0] & CODEC_BITS == Codec.ZSTD

@@ -266,7 +266,7 @@ class Appender:
                     place(batch, 0, NO_EPOCH)
                 self._undo(segment, places[0].position, e)
             log.log_end_offset = base_offset
-            if leader_epoch != log.latest_epoch:
+            if leader_epoch != log.noted_epoch:
                 log.note_epoch(leader_epoch, places[0].base_offset)
             if following:
                 update = log.producers.update
@@ -369,7 +369,7 @@ class Appender:
         log.log_end_offset = headers[-1].next_offset
         at = stretch.position
         for header in headers:
-            if header.leader_epoch != log.latest_epoch:
+            if header.leader_epoch != log.noted_epoch:
                 log.note_epoch(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
                 self._take_producer(segment, view[at : at + header.size], header, now_ms)
@@ -446,7 +446,7 @@ class Appender:
         except OSError as e:
             self._undo(segment, position, e)
         log.log_end_offset = last_offset + 1
-        if leader_epoch != log.latest_epoch:
+        if leader_epoch != log.noted_epoch:
             log.note_epoch(leader_epoch, base_offset)
 
     def _end_transaction(

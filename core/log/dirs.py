@@ -36,6 +36,7 @@ from pk.core.log.failures import (
 )
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
+from pk.core.log.log_loader import open_log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
 from pk.core.log.recovery import Contents, Progress
 from pk.core.log.segment import LOG, file_name
@@ -266,13 +267,13 @@ class LogDirs:
         (`<topic>-<partition>.<hex>-future`), empty or as far as an earlier run of this broker
         copied it. Copied data is checked, which takes long; other moves can proceed. Raises
         StorageError."""
-        future = Log.open(
+        future = open_log(
             directory.disk,
             self._future_place(log, directory),
-            log.tp,
-            log.config,
-            topic_id=log.topic_id,
-            log_start_offset=log.log_start_offset,
+            log.state.tp,
+            log.state.config,
+            topic_id=log.state.topic_id,
+            log_start_offset=log.state.log_start_offset,
             clean=False,
             now_ms=now_ms,
         )
@@ -282,12 +283,12 @@ class LogDirs:
     def _future_place(self, log: Log, directory: LogDir) -> str:
         """The path of the future log, which may not exist yet."""
         with self._mutex:
-            path = directory.futures.get(log.tp)
+            path = directory.futures.get(log.state.tp)
             try:
                 if path is None:
-                    path = self._away(directory, log.tp, "future")
+                    path = self._away(directory, log.state.tp, "future")
                     directory.disk.make(path)
-                metadata = checkpoints.format_partition_metadata(log.topic_id)
+                metadata = checkpoints.format_partition_metadata(log.state.topic_id)
                 if (file := f"{path}/{PARTITION_METADATA}") and (
                     not directory.disk.exists(file) or directory.disk.read(file) != metadata
                 ):
@@ -296,7 +297,7 @@ class LogDirs:
                     directory.disk.write(file, metadata)
             except OSError as e:
                 raise StorageError(path or directory.path, "create", e) from e
-            directory.futures[log.tp] = path
+            directory.futures[log.state.tp] = path
             return path
 
     def promote(self, future: Log, log: Log) -> None:
@@ -305,17 +306,17 @@ class LogDirs:
         later (`open`). Raises StorageError."""
         with self._mutex:
             old, new = log.log_dir, future.log_dir
-            future.move_directory(f"{new.path}/{log.tp}")
-            new.futures.pop(log.tp, None)
-            future.created = True  # it will be synced under this name from now on
-            future.take_epochs(log)
-            future.first_dirty_offset = log.first_dirty_offset
-            old.leaving.add(log.tp)
-            old.logs.pop(log.tp, None)
-            if (high_watermark := old.high_watermarks.get(log.tp)) is not None:
-                new.high_watermarks[log.tp] = high_watermark
-            old.forget(log.tp)
-            new.logs[log.tp] = self._logs[log.tp] = future
+            future.move_directory(f"{new.path}/{log.state.tp}")
+            new.futures.pop(log.state.tp, None)
+            future.durability.created = True  # it will be synced under this name from now on
+            future.state.take_epochs(log.state)
+            future.segments.first_dirty_offset = log.segments.first_dirty_offset
+            old.leaving.add(log.state.tp)
+            old.logs.pop(log.state.tp, None)
+            if (high_watermark := old.high_watermarks.get(log.state.tp)) is not None:
+                new.high_watermarks[log.state.tp] = high_watermark
+            old.forget(log.state.tp)
+            new.logs[log.state.tp] = self._logs[log.state.tp] = future
 
     def settle(self, future: Log, log: Log) -> None:
         """Make the name durable under which `future` has replaced `log`, and checkpoint its
@@ -338,23 +339,23 @@ class LogDirs:
         Raises StorageError."""
         with self._mutex:
             directory = log.log_dir
-            path = self._away(directory, log.tp, "delete")
+            path = self._away(directory, log.state.tp, "delete")
             log.move_directory(path)
             directory.deleted.append(path)
-            directory.leaving.discard(log.tp)
+            directory.leaving.discard(log.state.tp)
             return path
 
     def give_up(self, future: Log) -> None:
         """Remove a future log that is no longer wanted. Raises StorageError."""
         directory = future.log_dir
         future.abandon()
-        directory.futures.pop(future.tp, None)
+        directory.futures.pop(future.state.tp, None)
         try:
-            directory.disk.remove_tree(future.directory)
+            directory.disk.remove_tree(future.state.directory)
         except FileNotFoundError:
             pass
         except OSError as e:
-            raise StorageError(future.directory, "remove", e) from e
+            raise StorageError(future.state.directory, "remove", e) from e
 
     def delete_log(self, log: Log) -> str:
         """Rename the log's directory and forget it; returns the new path, to `remove_deleted` it
@@ -362,10 +363,10 @@ class LogDirs:
         log.abandon()  # may wait for a sync: not while holding the lock, which the loop takes
         with self._mutex:
             directory = log.log_dir
-            self._logs.pop(log.tp, None)
-            directory.logs.pop(log.tp, None)
-            directory.forget(log.tp)
-            path = self._away(directory, log.tp, "delete")
+            self._logs.pop(log.state.tp, None)
+            directory.logs.pop(log.state.tp, None)
+            directory.forget(log.state.tp)
+            path = self._away(directory, log.state.tp, "delete")
             log.move_directory(path)
             directory.deleted.append(path)
             return path
@@ -447,10 +448,10 @@ class LogDirs:
             unsynced = [log for log in logs if _prepare_close(log)]
             if len(unsynced) >= sync_all_from and _sync_all(directory, unsynced):
                 for log in unsynced:
-                    log.put_in_place()
+                    log.durability.put_in_place()
                 if _sync_all(directory, unsynced):
                     for log in unsynced:
-                        log.synced()
+                        log.durability.synced()
                     threads = 1
         if threads > 1:
             with ThreadPoolExecutor(threads, "close-log") as pool:
@@ -461,9 +462,9 @@ class LogDirs:
         directory.write_recovery_points()
         directory.write_log_start_offsets()
         directory.write_high_watermarks(high_watermarks)
-        if any(log.dead for log in logs) or (directory.found and not directory.clean):
+        if any(log.state.dead for log in logs) or (directory.found and not directory.clean):
             return  # a log that was never opened is as unclean as before
-        aborted = {log.tp: sizes_of(log.segments) for log in logs}
+        aborted = {log.state.tp: sizes_of(log.state.segments) for log in logs}
         aborted = {tp: sizes for tp, sizes in aborted.items() if sizes}
         try:
             if aborted:
@@ -502,7 +503,7 @@ class LogDirs:
             first = min(closed.found.segments, default=-1)
             known = known._replace(end_offset=closed.end_offset, first_offset=first)
             closed = None
-        log = Log.open(
+        log = open_log(
             directory.disk,
             path,
             tp,
@@ -522,7 +523,7 @@ class LogDirs:
             logger.error(
                 "%s is damaged: %s. It ends at %d and once reached %d or more. What was cut off is "
                 "kept in %s until this replica is in sync again",
-                tp, mark.damage.words, log.log_end_offset, mark.lost_offset, path,
+                tp, mark.damage.words, log.state.log_end_offset, mark.lost_offset, path,
             )  # fmt: skip
         elif log.recovered is not None and log.recovered.bytes_cut:
             logger.warning(
@@ -534,11 +535,11 @@ class LogDirs:
                 log.recovered.end_offset,
             )
         log.log_dir = directory
-        mark_lost(log.segments, directory.aborted.get(str(tp), {}))
+        mark_lost(log.state.segments, directory.aborted.get(str(tp), {}))
         # A killed process may have left names that are only in memory.
-        log.created = created or not directory.clean
+        log.durability.created = created or not directory.clean
         if not created and (noted := directory.cleaner_offsets.get(tp)) is not None:
-            log.first_dirty_offset = min(noted, log.recovery_point)
+            log.segments.first_dirty_offset = min(noted, log.durability.recovery_point)
         return log
 
     def _is_of(self, directory: LogDir, path: str, topic_id: Uuid) -> bool:
@@ -602,10 +603,14 @@ def _note_closed(directory: LogDir, logs: list[Log]) -> None:
         for log in logs:
             with contextlib.suppress(OSError, ValueError):
                 document = closed_logs.document_of(
-                    disk, log.directory, log.topic_id, log.log_end_offset, log.closed_as
+                    disk,
+                    log.state.directory,
+                    log.state.topic_id,
+                    log.state.log_end_offset,
+                    log.closed_as,
                 )
                 if document is not None:
-                    documents[str(log.tp)] = document
+                    documents[str(log.state.tp)] = document
         disk.write(f"{directory.path}/{closed_logs.NOTE}", closed_logs.format_note(documents))
     except OSError as e:
         logger.warning("%s: could not record the state of its logs: %s", directory.path, e)
@@ -625,7 +630,7 @@ def _sync_all(directory: LogDir, logs: list[Log]) -> bool:
     other file systems); returns whether that succeeded. If not, each log must sync itself, since
     the error may concern another program."""
     try:
-        return directory.disk.sync_all([directory.path, *(log.directory for log in logs)])
+        return directory.disk.sync_all([directory.path, *(log.state.directory for log in logs)])
     except OSError as e:
         logger.warning("%s: %s; each log is synced by itself", directory.path, e)
         return False

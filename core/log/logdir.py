@@ -21,6 +21,7 @@ from pk.core.log.checkpoints import (
     MetaProperties,
 )
 from pk.core.log.closed_logs import ClosedLog
+from pk.core.log.durability import Durability
 from pk.core.log.failures import (
     LogDirBroken,
     LogDirInUse,
@@ -29,7 +30,9 @@ from pk.core.log.failures import (
     StorageError,
 )
 from pk.core.log.files import Disk, Lock, LockHeld
+from pk.core.log.log_segments import LogSegments
 from pk.core.log.recovery import Contents
+from pk.core.log.state import LogState
 from pk.core.log.txnindex_sizes import Sizes
 from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
 
@@ -44,18 +47,14 @@ _DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
 
 
 class OpenLog(Protocol):
-    """The attributes of an open log that its directory uses."""
+    """The parts of an open log that its directory uses."""
 
     @property
-    def log_start_offset(self) -> int: ...
+    def state(self) -> LogState: ...
     @property
-    def recovery_point(self) -> int: ...
+    def segments(self) -> LogSegments: ...
     @property
-    def first_dirty_offset(self) -> int | None: ...
-    @property
-    def dead(self) -> StorageError | None: ...
-    @property
-    def starts_inside_segment(self) -> bool: ...
+    def durability(self) -> Durability: ...
     def close(self) -> None: ...
 
 
@@ -249,7 +248,7 @@ class LogDir:
     def write_recovery_points(self) -> None:
         """Update `recovery-point-offset-checkpoint`. Raises StorageError."""
         with self._checkpoints:
-            now = [(tp, log, log.recovery_point) for tp, log in list(self.logs.items())]
+            now = [(tp, log, log.durability.recovery_point) for tp, log in list(self.logs.items())]
             points = {tp: point for tp, _, point in now}
             self._write(RECOVERY_POINTS, {**self.recovery_points, **points})
             for tp, log, point in now:
@@ -263,7 +262,7 @@ class LogDir:
             now = [
                 (tp, log, offset)
                 for tp, log in list(self.logs.items())
-                if (offset := log.first_dirty_offset) is not None
+                if (offset := log.segments.first_dirty_offset) is not None
             ]
             changed = {**self.cleaner_offsets, **{tp: offset for tp, _, offset in now}}
             if changed != self.cleaner_offsets:
@@ -282,8 +281,8 @@ class LogDir:
         StorageError."""
         with self._checkpoints:
             for tp, log in list(self.logs.items()):
-                if log.starts_inside_segment:
-                    self.log_start_offsets[tp] = log.log_start_offset
+                if log.state.starts_inside_segment:
+                    self.log_start_offsets[tp] = log.state.log_start_offset
                 else:
                     self.log_start_offsets.pop(tp, None)
             self._write(LOG_START_OFFSETS, self.log_start_offsets)

@@ -60,7 +60,7 @@ def read(
     active_size: int,
     recheck: bool,
 ) -> FetchSlice:
-    """See `Log.read`. The log may grow at the same time: `active_size` was read before
+    """See `LogReader.read`. The log may grow at the same time: `active_size` was read before
     `log_end_offset`, so batches at or after `offset_end` are excluded all the same."""
     nothing = FetchSlice(EMPTY, offset)
     for i in range(segment_index(segments, offset), len(segments)):

@@ -37,7 +37,7 @@ def start_offset(
 
     May read a time index, so not on the loop. Raises OSError.
     """
-    segments, end = log.segments, log.log_end_offset
+    segments, end = log.state.segments, log.state.log_end_offset
     excess = None
     if retention is not None and retention.retention_bytes >= 0:
         excess = sum(segment.size for segment in segments) - retention.retention_bytes
@@ -49,7 +49,7 @@ def start_offset(
             break
         if after > high_watermark:
             break
-        before = following is not None and following <= log.log_start_offset
+        before = following is not None and following <= log.state.log_start_offset
         much = excess is not None and excess >= segment.size
         if not (before or much or _is_old(segment, retention, following is None, now_ms)):
             break
@@ -61,8 +61,8 @@ def start_offset(
 
 def is_behind(log: Log) -> bool:
     """Whether there are segments completely before the log start."""
-    segments = log.segments
-    return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset
+    segments = log.state.segments
+    return len(segments) > 1 and segments[1].base_offset <= log.state.log_start_offset
 
 
 def _is_old(segment: Segment, retention: Retention | None, is_last: bool, now_ms: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log import lookup, recovery
 from pk.core.log.config import LogConfig
-from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError, storage_errors
 from pk.core.log.files import Disk
 from pk.core.log.producers import Producers
@@ -35,11 +35,11 @@ class LogState:
         "directory",
         "disk",
         "has_epochs_file",
-        "latest_epoch",
         "local_log_start_offset",
         "log_end_offset",
         "log_start_offset",
         "names_changed",
+        "noted_epoch",
         "opened_ms",
         "segments",
         "snapshots",
@@ -84,8 +84,9 @@ class LogState:
         was opened."""
         self.names_changed = False
         """Whether the directory must be synced, since files were created, renamed or removed."""
-        self.latest_epoch = UNREAD_EPOCH
-        """The epoch of the last append, which has already been recorded."""
+        self.noted_epoch = UNREAD_EPOCH
+        """The leader epoch of the last append, which is in `epochs`; `UNREAD_EPOCH` before the
+        first."""
         self._epochs: LeaderEpochs | None = None
         self._producers: Producers | None = None
 
@@ -103,6 +104,25 @@ class LogState:
         """The segment that contains `offset`."""
         return self.segments[lookup.segment_index(self.segments, offset)]
 
+    @property
+    def size(self) -> int:
+        """The size of all segments in bytes."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def starts_inside_segment(self) -> bool:
+        """Whether the log start must be in the checkpoint: it differs from the first segment's
+        base, or a crash could restore earlier segments."""
+        return self.log_start_offset > (0 if self.names_changed else self.segments[0].base_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """The offset before which every transaction has ended, between the log start and
+        `high_watermark`."""
+        first = self.producers.first_unstable_offset(high_watermark)
+        if first is None or first > high_watermark:
+            return high_watermark
+        return max(first, self.log_start_offset)
+
     # --- producers and epochs, read at first use ---
 
     @property
@@ -117,15 +137,18 @@ class LogState:
     def producers(self, producers: Producers) -> None:
         self._producers = producers
 
-    @property
-    def known_producers(self) -> Producers | None:
-        """Like `producers`; None if not read yet."""
-        return self._producers
-
     def read_producers_again(self) -> None:
         """Read the producers again from the remaining log after it was truncated."""
         self._producers = None
         self.producers  # noqa: B018  now, since the next append must not find itself in the log
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Drop the producers that were idle for `producer.id.expiration.ms`; returns how many.
+
+        Producers that are not loaded yet do not expire: their idle time starts when they are."""
+        if self._producers is None:
+            return 0
+        return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     def load_producers(self, quiet_from: int | None = None) -> tuple[Producers, list[AbortedTxn]]:
         """The producer state from snapshots and batches, and the aborted transactions found on the
@@ -164,22 +187,48 @@ class LogState:
         """Like `epochs`; None if not read yet."""
         return self._epochs
 
+    @property
+    def last_batch_epoch(self) -> int:
+        """The leader epoch of the last batch; if all records were deleted, that of the last batch
+        before the log start; -1 if unknown."""
+        end = self.log_end_offset
+        return self.epochs.epoch_of(end - 1 if end > self.log_start_offset else end)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """The end of `epoch`, or of the largest one below it, in this log (KIP-101, KIP-279)."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
     def replace_epochs(self, epochs: LeaderEpochs, latest: int, *, dirty: bool = True) -> None:
         """Replace the leader epochs; the next flush writes them if `dirty`."""
         self._epochs = epochs
         epochs.dirty = dirty
-        self.latest_epoch = latest
+        self.noted_epoch = latest
 
     def cut_epochs(self, offset: int) -> None:
         """Drop the epochs that begin at or after `offset`."""
         epochs = self.epochs
         epochs.truncate_end(offset)
-        self.latest_epoch = epochs.latest
+        self.noted_epoch = epochs.latest
 
     def note_epoch(self, epoch: int, start_offset: int) -> None:
         """Record that `epoch` begins at `start_offset`."""
         self.epochs.assign(epoch, start_offset)
-        self.latest_epoch = epoch
+        self.noted_epoch = epoch
+
+    def assign_epoch_start(self, epoch: int) -> None:
+        """Record that this broker leads from the log end on, with `epoch`."""
+        self.note_epoch(epoch, self.log_end_offset)
+
+    # --- taken from another log of the same partition, of which this one is a copy ---
+
+    def take_start(self, other: "LogState") -> None:
+        """Take the log start of `other`."""
+        self.log_start_offset = other.log_start_offset
+        self.local_log_start_offset = other.local_log_start_offset
+
+    def take_epochs(self, other: "LogState") -> None:
+        """Take the leader epochs of `other`."""
+        self.replace_epochs(LeaderEpochs(other.epochs.entries), UNREAD_EPOCH)
 
     # --- failures ---
 

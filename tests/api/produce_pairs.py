@@ -165,7 +165,7 @@ class Side:
         """All batches of a partition."""
         log = self.broker.data.replicas.partition(topic, partition).log
         return b"".join(
-            segment.file.pread(segment.size, 0) for segment in log.segments if segment.size
+            segment.file.pread(segment.size, 0) for segment in log.state.segments if segment.size
         )
 
     @asynccontextmanager

@@ -96,7 +96,7 @@ def test_a_producer_whose_right_is_taken_away_is_refused(
             await remove(node, rule(Operation.ALL, permission=2))
             assert await code() == 0
             partition = node.broker.data.replicas.partition("t", 0)
-            assert partition.log.log_end_offset == 4
+            assert partition.log.state.log_end_offset == 4
 
     run()
 

@@ -161,17 +161,17 @@ async def test_a_topics_keys_are_in_force_at_once() -> None:
         await admin.create("t")
         log = admin.broker.data.replicas.partition("t", 0).log
         assert await alter(admin, TOPIC, "t", "max.message.bytes", SET, "99") == 0
-        assert log.config.max_message_bytes == 99
+        assert log.state.config.max_message_bytes == 99
         found = await described(admin, TOPIC, "t", "max.message.bytes")
         assert [(s.name, s.value, s.source) for s in found["max.message.bytes"].synonyms] == [
             ("max.message.bytes", "99", Source.TOPIC),
             ("message.max.bytes", "1048588", Source.DEFAULT),
         ]
         assert await alter(admin, TOPIC, "t", "max.message.bytes", DELETE, None) == 0
-        assert log.config.max_message_bytes == 1048588
+        assert log.state.config.max_message_bytes == 1048588
         assert await alter(admin, BROKER, "1", "message.max.bytes", SET, "55") == 0
         assert admin.broker.config.message_max_bytes == 55
-        assert log.config.max_message_bytes == 55, "topics follow their broker"
+        assert log.state.config.max_message_bytes == 55, "topics follow their broker"
 
 
 @simulated

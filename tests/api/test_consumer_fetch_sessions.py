@@ -302,11 +302,11 @@ async def test_a_session_tells_what_a_look_at_everything_would(seed: int) -> Non
                 partition.delete_before(random.randint(0, partition.high_watermark))
                 continue
             if action == "seek":
-                start = partition.log.log_start_offset
+                start = partition.log.state.log_start_offset
                 wanted[number] = at[number] = random.randint(start, partition.high_watermark)
             for other_number, seen in enumerate(partitions):
-                if at[other_number] < seen.log.log_start_offset:
-                    wanted[other_number] = at[other_number] = seen.log.log_start_offset
+                if at[other_number] < seen.log.state.log_start_offset:
+                    wanted[other_number] = at[other_number] = seen.log.state.log_start_offset
             news = await session.poll(*wanted.items())
             expected = {
                 n: list(range(at[n] // 2 * 2, seen.high_watermark))
@@ -314,12 +314,12 @@ async def test_a_session_tells_what_a_look_at_everything_would(seed: int) -> Non
                 else []
                 for n, seen in enumerate(partitions)
                 if at[n] < seen.high_watermark
-                or known[n] != (seen.high_watermark, seen.log.log_start_offset)
+                or known[n] != (seen.high_watermark, seen.log.state.log_start_offset)
             }
             assert reported(news) == expected
             for n in expected:
                 seen = partitions[n]
-                known[n] = seen.high_watermark, seen.log.log_start_offset
+                known[n] = seen.high_watermark, seen.log.state.log_start_offset
             advanced = {n: found[-1] + 1 for n, found in reported(news).items() if found}
             if advanced:
                 at |= advanced

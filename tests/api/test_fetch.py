@@ -310,7 +310,7 @@ async def test_readers_of_committed_records_learn_what_was_aborted() -> None:
             assert (found.high_watermark, found.last_stable_offset) == (4, 1)
             assert offsets(found.records) == [0]
             assert [(a.producer_id, a.first_offset) for a in found.aborted_transactions] == [(7, 0)]
-            log.segments[0].txn_index.lost = True
+            log.state.segments[0].txn_index.lost = True
         assert only(await caller.call(fetch((0, 0)), 11)).aborted_transactions is None
         assert offsets(only(await caller.call(fetch((0, 0)), 11)).records) == [0, 1, 2, 3]
 

@@ -184,7 +184,7 @@ async def test_what_asks_several_coordinators_waits_for_all(key: int) -> None:
         assert "error_code" not in text
         for coordinator in test.broker.groups.coordinators:
             partition_ = coordinator.partition
-            assert partition_.high_watermark == partition_.log.log_end_offset
+            assert partition_.high_watermark == partition_.log.state.log_end_offset
 
 
 @simulated

@@ -82,7 +82,7 @@ async def listed(cluster: Cluster, node: int) -> list[Any]:
 def held(cluster: Cluster, node: int) -> int:
     """How much of the log a broker has."""
     partition = cluster.nodes[node].broker.data.replicas.find("t", 0)
-    return 0 if partition is None else partition.log.log_end_offset
+    return 0 if partition is None else partition.log.state.log_end_offset
 
 
 @pytest.mark.parametrize("store", ["embedded", *VOTING])

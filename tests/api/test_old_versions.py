@@ -361,7 +361,7 @@ async def test_list_offsets_0_names_segment_starts() -> None:
         log = replicas_of(node).partition("t", 0).log
         for _ in range(3):
             await produce(caller, build_set(ROWS[:4], 1), 2)
-            log.roll(NOW_MS)
+            log.segments.roll(NOW_MS)
         await produce(caller, build_set(ROWS[:2], 1), 2)
         assert await starts(caller, LATEST, 1) == [14]
         assert await starts(caller, LATEST, 3) == [14, 12, 8]

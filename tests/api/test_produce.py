@@ -197,7 +197,7 @@ def test_compression_type_of_the_topic_is_what_is_stored(version: int) -> None:
                 await make_topic(caller, codec, compression__type=codec)
                 response = await caller.call(request(sent, codec), version)
                 assert answer_of(response) == (0, 0), codec
-                assert node.broker.data.replicas.partition(codec, 0).log.size < 300
+                assert node.broker.data.replicas.partition(codec, 0).log.state.size < 300
                 assert await values_in(caller, codec) == values
 
     run()
@@ -414,12 +414,12 @@ async def test_flush_messages_syncs_before_the_answer_and_one_sync_serves_many()
         async def one() -> None:
             async with caller_of(node) as own:
                 assert (await produce(own, batch(b"v")))[0] == 0
-                assert partition.log.recovery_point > 0
+                assert partition.log.durability.recovery_point > 0
 
         async with trio.open_nursery() as nursery:
             for _ in range(20):
                 nursery.start_soon(one)
-        assert partition.log.recovery_point == partition.log.log_end_offset == 20
+        assert partition.log.durability.recovery_point == partition.log.state.log_end_offset == 20
 
 
 @trio_test

@@ -589,4 +589,4 @@ async def test_what_came_before_a_broken_frame_is_appended_and_answered() -> Non
                 answers.append(await client.exchange(good + b"\xff\xff\xff\xff"))
         assert answers[0] == answers[1] and answers[0].endswith(b"CLOSED")
         assert held(sides[0]) == held(sides[1]) and sides[0].accepted == 5
-        assert sides[0].broker.data.replicas.partition("t", 0).log.log_end_offset == 5
+        assert sides[0].broker.data.replicas.partition("t", 0).log.state.log_end_offset == 5

@@ -95,7 +95,7 @@ def test_a_run_is_answered_when_replicas_have_it(version: int) -> None:
                         found += await client.exchange(burst(side, topic, 150, version))
                 for n in range(2):
                     partition = cluster.nodes[1].broker.data.replicas.partition(topic, n)
-                    assert partition.high_watermark == partition.log.log_end_offset == 225
+                    assert partition.high_watermark == partition.log.state.log_end_offset == 225
                 answers.append(found.replace(topic.encode(), b"TOPIC"))
                 assert side.accepted == (450 if side.fast else 0)
             assert answers[0] == answers[1]
@@ -131,7 +131,7 @@ async def keep_up(partitions: list[Partition]) -> None:
     """The follower fetches whatever comes."""
     while True:
         for partition in partitions:
-            fetches(partition, partition.log.log_end_offset)
+            fetches(partition, partition.log.state.log_end_offset)
         await trio.testing.wait_all_tasks_blocked()
 
 
@@ -183,7 +183,7 @@ async def test_leadership_lost_while_a_run_waits() -> None:
                 waiting = Answers(client)
                 await client.stream.send_all(burst(side, "t", 6))
                 await trio.testing.wait_all_tasks_blocked()
-                assert all(p.log.log_end_offset == 3 for p in partitions)
+                assert all(p.log.state.log_end_offset == 3 for p in partitions)
                 fetches(partitions[0], 2)  # requests 0 and 2; 1 stands between them
                 found = [await waiting.receive()]
                 fetches(partitions[1], 1)
@@ -250,7 +250,7 @@ def test_a_client_above_its_quota_whose_run_waits(version: int) -> None:
                         await trio.testing.wait_all_tasks_blocked()
                         for partition in partitions:
                             if gets:
-                                fetches(partition, partition.log.log_end_offset)
+                                fetches(partition, partition.log.state.log_end_offset)
                             else:
                                 partition.stop()
                         await waiting.receive()
@@ -275,7 +275,7 @@ async def test_no_more_requests_wait_than_may() -> None:
                 waiting = Answers(client)
                 await client.stream.send_all(burst(side, "t", 12))
                 await trio.testing.wait_all_tasks_blocked()
-                assert [p.log.log_end_offset for p in partitions] == [3, 2]
+                assert [p.log.state.log_end_offset for p in partitions] == [3, 2]
                 assert len(client.connection._parked) == 5
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(keep_up, partitions)

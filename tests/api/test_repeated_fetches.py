@@ -109,7 +109,7 @@ async def test_news_ends_the_waiting() -> None:
             wanted = dict(rotated(number))
             for partition in (5, 50):
                 log = node.broker.data.replicas.partition("t", partition).log
-                wanted[partition] = log.log_end_offset
+                wanted[partition] = log.state.log_end_offset
             await caller.send(request(*wanted.items(), max_wait_ms=LONG_MS), 11)
             await trio.testing.wait_all_tasks_blocked()
             await produce(other, batch(b"a"), partition=number)

@@ -61,7 +61,7 @@ async def test_a_topics_own_keys_reach_its_log() -> None:
     async with asking() as admin:
         await admin.ask(create(own={"max.message.bytes": "77", "segment.bytes": "1048576"}))
         log = admin.broker.data.replicas.partition("t", 0).log
-        assert (log.config.max_message_bytes, log.config.segment_bytes) == (77, 1048576)
+        assert (log.state.config.max_message_bytes, log.state.config.segment_bytes) == (77, 1048576)
 
 
 @simulated

@@ -388,7 +388,7 @@ class Cluster:
     def content(self, node: int, topic: str = "t", number: int = 0) -> bytes:
         """The bytes of a replica's log."""
         log = self.partition(node, topic, number).log
-        return b"".join(s.file.pread(s.size, 0) for s in log.segments)
+        return b"".join(s.file.pread(s.size, 0) for s in log.state.segments)
 
     def values(self, node: int, topic: str = "t", number: int = 0) -> list[bytes | None]:
         """The values of the records in a replica's log."""
@@ -411,12 +411,14 @@ class Cluster:
 
         def same() -> bool:
             held = [self.partition(node) for node in nodes]
-            ends = {p.log.log_end_offset for p in held} | {p.high_watermark for p in held}
-            return len(ends) == 1 and {p.log.log_start_offset for p in held} == {offset}
+            ends = {p.log.state.log_end_offset for p in held} | {p.high_watermark for p in held}
+            return len(ends) == 1 and {p.log.state.log_start_offset for p in held} == {offset}
 
         await self.until(same)
         logs = [self.partition(node).log for node in nodes]
-        held = [log.read(offset, 1 << 30, log.log_end_offset).slice.read() for log in logs]
+        held = [
+            log.reader.read(offset, 1 << 30, log.state.log_end_offset).slice.read() for log in logs
+        ]
         assert len(set(held)) == 1
 
     async def settled(self, *nodes: int, topic: str = "t", number: int = 0) -> None:
@@ -424,7 +426,7 @@ class Cluster:
 
         def same() -> bool:
             held = [self.partition(node, topic, number) for node in nodes]
-            ends = {p.log.log_end_offset for p in held} | {p.high_watermark for p in held}
+            ends = {p.log.state.log_end_offset for p in held} | {p.high_watermark for p in held}
             return len(ends) == 1
 
         await self.until(same)

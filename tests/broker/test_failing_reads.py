@@ -76,7 +76,7 @@ async def two_directories(
             append(partition, 7, n)
             partition.append(end_transaction_batch(False, 0, 7, 0, now_ms()), now_ms=now_ms())
             if n < 2:
-                partition.log.roll(now_ms())
+                partition.log.segments.roll(now_ms())
         append(node.broker.data.replicas.partition(OTHER, 0))
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
         yield disk, node, caller, node.broker.data.replicas.partition("t", 0)
@@ -142,8 +142,8 @@ def test_a_failing_read_takes_its_directory_offline(what: str) -> None:
     async def run() -> None:
         async with two_directories() as (disk, node, caller, partition):
             if suffix == ".index":  # a memory disk's are looked at once it has entries
-                partition.log.segments[0]._index_proved = False
-                partition.log.segments[0].index._written = 1
+                partition.log.state.segments[0]._index_proved = False
+                partition.log.state.segments[0].index._written = 1
             disk.fail_next("read", suffix=suffix, times=100)
             assert await ask(caller) == STORAGE
             await is_offline(node, partition)
@@ -219,7 +219,7 @@ async def test_a_write_that_the_disk_fails_takes_its_directory_offline_though_it
     None
 ):
     async with two_directories() as (disk, node, caller, partition):
-        name = partition.log.segments[-1].file.path
+        name = partition.log.state.segments[-1].file.path
         append(partition)
         disk.fail_next("write", errno.EIO, suffix=name, after_bytes=20)
         with pytest.raises(Exception, match="the disk failed a write"):

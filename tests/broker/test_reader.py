@@ -41,7 +41,7 @@ async def test_each_kind_of_reader_stops_where_it_has_to() -> None:
         partition.append(make_batch(timestamp=now_ms), now_ms=now_ms)
         partition.append(opened, read_header(opened), now_ms=now_ms)
         partition.append(make_batch(timestamp=now_ms), now_ms=now_ms)
-        partition.log.append_as_leader(
+        partition.log.appender.append_as_leader(
             batch := make_batch(timestamp=now_ms), read_header(batch), 0, now_ms
         )  # in the log, and not yet below the watermark
         for up_to, expected in (
@@ -81,7 +81,7 @@ async def test_the_bytes_of_a_look_are_bounded_over_all_partitions() -> None:
         for partition in partitions:
             for _ in range(2):
                 partition.append(make_batch(timestamp=now_ms, size=1000), now_ms=now_ms)
-        size = partitions[0].log.size // 2
+        size = partitions[0].log.state.size // 2
         reader = Reader(UpTo.HIGH_WATERMARK, size + 100)
         for _ in range(2):  # each look begins afresh
             reader.look()
@@ -140,10 +140,10 @@ async def test_who_may_read() -> None:
 async def test_where_a_log_diverges() -> None:
     async with a_partition() as ([partition], now_ms):
         log = partition.log
-        log.config = LogConfig()
+        log.configure(LogConfig())
         for epoch in (0, 0, 2, 2):
             batch = make_batch(timestamp=now_ms)
-            log.append_as_leader(batch, read_header(batch), epoch, now_ms)
+            log.appender.append_as_leader(batch, read_header(batch), epoch, now_ms)
         assert divergence(log, 99, -1) is None, "not checked"
         assert divergence(log, 4, 2) is None and divergence(log, 2, 0) is None
         assert divergence(log, 3, 0) == (0, 2)

@@ -144,14 +144,14 @@ def test_one_sync_serves_all_who_wait(acks: int) -> None:
             await until(lambda: disk.syncs > 0)
             for n, caller in enumerate(callers[1:], 1):
                 await caller.send(request(b"%d" % n, acks=acks), 9)
-            await until(lambda: log.log_end_offset >= 5)
+            await until(lambda: log.state.log_end_offset >= 5)
             assert await values_of_new(node) == [], "seen before it is synced"
             begun = disk.syncs
             disk.gate.set()
             for caller in callers:
                 answer = await caller.receive(PRODUCE, 9)
                 assert answer.responses[0].partition_responses[0].error_code == 0
-            assert log.recovery_point == 5
+            assert log.durability.recovery_point == 5
             assert disk.syncs - begun < 4 * begun, "a sync for every produce"
             assert len(await values_of(callers[0])) == 5
 
@@ -185,7 +185,7 @@ async def test_flush_ms_is_kept_after_a_pause() -> None:
         for count in (1, 2):
             assert await produce(caller, b"x") == 0
             with trio.fail_after(60):
-                await until(lambda count=count: log.recovery_point >= count)
+                await until(lambda count=count: log.durability.recovery_point >= count)
 
 
 @trio_test
@@ -449,4 +449,6 @@ async def test_a_large_state_of_producers_is_read_off_the_loop_a_small_one_when_
         assert list(disk.read_by) == ["many-0"]
         assert disk.read_by["many-0"] is not threading.main_thread()
         for topic, producers in (("many", 1000), ("few", 2)):
-            assert len(node.broker.data.replicas.partition(topic, 0).log.producers) == producers
+            assert (
+                len(node.broker.data.replicas.partition(topic, 0).log.state.producers) == producers
+            )

@@ -56,7 +56,7 @@ def fill(node: Node, topic: str) -> Partition:
     now_ms = node.broker.clock.now_ms()
     for i in range(4):
         if i:
-            partition.log.roll(now_ms)
+            partition.log.segments.roll(now_ms)
         partition.append(build_batch([(now_ms - 5000, b"k", b"%d" % i, ())]), now_ms=now_ms)
     return partition
 
@@ -77,8 +77,8 @@ def test_a_log_that_cannot_be_compacted_is_set_aside(caplog: pytest.LogCaptureFi
             cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
             done = [await cleaner.clean_one() for _ in range(4)]
             assert done.count(True) == 1 and not any(done[2:])
-            assert good.log.first_dirty_offset == 3
-            assert bad.log.first_dirty_offset is None and bad.offline is None
+            assert good.log.segments.first_dirty_offset == 3
+            assert bad.log.segments.first_dirty_offset is None and bad.offline is None
             disk.odd = ""
             assert len(list(tracebacks(caplog))) == 1
 
@@ -98,7 +98,9 @@ def test_what_cannot_be_looked_at_is_set_aside_too(caplog: pytest.LogCaptureFixt
             disk.odd = "/bad-0/00000000000000000000.timeindex"
             cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
             assert [await cleaner.clean_one() for _ in range(3)] == [True, False, False]
-            assert node.broker.data.replicas.partition("good", 0).log.first_dirty_offset == 3
+            assert (
+                node.broker.data.replicas.partition("good", 0).log.segments.first_dirty_offset == 3
+            )
             disk.odd = ""
             assert len(list(tracebacks(caplog))) == 1
 
@@ -110,14 +112,16 @@ async def test_a_process_tells_what_nobody_foresaw_from_its_own_death() -> None:
     log = small_log(MemoryDisk())
     for _ in range(2):
         put(log, ("a", "1"))
-        log.roll(NOW)
-    found = cleanable(log, ALWAYS, log.log_end_offset, NOW)
+        log.segments.roll(NOW)
+    found = cleanable(log, ALWAYS, log.state.log_end_offset, NOW)
     assert found is not None
     odd = replace(make_job(log, found, ALWAYS, NOW, 1000), now_ms="now")  # type: ignore[arg-type]
     with TemporaryDirectory() as directory:
         for part in odd.parts:
             name = file_name(part.base_offset, LOG)
-            RealDisk().write(f"{directory}/{name}", log.disk.read(f"{log.directory}/{name}"))
+            RealDisk().write(
+                f"{directory}/{name}", log.state.disk.read(f"{log.state.directory}/{name}")
+            )
         with pytest.raises(KafkaError, match="TypeError"):
             async with InProcess().run(replace(odd, directory=directory), 1e9) as steps:
                 async for _ in steps:
@@ -142,10 +146,10 @@ async def test_a_log_whose_round_is_given_up_comes_after_the_others() -> None:
             await make_topic(caller, name, 1, **COMPACTED)
             fill(node, name)
         other = node.broker.data.replicas.partition("other", 0)
-        other.log.first_dirty_offset = 1
+        other.log.segments.first_dirty_offset = 1
         cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, Losing(disk))
         assert [await cleaner.clean_one() for _ in range(3)] == [False, True, False]
-        assert len(lost) == 2 and other.log.first_dirty_offset == 3
+        assert len(lost) == 2 and other.log.segments.first_dirty_offset == 3
 
 
 def test_retention_passes_a_log_by(caplog: pytest.LogCaptureFixture) -> None:
@@ -161,12 +165,12 @@ def test_retention_passes_a_log_by(caplog: pytest.LogCaptureFixture) -> None:
             retainer = LogRetention(node.broker.data.replicas, node.broker.config)
             await retainer.check()
             await retainer.check()
-            assert node.broker.data.replicas.partition("good", 0).log.log_start_offset == 4
-            assert node.broker.data.replicas.partition("bad", 0).log.log_start_offset == 0
+            assert node.broker.data.replicas.partition("good", 0).log.state.log_start_offset == 4
+            assert node.broker.data.replicas.partition("bad", 0).log.state.log_start_offset == 0
             assert len(list(tracebacks(caplog))) == 1
             disk.odd = ""
             await retainer.check()
-            assert node.broker.data.replicas.partition("bad", 0).log.log_start_offset == 4
+            assert node.broker.data.replicas.partition("bad", 0).log.state.log_start_offset == 4
 
     run()
 
@@ -183,14 +187,14 @@ def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve(
                 fill(node, name)
         disk.odd = "/bad-0"
         async with running_node(disk) as node, caller_of(node) as caller:
-            assert node.broker.data.replicas.partition("good", 0).log.log_end_offset == 4
+            assert node.broker.data.replicas.partition("good", 0).log.state.log_end_offset == 4
             with pytest.raises(KafkaError) as raised:
                 node.broker.data.replicas.partition("bad", 0)
             assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
             assert len(list(tracebacks(caplog))) == 1
             disk.odd = ""
             await make_topic(caller, "another", 1)  # an image comes, and with it another try
-            assert node.broker.data.replicas.partition("bad", 0).log.log_end_offset == 4
+            assert node.broker.data.replicas.partition("bad", 0).log.state.log_end_offset == 4
 
     run()
 
@@ -210,12 +214,12 @@ def test_a_follower_goes_on_with_its_other_partitions(caplog: pytest.LogCaptureF
             await cluster.produce(1, b"b", topic="bad", acks=1)
             for value in (b"a", b"b"):
                 assert await cluster.produce(1, value, topic="good") == ErrorCode.NONE
-            assert cluster.partition(2, "bad").log.log_end_offset == 1
+            assert cluster.partition(2, "bad").log.state.log_end_offset == 1
             assert len(list(tracebacks(caplog))) == 1
             disk.odd = ""
             await cluster.produce(1, b"c", topic="good")
-            assert cluster.partition(2, "bad").log.log_end_offset == 1, "in this leader epoch"
+            assert cluster.partition(2, "bad").log.state.log_end_offset == 1, "in this leader epoch"
             await cluster.change("bad", leader=1)
-            await cluster.until(lambda: cluster.partition(2, "bad").log.log_end_offset == 2)
+            await cluster.until(lambda: cluster.partition(2, "bad").log.state.log_end_offset == 2)
 
     run()

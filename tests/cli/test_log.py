@@ -15,7 +15,7 @@ from shapes import check_json
 
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import RealDisk
-from pk.core.log.log import Log
+from pk.core.log.log_loader import open_log
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 from pk.core.record.legacy import build_set
@@ -178,7 +178,7 @@ def test_internal_topics_are_decoded(pk: Run, written: Path) -> None:
 def test_the_state_of_transactions_is_decoded(pk: Run, tmp_path: Path) -> None:
     path = tmp_path / "__transaction_state-3"
     path.mkdir()
-    log = Log.open(
+    log = open_log(
         RealDisk(),
         str(path),
         TopicPartition("__transaction_state", 3),
@@ -220,7 +220,7 @@ def test_the_state_of_transactions_is_decoded(pk: Run, tmp_path: Path) -> None:
 def test_the_state_of_share_partitions_is_decoded(pk: Run, tmp_path: Path) -> None:
     path = tmp_path / "__share_group_state-3"
     path.mkdir()
-    log = Log.open(
+    log = open_log(
         RealDisk(),
         str(path),
         TopicPartition("__share_group_state", 3),
@@ -496,7 +496,7 @@ def test_a_binary_value_is_not_shown_as_null(pk: Run, tmp_path: Path) -> None:
 def test_cat_reads_committed_records(pk: Run, tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     path.mkdir()
-    log = Log.open(
+    log = open_log(
         RealDisk(),
         str(path),
         TopicPartition("t", 0),
@@ -617,7 +617,7 @@ def test_adopt_shows_its_plan_asks_and_takes_over(pk: Run, apache_like: Path) ->
         async with node_at(apache_like) as node:
             partition = node.broker.data.replicas.partition("orders", 0)
             return [
-                str(partition.log.log_end_offset),
+                str(partition.log.state.log_end_offset),
                 str(node.broker.image.topics["orders"].topic_id.hex()),
             ]
 
@@ -657,7 +657,7 @@ def test_adopt_takes_over_segments_of_the_formats_before_0_11(pk: Run, apache_li
 
     async def serve() -> int:
         async with node_at(apache_like) as node:
-            return node.broker.data.replicas.partition("orders", 1).log.log_end_offset
+            return node.broker.data.replicas.partition("orders", 1).log.state.log_end_offset
 
     assert trio.run(serve) == 20
     reported = pk("log", "cat", str(old), "-o", "start..end", "-f", "%o %k %v\\n")

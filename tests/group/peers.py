@@ -44,7 +44,7 @@ class Ours:
     async def records(self, group_id: str) -> list[Pair]:
         coordinator = self._test.broker.groups.coordinators.coordinator(group_id)
         log = coordinator.partition.log
-        return pairs(log.read(0, 1 << 30, log.log_end_offset).slice.read())
+        return pairs(log.reader.read(0, 1 << 30, log.state.log_end_offset).slice.read())
 
 
 class Theirs:

@@ -24,12 +24,12 @@ class Compacted(Anything):
         for i, (key, value) in enumerate(self.s.log):
             append(log, keyed([Write(key, value)]))
             if i % 5 == 4:
-                log.roll(NOW)
-        log.roll(NOW)
+                log.segments.roll(NOW)
+        log.segments.roll(NOW)
         whole = self._replayed(log)
         for later in (0, 2 * ALWAYS.delete_retention_ms):
             compact(log, disk, now_ms=NOW + later)
-            log.first_dirty_offset = 0
+            log.segments.first_dirty_offset = 0
             assert durable(self._replayed(log)) == durable(whole)
         assert len(records_of(log)) <= len({key for key, _ in self.s.log})
 

@@ -283,10 +283,10 @@ class TestLeadership:
             coordinator = only(test)
             coordinator.state = State.LOADING
             coordinator.close()
-            end = coordinator.partition.log.log_end_offset
+            end = coordinator.partition.log.state.log_end_offset
             await coordinator.load()
             assert coordinator.state is State.CLOSED
-            assert coordinator.partition.log.log_end_offset == end
+            assert coordinator.partition.log.state.log_end_offset == end
 
     @simulated
     async def test_a_log_that_cannot_be_read_has_no_coordinator(
@@ -383,7 +383,7 @@ class TestWaiting:
             partition = test.broker.data.replicas.partition(OFFSETS_TOPIC, 0)
             with pytest.raises(AssertionError, match="the handler waits"):
                 test.ask_now(commit(1), 9)
-            assert partition.high_watermark == 0 < partition.log.log_end_offset
+            assert partition.high_watermark == 0 < partition.log.state.log_end_offset
             # What was written and is not safe is not told to others either.
             assert await committed(test) == {"t": 1}
             assert partition.high_watermark == 1

@@ -1,5 +1,6 @@
 """What the tests of the log share: batches, and logs on a memory disk."""
 
+from pk.core.log import log_loader
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import Disk, MemoryDisk
 from pk.core.log.log import Appended, Log, Origin
@@ -49,7 +50,7 @@ def append(
 ) -> Appended:
     """Append a batch as the leader."""
     batch = make_batch() if batch is None else batch
-    return log.append_as_leader(batch, read_header(batch), epoch, now_ms, origin=origin)
+    return log.appender.append_as_leader(batch, read_header(batch), epoch, now_ms, origin=origin)
 
 
 def end_transaction(
@@ -72,7 +73,7 @@ def open_log(
     """A log on `disk`, created if missing."""
     disk = MemoryDisk() if disk is None else disk
     disk.make(path)
-    return Log.open(
+    return log_loader.open_log(
         disk,
         path,
         TP,
@@ -95,6 +96,6 @@ def headers_of(log: Log) -> list[BatchHeader]:
     """The header of every batch of the log, read segment by segment."""
     return [
         header
-        for segment in log.segments
+        for segment in log.state.segments
         for _, header in iter_headers(segment.file.pread(segment.size, 0))
     ]

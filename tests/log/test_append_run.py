@@ -86,7 +86,7 @@ def continued(batches: list[bytes]) -> list[bytes]:
 def one(log: Log, given_batch: ValidatedBatch, epoch: int) -> object:
     batch, header, timestamps = given_batch
     try:
-        return log.append_as_leader(batch, header, epoch, NOW, timestamps=timestamps)[:5]
+        return log.appender.append_as_leader(batch, header, epoch, NOW, timestamps=timestamps)[:5]
     except KafkaError as e:
         return e.code
 
@@ -133,17 +133,17 @@ def test_a_run_is_what_one_by_one_is(
     while rest:
         run = rest[: lengths[turn % len(lengths)]]
         turn += 1
-        offsets = runs.append_run(run, 3, NOW)
+        offsets = runs.appender.append_run(run, 3, NOW)
         for offset, (_, header, _) in zip(offsets, run, strict=False):
             found.append((offset, offset + header.last_offset_delta, -1, 0, False))
         rest = rest[len(offsets) :]
         if len(offsets) < len(run):
             found.append(one(runs, rest.pop(0), 3))
     assert found == expected
-    assert runs.log_end_offset == single.log_end_offset
-    assert runs.producers.snapshot() == single.producers.snapshot()
-    assert runs.epochs.entries == single.epochs.entries
-    for ours, theirs in zip(runs.segments, single.segments, strict=True):
+    assert runs.state.log_end_offset == single.state.log_end_offset
+    assert runs.state.producers.snapshot() == single.state.producers.snapshot()
+    assert runs.state.epochs.entries == single.state.epochs.entries
+    for ours, theirs in zip(runs.state.segments, single.state.segments, strict=True):
         assert ours.size == theirs.size
         assert ours.recent == theirs.recent
         assert ours.index_bytes == theirs.index_bytes
@@ -174,16 +174,18 @@ def test_runs_of_one_batch_end_a_segment_whose_index_is_full() -> None:
     single, runs = begun(config=config), begun(config=config)
     for _ in range(9):
         append(single)
-        if not runs.append_run([validated(make_batch())], 0, NOW):
+        if not runs.appender.append_run([validated(make_batch())], 0, NOW):
             append(runs)
-    assert [s.base_offset for s in runs.segments] == [s.base_offset for s in single.segments]
-    assert len(runs.segments) > 2
+    assert [s.base_offset for s in runs.state.segments] == [
+        s.base_offset for s in single.state.segments
+    ]
+    assert len(runs.state.segments) > 2
 
 
 def test_all_that_needs_nothing_special_is_one_write() -> None:
     log, run = begun(), a_run()
     writes: list[int] = []
-    file = log.segments[-1].file
+    file = log.state.segments[-1].file
 
     class Counting:
         def __getattr__(self, name: str) -> object:
@@ -191,16 +193,16 @@ def test_all_that_needs_nothing_special_is_one_write() -> None:
                 writes.append(1)
             return getattr(file, name)
 
-    log.segments[-1].file = Counting()  # type: ignore[assignment]
-    assert log.append_run(run, 0, NOW) == [1, 3, 5, 7, 9, 11]
+    log.state.segments[-1].file = Counting()  # type: ignore[assignment]
+    assert log.appender.append_run(run, 0, NOW) == [1, 3, 5, 7, 9, 11]
     assert len(writes) == 1
     assert [h.base_offset for h in headers_of(log)] == [0, 1, 3, 5, 7, 9, 11]
 
 
 def test_the_first_batch_of_a_segment_is_appended_alone() -> None:
     log = open_log()
-    assert log.append_run(a_run(), 0, NOW) == []
-    assert log.log_end_offset == 0
+    assert log.appender.append_run(a_run(), 0, NOW) == []
+    assert log.state.log_end_offset == 0
 
 
 @pytest.mark.parametrize("after_bytes", [0, 1, 61, 170, 171, 400, 900])
@@ -210,23 +212,27 @@ def test_a_run_that_does_not_fit_is_taken_back_whole(after_bytes: int) -> None:
     before, untouched = files(disk), [bytes(batch) for batch, _, _ in run]
     disk.fail_next("write", errno.ENOSPC, suffix=".log", after_bytes=after_bytes)
     with pytest.raises(StorageError) as caught:
-        log.append_run(run, 4, NOW)
+        log.appender.append_run(run, 4, NOW)
     assert caught.value.undone
     assert files(disk) == before
-    assert log.log_end_offset == 1 and log.producers.get(5) is None and log.latest_epoch == 0
+    assert (
+        log.state.log_end_offset == 1
+        and log.state.producers.get(5) is None
+        and log.state.epochs.latest == 0
+    )
     assert [bytes(batch) for batch, _, _ in run] == untouched
-    assert log.append_run(run, 4, NOW) == [1, 3, 5, 7, 9, 11]
-    assert log.latest_epoch == 4
+    assert log.appender.append_run(run, 4, NOW) == [1, 3, 5, 7, 9, 11]
+    assert log.state.epochs.latest == 4
 
 
 def test_a_full_disk_refuses_the_run() -> None:
     disk = MemoryDisk(bytes_max=1000)
     log = begun(disk, LogConfig(segment_index_bytes=96))
-    end, run = log.log_end_offset, a_run(20)
+    end, run = log.state.log_end_offset, a_run(20)
     with pytest.raises(StorageError):
-        log.append_run(run, 0, NOW)
-    assert log.log_end_offset == end and log.dead is None
-    assert log.append_run(run[:2], 0, NOW) == [1, 3]
+        log.appender.append_run(run, 0, NOW)
+    assert log.state.log_end_offset == end and log.state.dead is None
+    assert log.appender.append_run(run[:2], 0, NOW) == [1, 3]
 
 
 def test_a_disk_that_fails_kills_the_log() -> None:
@@ -234,10 +240,10 @@ def test_a_disk_that_fails_kills_the_log() -> None:
     log = begun(disk)
     disk.fail_next("write", errno.EIO, suffix=".log", after_bytes=100)
     with pytest.raises(StorageError) as caught:
-        log.append_run(a_run(), 0, NOW)
-    assert not caught.value.undone and log.dead is not None
+        log.appender.append_run(a_run(), 0, NOW)
+    assert not caught.value.undone and log.state.dead is not None
     with pytest.raises(StorageError):
-        log.append_run(a_run(), 0, NOW)
+        log.appender.append_run(a_run(), 0, NOW)
 
 
 @pytest.mark.parametrize("zeroed", [False, True])
@@ -248,9 +254,9 @@ def test_a_torn_run_is_cut_at_the_end_of_a_batch(zeroed: bool) -> None:
     for kept in range(size + 1):
         disk = MemoryDisk()
         log = begun(disk)
-        log.flush()
+        log.durability.flush()
         durable(disk)
-        assert log.append_run(a_run(4, size=5), 0, NOW) == [1, 3, 5, 7]
+        assert log.appender.append_run(a_run(4, size=5), 0, NOW) == [1, 3, 5, 7]
         disk.crash(
             lambda path, count, kept=kept: kept if path.endswith(".log") else 0, zeroed=zeroed
         )
@@ -259,8 +265,8 @@ def test_a_torn_run_is_cut_at_the_end_of_a_batch(zeroed: bool) -> None:
         missing = written[kept:]
         same = kept + (len(missing) - len(missing.lstrip(b"\0")) if zeroed else 0)
         whole = sum(end <= same for end in ends)
-        assert again.log_end_offset == 1 + 2 * whole
-        state = again.producers.get(5)
+        assert again.state.log_end_offset == 1 + 2 * whole
+        state = again.state.producers.get(5)
         assert (state.batches[-1].last_sequence if state else -1) == 2 * whole - 1
 
 

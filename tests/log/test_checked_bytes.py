@@ -68,13 +68,13 @@ def reopened(disk: MemoryDisk) -> Log:
 
 def read_from(log: Log, offset: int) -> list[int]:
     """Offsets of the batches that one fetch gives."""
-    data = log.read(offset, 1 << 20, END).slice.read()
+    data = log.reader.read(offset, 1 << 20, END).slice.read()
     return [header.base_offset for _, header in iter_headers(data)]
 
 
 def damage(disk: MemoryDisk, log: Log, offset: int, byte: int, value: int) -> None:
     """Change one byte of the batch at `offset`."""
-    segment = next(s for s in reversed(log.segments) if s.base_offset <= offset)
+    segment = next(s for s in reversed(log.state.segments) if s.base_offset <= offset)
     position = next(at for at, header in segment.headers() if header.base_offset == offset)
     disk.open(segment.file.path).pwrite(bytes([value]), position + byte)
 
@@ -98,7 +98,7 @@ def damage(disk: MemoryDisk, log: Log, offset: int, byte: int, value: int) -> No
 def test_a_damaged_batch_is_reported_and_the_rest_is_served(byte: int, value: int) -> None:
     disk = MemoryDisk()
     log = written(disk)
-    bad = log.segments[2].base_offset + 3
+    bad = log.state.segments[2].base_offset + 3
     damage(disk, log, bad, byte, value)
     log = reopened(disk)
     seen, offset = [], 0
@@ -107,7 +107,7 @@ def test_a_damaged_batch_is_reported_and_the_rest_is_served(byte: int, value: in
             found = read_from(log, offset)
         except KafkaError as e:
             assert e.code == ErrorCode.CORRUPT_MESSAGE
-            assert f"{log.segments[2].base_offset:020d}.log at position" in str(e)
+            assert f"{log.state.segments[2].base_offset:020d}.log at position" in str(e)
             offset += 1
             continue
         seen += [base for base in found if base >= offset]
@@ -121,36 +121,36 @@ def test_a_damaged_batch_is_reported_and_the_rest_is_served(byte: int, value: in
 def test_offsets_that_go_back_are_damage_though_no_crc_covers_them() -> None:
     disk = MemoryDisk()
     log = written(disk)
-    bad = log.segments[2].base_offset + 3
+    bad = log.state.segments[2].base_offset + 3
     damage(disk, log, bad, 7, 0)
     log = reopened(disk)
-    assert read_from(log, log.segments[2].base_offset) == [bad - 3, bad - 2, bad - 1]
+    assert read_from(log, log.state.segments[2].base_offset) == [bad - 3, bad - 2, bad - 1]
     with pytest.raises(KafkaError, match="no batch that belongs there"):
-        log.read(bad, 1 << 20, END)
+        log.reader.read(bad, 1 << 20, END)
 
 
 @pytest.mark.parametrize("end", [END, 40])
 def test_an_offset_from_far_away_is_damage(end: int) -> None:
     disk = MemoryDisk()
     log = written(disk)
-    bad = log.segments[2].base_offset + 3
+    bad = log.state.segments[2].base_offset + 3
     damage(disk, log, bad, 3, 0xFF)
     log = reopened(disk)
     assert read_from(log, bad - 1) == [bad - 1]
     with pytest.raises(KafkaError, match="no batch that belongs there"):
-        log.read(bad, 1 << 20, end)
+        log.reader.read(bad, 1 << 20, end)
 
 
 def test_a_length_beyond_the_segment_is_damage() -> None:
     disk = MemoryDisk()
     log = written(disk)
-    bad = log.segments[2].base_offset + 3
+    bad = log.state.segments[2].base_offset + 3
     damage(disk, log, bad, 8, 0x7F)
     log = reopened(disk)
     assert read_from(log, bad - 1) == [bad - 1]
     for _ in range(2):
         with pytest.raises(KafkaError, match="no batch"):
-            log.read(bad, 1 << 20, END)
+            log.reader.read(bad, 1 << 20, END)
 
 
 class ColdFile(MemoryFile):
@@ -175,15 +175,17 @@ def test_what_comes_from_the_disk_again_is_looked_at_again() -> None:
     log = open_log(disk, config=CONFIG)
     for i in range(END):
         append(log, make_batch(timestamp=NOW + i, size=40))
-    bad = log.segments[2].base_offset + 3
-    assert log.read_nowait(bad - 1, 1 << 20, END) is not None, "checked when it was written"
+    bad = log.state.segments[2].base_offset + 3
+    assert log.reader.read_nowait(bad - 1, 1 << 20, END) is not None, "checked when it was written"
     damage(disk, log, bad, 80, 0)
     disk.cold = True
-    assert log.read_nowait(bad - 1, 1 << 20, END) is None, "a thread has to read it"
-    assert log.read(bad - 1, 1 << 20, END, recheck=True).length < 2 * len(make_batch(size=40))
+    assert log.reader.read_nowait(bad - 1, 1 << 20, END) is None, "a thread has to read it"
+    assert log.reader.read(bad - 1, 1 << 20, END, recheck=True).length < 2 * len(
+        make_batch(size=40)
+    )
     assert read_from(log, bad - 1) == [bad - 1]
     with pytest.raises(KafkaError):
-        log.read_nowait(bad, 1 << 20, END)
+        log.reader.read_nowait(bad, 1 << 20, END)
     disk.cold = False
     assert read_from(log, bad + 1)[:2] == [bad + 1, bad + 2]
 
@@ -191,25 +193,25 @@ def test_what_comes_from_the_disk_again_is_looked_at_again() -> None:
 def test_what_is_known_is_not_read_twice() -> None:
     disk = MemoryDisk()
     log = written(disk)
-    assert log.read_nowait(20, 1 << 20, END) is None
-    first = log.read(20, 1 << 20, END)
-    again = log.read_nowait(20, 1 << 20, END)
+    assert log.reader.read_nowait(20, 1 << 20, END) is None
+    first = log.reader.read(20, 1 << 20, END)
+    again = log.reader.read_nowait(20, 1 << 20, END)
     assert again is not None and again.slice.read() == first.slice.read()
 
 
 def test_a_segment_without_indexes_is_read_up_to_the_damage() -> None:
     disk = MemoryDisk()
     log = written(disk)
-    segment = log.segments[2]
-    bad, following = segment.base_offset + 5, log.segments[3].base_offset
+    segment = log.state.segments[2]
+    bad, following = segment.base_offset + 5, log.state.segments[3].base_offset
     damage(disk, log, bad, 16, 7)
     for file in (segment.index.file, segment.time_index.file):
         disk.remove(file.path)
     log = reopened(disk)
     assert read_from(log, bad - 2) == [bad - 2, bad - 1]
-    assert log.offset_for_time(NOW + bad - 1) == (bad - 1, NOW + bad - 1, 0)
+    assert log.reader.offset_for_time(NOW + bad - 1) == (bad - 1, NOW + bad - 1, 0)
     with pytest.raises(KafkaError):
-        log.read(bad, 1 << 20, END)
+        log.reader.read(bad, 1 << 20, END)
     assert read_from(log, following)[0] == following
 
 
@@ -242,23 +244,23 @@ def test_indexes_that_were_removed_from_under_a_log_at_work_are_rebuilt(
     tmp_path: Path, suffixes: tuple[str, ...], harm: Callable[..., None]
 ) -> None:
     log = on_disk(tmp_path)
-    log.flush(END // 2)
+    log.durability.flush(END // 2)
     harm(tmp_path, *suffixes)
     for offset in range(0, END, 7):
         assert read_from(log, offset)[0] == offset
-        assert log.offset_for_time(NOW + offset) == (offset, NOW + offset, 0)
+        assert log.reader.offset_for_time(NOW + offset) == (offset, NOW + offset, 0)
     harm(tmp_path, *suffixes)
     append(log, make_batch(timestamp=NOW + END))
-    log.flush()
-    log.roll(NOW)
+    log.durability.flush()
+    log.segments.roll(NOW)
     append(log, make_batch(timestamp=NOW + END + 1))
     log.close()
     again = open_log(
         RealDisk(), path=f"{tmp_path}/t-0", config=CONFIG, clean=True, recovery_point=END + 2
     )
     for offset in range(END + 2):
-        assert again.offset_for_time(NOW + offset) == (offset, NOW + offset, 0)
-        assert again.read(offset, 1, END + 2).base_offset == offset
+        assert again.reader.offset_for_time(NOW + offset) == (offset, NOW + offset, 0)
+        assert again.reader.read(offset, 1, END + 2).base_offset == offset
     again.close()
     assert PartitionCheck(RealDisk(), f"{tmp_path}/t-0").run().findings == []
 
@@ -266,13 +268,13 @@ def test_indexes_that_were_removed_from_under_a_log_at_work_are_rebuilt(
 def test_snapshots_and_dropped_files_that_somebody_removed_are_not_missed(tmp_path: Path) -> None:
     log = on_disk(tmp_path)
     remove(tmp_path, ".snapshot")
-    log.flush()
-    log.delete_before(END // 2)
+    log.durability.flush()
+    log.segments.delete_before(END // 2)
     remove(tmp_path, ".deleted")
-    assert log.remove_deleted() > 0
+    assert log.segments.remove_deleted() > 0
     append(log)
     log.close()
-    assert log.dead is None
+    assert log.state.dead is None
 
 
 @pytest.mark.parametrize("active", [False, True], ids=["at rest", "active"])
@@ -281,11 +283,13 @@ def test_an_index_that_points_elsewhere_leads_no_reader_astray(active: bool, gap
     disk = MemoryDisk()
     log = open_log(disk, config=CONFIG)
     for base in range(0, END, gap):
-        log.append_as_follower(make_batch(timestamp=NOW + base, size=40, base_offset=base), NOW)
-    assert log.log_end_offset == END
+        log.appender.append_as_follower(
+            make_batch(timestamp=NOW + base, size=40, base_offset=base), NOW
+        )
+    assert log.state.log_end_offset == END
     log.close()
-    path = log.segments[-1 if active else 1].index.file.path
-    first = log.segments[-1 if active else 1].base_offset
+    path = log.state.segments[-1 if active else 1].index.file.path
+    first = log.state.segments[-1 if active else 1].base_offset
     sound = disk.read(path)
     assert len(sound) > 16
     for at in range(len(sound)):
@@ -294,7 +298,7 @@ def test_an_index_that_points_elsewhere_leads_no_reader_astray(active: bool, gap
         disk.write(path, bytes(harmed))
         log = reopened(disk)
         if active:
-            log.segments[-1].activate()
+            log.state.segments[-1].activate()
         for offset in range(first, min(first + 40, END)):
             due = -(-offset // gap) * gap
-            assert log.read(offset, 1, END).base_offset == due, at
+            assert log.reader.read(offset, 1, END).base_offset == due, at

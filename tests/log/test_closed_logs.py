@@ -57,7 +57,7 @@ def fill(dirs: LogDirs) -> None:
     logs = {tp: dirs.open_log(tp, TOPIC_ID, CONFIG, NOW) for tp in ALL}
     for i in range(30):
         append(logs[ROLLED], make_batch(timestamp=NOW + i, size=100), epoch=i // 10)
-    logs[ROLLED].delete_before(7)
+    logs[ROLLED].segments.delete_before(7)
     for i in range(3):
         append(logs[PRODUCED], make_batch(producer_id=5, sequence=i, producer_epoch=0))
     batch = make_batch(producer_id=5, sequence=0, transactional=True, producer_epoch=0)
@@ -77,18 +77,23 @@ def closed() -> WatchedDisk:
 
 def seen(log: Log) -> object:
     """What opening a log must find."""
-    times = [log.offset_for_time(NOW + i) for i in (29, 20)]  # indexes are looked at when used
+    times = [
+        log.reader.offset_for_time(NOW + i) for i in (29, 20)
+    ]  # indexes are looked at when used
     return (
         times,
-        log.log_start_offset,
-        log.log_end_offset,
-        log.recovery_point,
-        [(s.base_offset, s.size, s.index.entries, s.time_index.entries) for s in log.segments],
-        [s.txn_index.size for s in log.segments],
-        log.epochs.entries,
-        log.producers.snapshot(),
+        log.state.log_start_offset,
+        log.state.log_end_offset,
+        log.durability.recovery_point,
+        [
+            (s.base_offset, s.size, s.index.entries, s.time_index.entries)
+            for s in log.state.segments
+        ],
+        [s.txn_index.size for s in log.state.segments],
+        log.state.epochs.entries,
+        log.state.producers.snapshot(),
         sorted(log.state.snapshots),
-        log.read_bytes(log.log_start_offset, 1 << 20, log.log_end_offset),
+        log.reader.read_bytes(log.state.log_start_offset, 1 << 20, log.state.log_end_offset),
     )
 
 
@@ -111,7 +116,7 @@ def test_a_start_neither_lists_nor_reads_logs_that_are_as_they_were_closed() -> 
     dirs = open_dirs(disk)
     for tp in (ROLLED, PRODUCED, EMPTY):
         log = dirs.open_log(tp, TOPIC_ID, CONFIG, NOW)
-        assert log.epochs.entries == ([] if tp == EMPTY else log.epochs.entries)
+        assert log.state.epochs.entries == ([] if tp == EMPTY else log.state.epochs.entries)
         assert asked_of(disk, tp) == []
     dirs.open_log(ABORTED, TOPIC_ID, CONFIG, NOW)
     assert asked_of(disk, ABORTED), "whether its index of aborts is whole must be looked at"
@@ -126,7 +131,7 @@ def test_logs_that_were_not_written_to_are_closed_as_they_were_opened() -> None:
     for again in range(3):
         dirs = open_dirs(disk)
         for tp in ALL:
-            dirs.open_log(tp, TOPIC_ID, CONFIG, NOW).assign_epoch_start(9)
+            dirs.open_log(tp, TOPIC_ID, CONFIG, NOW).state.assign_epoch_start(9)
         disk.asked.clear()
         dirs.close({})
         if again:  # the first time a deleted segment's files went
@@ -204,7 +209,7 @@ def test_a_log_whose_records_have_changed_meanwhile_is_checked(harm: str) -> Non
     change, end = OF_RECORDS[harm]
     change(disk)
     log = open_dirs(disk).open_log(ROLLED, TOPIC_ID, CONFIG, NOW)
-    assert log.log_end_offset == end
+    assert log.state.log_end_offset == end
     assert (log.mark is not None) == (end < 30)
 
 
@@ -215,14 +220,14 @@ def test_the_end_of_a_closed_log_that_is_not_in_the_note_is_looked_at(left: int)
     file = disk.open(path)
     file.truncate(file.size() - left)
     log = open_dirs(disk).open_log(ABORTED, TOPIC_ID, CONFIG, NOW)
-    assert log.log_end_offset == 1 and log.mark is not None
+    assert log.state.log_end_offset == 1 and log.mark is not None
 
 
 def test_a_log_of_another_topic_is_not_taken_for_ours() -> None:
     disk = closed()
     dirs = open_dirs(disk)
     log = dirs.open_log(ROLLED, b"u" * 16, CONFIG, NOW)
-    assert log.log_end_offset == 0
+    assert log.state.log_end_offset == 0
     assert [name for name in disk.list("/data") if name.endswith("-stray")]
 
 
@@ -247,7 +252,7 @@ def test_without_the_note_a_stop_is_as_clean(code: int) -> None:
     dirs.close({})
     dirs = open_dirs(disk)
     assert dirs.directories[0].clean and not dirs.directories[0].closed
-    assert dirs.open_log(ROLLED, TOPIC_ID, CONFIG, NOW).log_end_offset == 30
+    assert dirs.open_log(ROLLED, TOPIC_ID, CONFIG, NOW).state.log_end_offset == 30
 
 
 @pytest.mark.parametrize("harm", ["its directory went", "a name is not UTF-8"])
@@ -269,12 +274,12 @@ def test_a_log_that_cannot_be_noted_is_left_out(harm: str) -> None:
 
 def test_epochs_that_were_read_from_the_batches_are_not_noted_as_none() -> None:
     disk = closed()
-    epochs = open_dirs(disk).open_log(ROLLED, TOPIC_ID, CONFIG, NOW).epochs.entries
+    epochs = open_dirs(disk).open_log(ROLLED, TOPIC_ID, CONFIG, NOW).state.epochs.entries
     disk = closed()
     disk.remove(f"/data/{ROLLED}/leader-epoch-checkpoint")
     for _ in range(3):
         dirs = open_dirs(disk)
-        assert dirs.open_log(ROLLED, TOPIC_ID, CONFIG, NOW).epochs.entries[1:] == epochs[1:]
+        assert dirs.open_log(ROLLED, TOPIC_ID, CONFIG, NOW).state.epochs.entries[1:] == epochs[1:]
         dirs.close({})
 
 
@@ -285,7 +290,7 @@ def test_a_document_that_ends_elsewhere_than_the_recovery_point_is_not_used() ->
         "/data/recovery-point-offset-checkpoint", points.replace(b"rolled 0 30", b"rolled 0 29")
     )
     log = open_dirs(disk).open_log(ROLLED, TOPIC_ID, CONFIG, NOW)
-    assert asked_of(disk, ROLLED) and log.log_end_offset == 30
+    assert asked_of(disk, ROLLED) and log.state.log_end_offset == 30
 
 
 def test_a_large_note_on_a_real_disk_is_read_whole(tmp_path: Path) -> None:
@@ -388,9 +393,9 @@ def test_small_logs_without_producers_keep_their_snapshots_through_a_crash() -> 
     removed.clear()
     log = open_dirs(disk).open_log(EMPTY, TOPIC_ID, CONFIG, NOW)
     assert removed == [] and log.state.snapshots == [3]
-    assert log.log_end_offset == 5
-    assert [tuple(e) for e in log.epochs.entries] == [(4, 0), (6, 3)]
-    assert len(log.producers) == 0 and log.producers.next_offset == 5
+    assert log.state.log_end_offset == 5
+    assert [tuple(e) for e in log.state.epochs.entries] == [(4, 0), (6, 3)]
+    assert len(log.state.producers) == 0 and log.state.producers.next_offset == 5
 
 
 @pytest.mark.parametrize("snapshots", [*itertools.product([False, True], repeat=2)])
@@ -411,6 +416,6 @@ def test_where_a_producer_wrote_a_crash_leaves_the_state_of_its_batches(
     append(log)
     dirs.release()
     log = open_dirs(disk).open_log(PRODUCED, TOPIC_ID, CONFIG, NOW)
-    assert len(log.producers) == 1 and log.log_end_offset == 3
+    assert len(log.state.producers) == 1 and log.state.log_end_offset == 3
     append(log, make_batch(producer_id=5, sequence=2, producer_epoch=0))
-    assert log.log_end_offset == 4
+    assert log.state.log_end_offset == 4

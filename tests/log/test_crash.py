@@ -44,19 +44,21 @@ def check_consistent(log: Log, batches: list[tuple[int, int]]) -> None:
     """`batches` are (base offset, next offset) of those that were appended, in order."""
     found = [(h.base_offset, h.next_offset) for h in headers_of(log)]
     assert found == batches[: len(found)], "a prefix, whole"
-    assert log.log_end_offset == (found[-1][1] if found else log.segments[-1].base_offset)
+    assert log.state.log_end_offset == (
+        found[-1][1] if found else log.state.segments[-1].base_offset
+    )
     for base, following in found:
-        assert log.read(base, 1 << 20, log.log_end_offset).base_offset == base
-        assert log.read(following - 1, 1, log.log_end_offset).base_offset == base
-    state = log.producers.get(7)
-    assert (state.last_offset if state else -1) == log.log_end_offset - 1
+        assert log.reader.read(base, 1 << 20, log.state.log_end_offset).base_offset == base
+        assert log.reader.read(following - 1, 1, log.state.log_end_offset).base_offset == base
+    state = log.state.producers.get(7)
+    assert (state.last_offset if state else -1) == log.state.log_end_offset - 1
     check_indexes(log)
 
 
 def check_indexes(log: Log) -> None:
     """Every entry points at what it says, as Apache's dump tool checks it."""
     log.close()
-    for segment in log.segments:
+    for segment in log.state.segments:
         places = {p: h for p, h in segment.headers()}
         content = segment.index.file.pread(1 << 20, 0) if segment.size else b""
         for offset, position in OFFSET_ENTRY.iter_unpack(content):
@@ -85,9 +87,9 @@ def test_the_last_two_batches_torn_at_every_byte(zeroed: bool) -> None:
         log = open_log(disk, config=CONFIG)
         append(log, idempotent(0, 3), epoch=1)
         durable(disk)
-        log.flush()
+        log.durability.flush()
         append(log, idempotent(3, 2), epoch=1)
-        middle = log.size
+        middle = log.state.size
         append(log, idempotent(5, 4), epoch=2)
         path = f"{PATH}/{0:020d}.log"
         size = disk.unsynced_bytes(path)
@@ -97,9 +99,9 @@ def test_the_last_two_batches_torn_at_every_byte(zeroed: bool) -> None:
         left = disk.read(path)
         log = open_log(disk, config=CONFIG, recovery_point=3)
         expected = 9 if left == written else 5 if left[:middle] == written[:middle] else 3
-        assert log.log_end_offset == expected
-        assert log.latest_epoch == (2 if expected == 9 else 1)
-        state = log.producers.get(7)
+        assert log.state.log_end_offset == expected
+        assert log.state.epochs.latest == (2 if expected == 9 else 1)
+        state = log.state.producers.get(7)
         assert state is not None and state.last_sequence == expected - 1
         assert append(log, idempotent(expected)).base_offset == expected
         assert append(log, idempotent(0, 3)).duplicate
@@ -119,7 +121,7 @@ def test_the_file_itself_cut_or_zeroed_at_every_byte(step: int) -> None:
             disk.open(f"{PATH}/{0:020d}.log").pwrite(damaged, 0)
             log = open_log(disk)
             whole = sum(damaged[: i * size] == content[: i * size] for i in (1, 2, 3))
-            assert log.log_end_offset == 2 * whole
+            assert log.state.log_end_offset == 2 * whole
             assert disk.open(f"{PATH}/{0:020d}.log").size() == whole * size
             assert append(log).base_offset == 2 * whole
 
@@ -137,7 +139,7 @@ def test_every_flipped_bit_is_found() -> None:
         disk = MemoryDisk()
         disk.make(PATH)
         disk.open(f"{PATH}/{0:020d}.log").pwrite(flipped, 0)
-        assert open_log(disk).log_end_offset == 0, f"bit {bit}"
+        assert open_log(disk).state.log_end_offset == 0, f"bit {bit}"
 
 
 STEPS = st.lists(
@@ -160,32 +162,32 @@ def test_any_history_then_a_crash(steps: list[tuple[str, int]], data: st.DataObj
     disk = MemoryDisk()
     log = open_log(disk, config=CONFIG)
     durable(disk)
-    log.flush(force=True)
+    log.durability.flush(force=True)
     batches: list[tuple[int, int]] = []
     epoch, epochs, checkpoint = 0, {}, 0
     for what, number in steps:
-        end = log.log_end_offset
+        end = log.state.log_end_offset
         if what in ("append", "big"):
             size = 500 if what == "big" else 20
             append(log, idempotent(end, number, size), epoch=epoch)
             epochs[end] = epoch
             batches.append((end, end + number))
         elif what == "flush":
-            log.flush()
-            checkpoint = log.recovery_point if data.draw(st.booleans()) else checkpoint
+            log.durability.flush()
+            checkpoint = log.durability.recovery_point if data.draw(st.booleans()) else checkpoint
         elif what == "flush_some":
-            log.flush(max(end - number, 0))
+            log.durability.flush(max(end - number, 0))
         elif what == "roll":
-            log.roll(NOW)
+            log.segments.roll(NOW)
         elif what == "new_epoch":
             epoch += 1
-            log.assign_epoch_start(epoch)
+            log.state.assign_epoch_start(epoch)
         elif what == "restart":
             log.close()
-            checkpoint = log.recovery_point
+            checkpoint = log.durability.recovery_point
             log = open_log(disk, config=CONFIG, clean=True, recovery_point=checkpoint)
-            assert log.log_end_offset == end
-    promised = log.recovery_point
+            assert log.state.log_end_offset == end
+    promised = log.durability.recovery_point
     most = data.draw(st.integers(0, 3000))
     keep: Callable[[str, int], int] = lambda path, unsynced: (
         crc32(f"{path} {most}".encode()) % (unsynced + 1)
@@ -196,10 +198,10 @@ def test_any_history_then_a_crash(steps: list[tuple[str, int]], data: st.DataObj
         names=data.draw(st.sampled_from(["lost", "kept"])),
     )
     log = open_log(disk, config=CONFIG, recovery_point=checkpoint)
-    assert log.log_end_offset >= promised, "what was synced is there"
+    assert log.state.log_end_offset >= promised, "what was synced is there"
     for base, following in batches:
-        if following <= log.log_end_offset:
-            assert log.epoch_of(base) == epochs[base]
+        if following <= log.state.log_end_offset:
+            assert log.state.epochs.epoch_of(base) == epochs[base]
     check_consistent(log, batches)
 
 
@@ -209,14 +211,14 @@ def test_recovery_below_the_recovery_point_is_not_needed() -> None:
     for i in range(60):
         append(log, idempotent(i))
     durable(disk)
-    log.flush()
-    first = log.segments[0].file.path
-    point = log.recovery_point
+    log.durability.flush()
+    first = log.state.segments[0].file.path
+    point = log.durability.recovery_point
     damaged = disk.open(first)
     damaged.pwrite(b"\xff", 70)
     disk.crash(names="kept")
     again = open_log(disk, config=CONFIG, recovery_point=point)
-    assert again.log_end_offset == 60
+    assert again.state.log_end_offset == 60
 
 
 def test_segments_behind_a_torn_one_are_dropped() -> None:
@@ -224,12 +226,12 @@ def test_segments_behind_a_torn_one_are_dropped() -> None:
     log = open_log(disk)
     for i in range(3):
         append(log, idempotent(i))
-        log.roll(NOW)
-    second = log.segments[1].file
+        log.segments.roll(NOW)
+    second = log.state.segments[1].file
     second.truncate(second.size() - 1)
     log = open_log(disk)
     assert log.recovered is not None and log.recovered.segments_dropped == 2
-    assert (log.log_end_offset, len(log.segments)) == (1, 2)
+    assert (log.state.log_end_offset, len(log.state.segments)) == (1, 2)
     assert [n for n in disk.list(PATH) if n.endswith(".log")] == [f"{0:020d}.log", f"{1:020d}.log"]
     check_consistent(log, [(0, 1)])
 
@@ -250,10 +252,10 @@ def test_missing_and_damaged_indexes_are_rebuilt_even_after_a_clean_close() -> N
             elif name.endswith(".index"):
                 disk.open(path).pwrite(b"\xff" * 8, max(disk.open(path).size() - 8, 0))
         log = open_log(disk, config=CONFIG, clean=True, recovery_point=60)
-        assert log.log_end_offset == 60
+        assert log.state.log_end_offset == 60
         for i in range(60):
-            assert log.read(i, 1, 60).base_offset == i
-            assert log.offset_for_time(NOW + i) == (i, NOW + i, 0)
+            assert log.reader.read(i, 1, 60).base_offset == i
+            assert log.reader.offset_for_time(NOW + i) == (i, NOW + i, 0)
         append(log, idempotent(60))
         check_indexes(log)
 
@@ -264,7 +266,7 @@ def test_a_damaged_snapshot_is_thrown_away_and_the_log_read_instead() -> None:
     for i in range(5):
         append(log, idempotent(i))
         if i == 2:
-            log.roll(NOW)
+            log.segments.roll(NOW)
     log.close()
     disk.open(f"{PATH}/{5:020d}.snapshot").pwrite(b"\xff", 8)
     log = open_log(disk, clean=True, recovery_point=5)
@@ -278,13 +280,13 @@ def test_aborted_transactions_are_indexed_again() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     durable(disk)
-    log.flush(force=True)
+    log.durability.flush(force=True)
     append(log, make_batch(producer_id=1, producer_epoch=0, sequence=0, transactional=True))
     end_transaction(log, 1, commit=False)
     disk.crash(lambda path, unsynced: unsynced if path.endswith(".log") else 0, names="kept")
     log = open_log(disk)
-    assert log.segments[0].txn_index.all() == [(1, 0, 1, 2)]
-    assert log.last_stable_offset(2) == 2
+    assert log.state.segments[0].txn_index.all() == [(1, 0, 1, 2)]
+    assert log.state.last_stable_offset(2) == 2
 
 
 def test_what_a_crash_left_half_done_is_swept() -> None:
@@ -316,17 +318,17 @@ def test_the_seal_of_a_segment_that_was_synced_before_it_rolled(
     durable(disk)
     append(log, idempotent(0))
     append(log, idempotent(1))
-    log.flush()
-    log.roll(NOW)
+    log.durability.flush()
+    log.segments.roll(NOW)
     for _ in range(appended_after_roll):
         append(log, idempotent(2))
-        log.flush()
-    point, end = log.recovery_point, log.log_end_offset
+        log.durability.flush()
+    point, end = log.durability.recovery_point, log.state.log_end_offset
     disk.crash(zeroed=zeroed, names="kept")
     log = open_log(disk, config=CONFIG, recovery_point=point)
-    assert log.log_end_offset == end
+    assert log.state.log_end_offset == end
     for offset in range(end):
-        assert log.offset_for_time(NOW + offset) == (offset, NOW + offset, 0)
+        assert log.reader.offset_for_time(NOW + offset) == (offset, NOW + offset, 0)
     check_consistent(log, [(i, i + 1) for i in range(end)])
 
 
@@ -338,12 +340,16 @@ def test_epochs_of_a_history_that_was_cut_do_not_come_back() -> None:
     durable(disk)
     append(log, epoch=1)
     append(log, epoch=7)
-    log.flush()
-    log.truncate_to(1)
-    log.append_as_follower(make_batch(base_offset=1, leader_epoch=5), NOW)
+    log.durability.flush()
+    log.segments.truncate_to(1)
+    log.appender.append_as_follower(make_batch(base_offset=1, leader_epoch=5), NOW)
     log = open_log(disk, recovery_point=1)  # killed; what was written is there
-    assert log.log_end_offset == 2
-    assert (log.epoch_of(0), log.epoch_of(1), log.latest_epoch) == (1, 5, 5)
+    assert log.state.log_end_offset == 2
+    assert (
+        log.state.epochs.epoch_of(0),
+        log.state.epochs.epoch_of(1),
+        log.state.epochs.latest,
+    ) == (1, 5, 5)
 
 
 def test_what_recovery_cut_off_does_not_come_back_behind_a_roll() -> None:
@@ -356,8 +362,8 @@ def test_what_recovery_cut_off_does_not_come_back_behind_a_roll() -> None:
     append(log, idempotent(1))
     disk.crash(5, zeroed=True)
     log = open_log(disk, config=CONFIG, recovery_point=1)
-    assert log.log_end_offset == 1
-    log.roll(NOW)
+    assert log.state.log_end_offset == 1
+    log.segments.roll(NOW)
     disk.crash(names="kept")
     log = open_log(disk, config=CONFIG, recovery_point=1)
     assert [(h.base_offset, h.next_offset) for h in headers_of(log)] == [(0, 1)]

@@ -50,64 +50,66 @@ def run(disk: CuttingDisk, seed: int, reported: Reported) -> None:
         if what == "append":
             append(log, reported, random)
         elif what == "flush":
-            end = log.log_end_offset
-            log.flush()
+            end = log.state.log_end_offset
+            log.durability.flush()
             reported.promised = end
         elif what == "roll":
-            log.roll(NOW)
+            log.segments.roll(NOW)
         elif what == "retain":
-            start = random.randint(log.log_start_offset, log.log_end_offset)
+            start = random.randint(log.state.log_start_offset, log.state.log_end_offset)
             reported.start_max = max(reported.start_max, start)
-            log.delete_before(start)
-            log.remove_deleted()
+            log.segments.delete_before(start)
+            log.segments.remove_deleted()
         elif what == "cut":
             cut(dirs, log, reported, random)
         else:
-            start = log.log_start_offset
+            start = log.state.log_start_offset
             dirs.write_recovery_points()
             dirs.write_log_start_offsets()
             reported.promised_start = start
 
 
 def append(log: Log, reported: Reported, random: Random) -> None:
-    count, size, base = random.randint(1, 3), random.randint(1, 90), log.log_end_offset
+    count, size, base = random.randint(1, 3), random.randint(1, 90), log.state.log_end_offset
     batch = make_batch(count, size=size)
     reported.batches.append((base, base + count, size))
-    log.append_as_leader(batch, read_header(batch), 0, NOW)
+    log.appender.append_as_leader(batch, read_header(batch), 0, NOW)
 
 
 def cut(dirs: LogDirs, log: Log, reported: Reported, random: Random) -> None:
     """A follower's cut: from now on only what is below counts as promised."""
-    to = random.randint(max(log.log_start_offset, log.log_end_offset - 4), log.log_end_offset)
+    to = random.randint(
+        max(log.state.log_start_offset, log.state.log_end_offset - 4), log.state.log_end_offset
+    )
     kept = [b for b in reported.batches if b[1] <= to]
     end = kept[-1][1] if kept else 0  # a batch that is cut into goes whole
     reported.promised = min(reported.promised, end)
     reported.promised_start = min(reported.promised_start, end)
-    log.truncate_to(to)
+    log.segments.truncate_to(to)
     reported.batches = kept
     dirs.write_recovery_points()
     dirs.write_log_start_offsets()
-    reported.start_max = min(reported.start_max, log.log_start_offset)
+    reported.start_max = min(reported.start_max, log.state.log_start_offset)
 
 
 def check(disk: CuttingDisk, reported: Reported) -> None:
     dirs = open_dirs(disk)
     log = dirs.open_log(TP, TOPIC_ID, CONFIG, NOW)
-    assert log.log_end_offset >= reported.promised, "what was synced is there"
-    assert log.log_start_offset >= reported.promised_start, "what was dropped stays away"
-    assert log.log_start_offset <= reported.start_max, "nothing was dropped unasked"
+    assert log.state.log_end_offset >= reported.promised, "what was synced is there"
+    assert log.state.log_start_offset >= reported.promised_start, "what was dropped stays away"
+    assert log.state.log_start_offset <= reported.start_max, "nothing was dropped unasked"
     headers = headers_of(log)
     assert all(a.next_offset == b.base_offset for a, b in pairwise(headers))
-    if log.log_start_offset < log.log_end_offset:
-        assert headers[0].base_offset <= log.log_start_offset
+    if log.state.log_start_offset < log.state.log_end_offset:
+        assert headers[0].base_offset <= log.state.log_start_offset
     if headers:
-        assert headers[-1].next_offset == log.log_end_offset
+        assert headers[-1].next_offset == log.state.log_end_offset
     names = disk.list(f"/d/{TP}")
     assert not [n for n in names if n.endswith((".deleted", ".tmp", ".swap", ".cleaned"))]
-    base = log.log_end_offset
+    base = log.state.log_end_offset
     batch = make_batch(2)
-    assert log.append_as_leader(batch, read_header(batch), 0, NOW).base_offset == base
-    assert log.read(base, 1 << 20, log.log_end_offset).length == len(batch)
+    assert log.appender.append_as_leader(batch, read_header(batch), 0, NOW).base_offset == base
+    assert log.reader.read(base, 1 << 20, log.state.log_end_offset).length == len(batch)
     log.close()
 
 

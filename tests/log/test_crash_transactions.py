@@ -45,12 +45,14 @@ def run(disk: CuttingDisk, seed: int) -> None:
         elif what == "end":
             end_transaction(log, producer_id, commit=random.random() < 0.3)
         elif what == "flush":
-            log.flush()
+            log.durability.flush()
         elif what == "roll":
-            log.roll(NOW)
+            log.segments.roll(NOW)
         elif what == "retain":
-            log.delete_before(random.randint(log.log_start_offset, log.log_end_offset) // 2)
-            log.remove_deleted()
+            log.segments.delete_before(
+                random.randint(log.state.log_start_offset, log.state.log_end_offset) // 2
+            )
+            log.segments.remove_deleted()
         else:
             dirs.write_recovery_points()
             dirs.write_log_start_offsets()
@@ -63,24 +65,26 @@ def expected(log: Log) -> tuple[dict[tuple[int, int], int], int]:
     found: dict[tuple[int, int], int] = {}
     begun: dict[int, int] = {}
     for header in headers_of(log):
-        if header.last_offset < log.log_start_offset:
+        if header.last_offset < log.state.log_start_offset:
             continue
         if not header.is_control:
             begun.setdefault(header.producer_id, header.base_offset)
             continue
-        segment = next(s for s in reversed(log.segments) if s.base_offset <= header.base_offset)
+        segment = next(
+            s for s in reversed(log.state.segments) if s.base_offset <= header.base_offset
+        )
         place = segment.locate(header.base_offset)
         assert place is not None
         marker = next(records(segment.batch_at(place.position, header), header))
         first = begun.pop(header.producer_id, None)
         if first is not None and control_type(marker) is ControlType.ABORT:
             found[header.producer_id, header.base_offset] = first
-    return found, min(begun.values(), default=log.log_end_offset)
+    return found, min(begun.values(), default=log.state.log_end_offset)
 
 
 def check(disk: CuttingDisk) -> None:
     log = open_dirs(disk).open_log(TP, TOPIC_ID, CONFIG, NOW)
-    end, start = log.log_end_offset, log.log_start_offset
+    end, start = log.state.log_end_offset, log.state.log_start_offset
     due, stable = expected(log)
     reported = {
         (a.producer_id, a.last_offset): a.first_offset for a in aborted.between(log.state, 0, end)
@@ -89,7 +93,7 @@ def check(disk: CuttingDisk) -> None:
     assert all(reported[which] == first or reported[which] < start for which, first in due.items())
     for which, first in reported.items():
         assert which in due or first < start, "nothing made up"
-    assert log.last_stable_offset(end) in (stable, start), (
+    assert log.state.last_stable_offset(end) in (stable, start), (
         "or one is open that began before the log"
     )
     log.close()

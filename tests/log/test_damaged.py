@@ -36,7 +36,7 @@ def crashed(*, flushed: bool = False) -> MemoryDisk:
     for i in range(RECORDS):
         append(log, make_batch(timestamp=NOW + i, size=100), epoch=i // 4)
     if flushed:
-        log.flush(force=True)
+        log.durability.flush(force=True)
         dirs.write_recovery_points()
     dirs.write_high_watermarks({TP: RECORDS})
     dirs.release()
@@ -131,11 +131,11 @@ def test_a_damaged_log_says_what_is_wrong_until_it_is_in_sync(harm: str, flushed
         end = 11
     change(disk)
     log = reopened(disk, expected=True)
-    assert log.mark is not None and (log.mark.damage, log.log_end_offset) == (damage, end)
+    assert log.mark is not None and (log.mark.damage, log.state.log_end_offset) == (damage, end)
     assert log.mark.end_offset == end
     again = reopened(disk, expected=True)
     assert again.mark == log.mark, "a restart does not make it whole"
-    assert again.log_end_offset == end
+    assert again.state.log_end_offset == end
     again.mend()
     assert again.mark is None and not disk.exists(f"{PATH}/{MARK}")
     assert kept_files(disk, PATH) == {}
@@ -150,7 +150,7 @@ def test_what_is_cut_off_is_kept_byte_for_byte() -> None:
     path, position = batch(disk, 7)
     flipped = disk.read(segment(5))
     log = reopened(disk)
-    assert log.log_end_offset == 6
+    assert log.state.log_end_offset == 6
     first = batch_end(whole[5], 6)
     assert disk.read(segment(5) + KEPT) == flipped[first:]
     assert whole[5][first:][: position - first] != flipped[first:position]
@@ -169,7 +169,7 @@ def test_a_torn_end_is_no_damage() -> None:
     disk.remove("/data/replication-offset-checkpoint")
     cut_end(disk)
     log = reopened(disk)
-    assert (log.log_end_offset, log.mark, kept_files(disk, PATH)) == (RECORDS - 1, None, {})
+    assert (log.state.log_end_offset, log.mark, kept_files(disk, PATH)) == (RECORDS - 1, None, {})
 
 
 def test_a_batch_of_zeros_behind_is_a_torn_end() -> None:
@@ -186,7 +186,7 @@ def test_a_leader_that_changes_is_not_taken_for_damage() -> None:
     disk = crashed()
     log = reopened(disk)
     assert log.mark is None
-    assert [e.epoch for e in log.epochs.entries] == [0, 1, 2]
+    assert [e.epoch for e in log.state.epochs.entries] == [0, 1, 2]
 
 
 def test_a_new_log_of_another_topic_is_no_damage_and_an_expected_one_is() -> None:
@@ -200,7 +200,7 @@ def test_where_there_is_no_room_to_keep_anything_the_log_opens_all_the_same() ->
     flip(6, 80)(disk)
     disk.fail_next("write", suffix=f".log{KEPT}")
     log = reopened(disk)
-    assert log.log_end_offset == 6 and log.mark is not None
+    assert log.state.log_end_offset == 6 and log.mark is not None
 
 
 def test_a_mark_that_cannot_be_read_says_that_something_is_wrong() -> None:
@@ -239,8 +239,8 @@ def test_wherever_a_bit_flips_no_log_claims_more_than_it_has(byte: int) -> None:
     file = disk.open(segment(base))
     file.pwrite(bytes([file.pread(1, byte)[0] ^ 0x20]), byte)
     log = reopened(disk)
-    if log.log_end_offset < RECORDS:
+    if log.state.log_end_offset < RECORDS:
         assert log.mark is not None, "it was committed"
-    assert log.log_end_offset <= RECORDS
-    for offset in range(log.log_end_offset):
-        assert log.read_bytes(offset, 1, log.log_end_offset) == whole[offset]
+    assert log.state.log_end_offset <= RECORDS
+    for offset in range(log.state.log_end_offset):
+        assert log.reader.read_bytes(offset, 1, log.state.log_end_offset) == whole[offset]

@@ -65,7 +65,7 @@ def test_an_index_of_aborts_that_goes_while_no_broker_runs_is_missed(harm: str) 
     for i in range(3):
         append(log, make_batch(producer_id=5, sequence=i, transactional=True, producer_epoch=0))
         end_transaction(log, 5, commit=False)
-    log.roll(NOW)
+    log.segments.roll(NOW)
     append(log)
     dirs.close({})
     path = f"/data/a-0/{0:020d}.txnindex"
@@ -77,8 +77,10 @@ def test_an_index_of_aborts_that_goes_while_no_broker_runs_is_missed(harm: str) 
         dirs = open_dirs(disk)
         assert not disk.exists(f"/data/{NOTE}"), "it is true of logs that are closed"
         log = dirs.open_log(A, ID_A, CONFIG, NOW)
-        assert log.segments[0].txn_index.lost == (harm != "none")
-        found = log.aborted_transactions(0, log.read(0, 1 << 20, log.log_end_offset))
+        assert log.state.segments[0].txn_index.lost == (harm != "none")
+        found = log.reader.aborted_transactions(
+            0, log.reader.read(0, 1 << 20, log.state.log_end_offset)
+        )
         assert [(a.first_offset, a.last_offset) for a in found] == [(0, 1), (2, 3), (4, 5)]
         dirs.close({})
         harm = "none"
@@ -92,7 +94,9 @@ def test_a_note_of_aborts_that_cannot_be_read_is_none() -> None:
     assert not disk.exists(f"/data/{NOTE}"), "there is nothing to note"
     disk.write(f"/data/{NOTE}", b"what is this")
     dirs = open_dirs(disk)
-    assert dirs.directories[0].clean and dirs.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 1
+    assert (
+        dirs.directories[0].clean and dirs.open_log(A, ID_A, CONFIG, NOW).state.log_end_offset == 1
+    )
 
 
 def test_several_threads_that_write_a_checkpoint_take_turns(tmp_path: Path) -> None:
@@ -100,7 +104,7 @@ def test_several_threads_that_write_a_checkpoint_take_turns(tmp_path: Path) -> N
     dirs = open_dirs(RealDisk(), str(tmp_path))
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
-    log.flush()
+    log.durability.flush()
 
     def write(_: int) -> None:
         for _ in range(4):
@@ -121,7 +125,7 @@ def test_a_clean_restart_finds_everything_again() -> None:
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     for _ in range(5):
         append(log)
-    log.delete_before(2)
+    log.segments.delete_before(2)
     dirs.open_log(B, ID_B, CONFIG, NOW)
     dirs.close({A: 4}, broker_epoch=77)
     assert disk.read("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":77}'
@@ -137,7 +141,11 @@ def test_a_clean_restart_finds_everything_again() -> None:
     assert dirs.found().keys() == {A, B}
     assert dirs.high_watermark(A) == 4
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
-    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (2, 5, 5)
+    assert (
+        log.state.log_start_offset,
+        log.state.log_end_offset,
+        log.durability.recovery_point,
+    ) == (2, 5, 5)
     assert log.recovered is None
     assert dirs.find(A) is log and log.log_dir is dirs.directories[0]
 
@@ -147,14 +155,14 @@ def test_after_a_crash_logs_are_checked_from_the_recovery_point() -> None:
     dirs = open_dirs(disk)
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
-    log.flush()
+    log.durability.flush()
     dirs.write_recovery_points()
     append(log)
     disk.crash(30)
     dirs = open_dirs(disk)
     assert dirs.clean_broker_epoch == -1
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
-    assert log.log_end_offset == 1
+    assert log.state.log_end_offset == 1
     assert log.recovered is not None and log.recovered.bytes_cut == 30
 
 
@@ -164,8 +172,8 @@ def test_a_checkpoint_that_could_not_be_written_is_written_later(name: str) -> N
     dirs = open_dirs(disk)
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
-    log.flush()
-    log.first_dirty_offset = 1
+    log.durability.flush()
+    log.segments.first_dirty_offset = 1
     disk.fail_next("write", errno.ENOSPC, suffix=f"{name}-checkpoint.tmp")
     with pytest.raises(StorageError):
         dirs.write_recovery_points()
@@ -183,9 +191,9 @@ def test_a_log_that_is_made_again_under_its_name_is_not_taken_for_the_former(res
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     for _ in range(9):
         append(log)
-    log.delete_before(8)
-    log.flush()
-    log.first_dirty_offset = 8
+    log.segments.delete_before(8)
+    log.durability.flush()
+    log.segments.first_dirty_offset = 8
     dirs.write_recovery_points()
     dirs.write_log_start_offsets()
     dirs.write_high_watermarks({A: 9})
@@ -195,12 +203,12 @@ def test_a_log_that_is_made_again_under_its_name_is_not_taken_for_the_former(res
         dirs = open_dirs(disk)
     log = dirs.open_log(A, ID_B, CONFIG, NOW)
     append(log)
-    log.flush()
+    log.durability.flush()
     disk.crash(names="kept")
     dirs = open_dirs(disk)
     again = dirs.open_log(A, ID_B, CONFIG, NOW)
-    assert (again.log_start_offset, again.log_end_offset) == (0, 1)
-    assert dirs.high_watermark(A) is None and again.first_dirty_offset is None
+    assert (again.state.log_start_offset, again.state.log_end_offset) == (0, 1)
+    assert dirs.high_watermark(A) is None and again.segments.first_dirty_offset is None
 
 
 def test_a_log_whose_end_is_lost_below_its_start_begins_there() -> None:
@@ -214,12 +222,12 @@ def test_a_log_whose_end_is_lost_below_its_start_begins_there() -> None:
         dirs = open_dirs(disk)
         log = dirs.open_log(A, ID_A, CONFIG, NOW)
         append(log, make_batch(producer_id=1, producer_epoch=0, sequence=0))
-        log.roll(NOW)
+        log.segments.roll(NOW)
         append(log, epoch=3)
-        log.flush()
+        log.durability.flush()
         for _ in range(4):
             append(log, epoch=4)
-        log.delete_before(5)
+        log.segments.delete_before(5)
         dirs.write_recovery_points()
         dirs.write_log_start_offsets()
         disk.crash(names="lost" if left % 2 else "kept")
@@ -234,19 +242,19 @@ def test_a_log_whose_end_is_lost_below_its_start_begins_there() -> None:
         disk.crash(names="lost" if left % 3 else "kept")
         dirs = open_dirs(disk)
         log = dirs.open_log(A, ID_A, CONFIG, NOW)
-        assert (log.log_start_offset, log.log_end_offset) == (5, 5)
-        assert log.epochs.entries in ([], [(3, 5)])  # as retention would leave them
-        assert not log.producers.active()
+        assert (log.state.log_start_offset, log.state.log_end_offset) == (5, 5)
+        assert log.state.epochs.entries in ([], [(3, 5)])  # as retention would leave them
+        assert not log.state.producers.active()
         files = [name for name in disk.list(f"/data/{A}") if name[0].isdigit()]
         assert {name[:20] for name in files} == {f"{5:020d}"}
         assert not [name for name in files if name.endswith(".deleted")]
         assert append(log, epoch=7).base_offset == 5
-        log.flush()
+        log.durability.flush()
         dirs.write_recovery_points()
         disk.crash()
         again = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
-        assert (again.log_start_offset, again.log_end_offset) == (5, 6)
-        assert again.epochs.latest == 7
+        assert (again.state.log_start_offset, again.state.log_end_offset) == (5, 6)
+        assert again.state.epochs.latest == 7
     assert left > 5
 
 
@@ -255,10 +263,10 @@ def test_a_flushed_log_survives_with_its_name_and_id() -> None:
     dirs = open_dirs(disk)
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
-    log.flush()
+    log.durability.flush()
     disk.crash()
     dirs = open_dirs(disk)
-    assert dirs.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 1
+    assert dirs.open_log(A, ID_A, CONFIG, NOW).state.log_end_offset == 1
     assert checkpoints.parse_partition_metadata(disk.read("/data/a-0/partition.metadata")) == ID_A
 
 
@@ -323,16 +331,16 @@ def test_a_deleted_log_is_renamed_then_removed() -> None:
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
     dirs.write_recovery_points()
-    in_flight = log.segments[0].file
+    in_flight = log.state.segments[0].file
     path = dirs.delete_log(log)
     assert path.startswith("/data/a-0.") and path.endswith("-delete")
     assert dirs.find(A) is None
     assert in_flight.pread(10, 0), "a reader in flight goes on"
-    log.flush()
+    log.durability.flush()
     dirs.write_recovery_points()
     assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n0\n"
     again = dirs.open_log(A, ID_B, CONFIG, NOW)
-    assert again.log_end_offset == 0
+    assert again.state.log_end_offset == 0
     dirs.remove_deleted(path)
     assert not disk.exists(path)
 
@@ -356,7 +364,7 @@ def test_a_topic_that_was_made_again_does_not_get_the_old_log() -> None:
     dirs.close({A: 1})
     dirs = open_dirs(disk)
     log = dirs.open_log(A, ID_B, CONFIG, NOW)
-    assert (log.log_end_offset, log.recovery_point) == (0, 0)
+    assert (log.state.log_end_offset, log.durability.recovery_point) == (0, 0)
     assert [n for n in disk.list("/data") if n.endswith("-stray")]
 
 
@@ -386,10 +394,10 @@ def test_a_power_cut_while_a_log_takes_anothers_place_leaves_one_of_them(cut_at:
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     for _ in range(10):
         append(log)
-    log.flush()
+    log.durability.flush()
     future = dirs.open_future(log, dirs.directories[1], NOW)
-    future.append_as_follower(log.read_bytes(0, 1 << 20, 10), NOW)
-    future.flush()
+    future.appender.append_as_follower(log.reader.read_bytes(0, 1 << 20, 10), NOW)
+    future.durability.flush()
     disk.cut_at = cut_at
     with pytest.raises(PowerCut):
         dirs.promote(future, log)
@@ -397,7 +405,7 @@ def test_a_power_cut_while_a_log_takes_anothers_place_leaves_one_of_them(cut_at:
         dirs.take_away(log)
     disk.cut_at = ""
     dirs = open_dirs(disk, "/old", "/new")
-    assert dirs.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 10
+    assert dirs.open_log(A, ID_A, CONFIG, NOW).state.log_end_offset == 10
 
 
 def test_what_is_synced_in_a_log_that_took_anothers_place_survives_a_power_cut() -> None:
@@ -409,17 +417,17 @@ def test_what_is_synced_in_a_log_that_took_anothers_place_survives_a_power_cut()
     dirs.wish(A, dirs.directories[0])
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
-    log.created = True
-    log.flush()
+    log.durability.created = True
+    log.durability.flush()
     future = dirs.open_future(log, dirs.directories[1], NOW)
-    future.append_as_follower(log.read_bytes(0, 1 << 20, 1), NOW)
-    future.flush()
+    future.appender.append_as_follower(log.reader.read_bytes(0, 1 << 20, 1), NOW)
+    future.durability.flush()
     dirs.promote(future, log)
     append(future)
-    future.flush()
+    future.durability.flush()
     disk.crash()
     dirs = open_dirs(disk, "/old", "/new")
-    assert dirs.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 2
+    assert dirs.open_log(A, ID_A, CONFIG, NOW).state.log_end_offset == 2
 
 
 def test_a_new_log_is_not_made_of_one_that_moved_and_still_lies_there() -> None:
@@ -429,12 +437,12 @@ def test_a_new_log_is_not_made_of_one_that_moved_and_still_lies_there() -> None:
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
     future = dirs.open_future(log, new, NOW)
-    future.append_as_follower(log.read_bytes(0, 1 << 20, 1), NOW)
+    future.appender.append_as_follower(log.reader.read_bytes(0, 1 << 20, 1), NOW)
     dirs.promote(future, log)
     dirs.delete_log(future)
     dirs.wish(A, old)
     again = dirs.open_log(A, ID_B, CONFIG, NOW)
-    assert (again.log_dir, again.log_end_offset) == (new, 0)
+    assert (again.log_dir, again.state.log_end_offset) == (new, 0)
 
 
 def test_logs_of_no_topic_are_renamed_to_stray() -> None:
@@ -473,7 +481,7 @@ def test_one_directory_may_fail_at_start_but_not_all() -> None:
     disk.fail_next("make", errno.EIO, suffix="/bad")
     dirs = open_dirs(disk, "/bad", "/good")
     assert [d.failed for d in dirs.directories] == [True, False]
-    assert dirs.open_log(A, ID_A, CONFIG, NOW).directory == "/good/a-0"
+    assert dirs.open_log(A, ID_A, CONFIG, NOW).state.directory == "/good/a-0"
     dirs.close({})
     disk.fail_next("make", errno.EIO, times=2)
     with pytest.raises(LogDirBroken, match="No log directory can be used"):
@@ -514,7 +522,7 @@ def open_with_records(disk: MemoryDisk) -> LogDirs:
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
     append(log)
-    log.roll(NOW)
+    log.segments.roll(NOW)
     append(log)
     dirs.wish(B, dirs.directories[0])
     append(dirs.open_log(B, ID_B, CONFIG, NOW))
@@ -546,7 +554,7 @@ def test_logs_that_are_synced_together_are_closed_as_one_by_one() -> None:
     again = open_dirs(together, "/one", "/two")
     assert [d.clean for d in again.directories] == [True, True]
     log = again.open_log(A, ID_A, CONFIG, NOW)
-    assert (log.log_end_offset, log.recovery_point) == (3, 3)
+    assert (log.state.log_end_offset, log.durability.recovery_point) == (3, 3)
 
 
 def test_fewer_logs_are_synced_by_themselves() -> None:
@@ -626,7 +634,7 @@ def test_a_crash_while_logs_are_closed_together_finds_the_old_epochs_or_the_new(
     log.prepare_close()
     for _ in range(syncs):
         disk.sync_all(["/one"])
-        log.put_in_place()
+        log.durability.put_in_place()
     disk.crash(names="kept")
     found = contents(disk)["/one/a-0/leader-epoch-checkpoint"]
     assert (found != before) == (syncs == 1)
@@ -642,7 +650,7 @@ def test_a_log_that_cannot_be_written_is_not_clean_by_a_sync_of_all(code: int) -
     assert not disk.exists("/one/.kafka_cleanshutdown")
     disk.crash(names="lost")
     again = open_dirs(disk, "/one", "/two")
-    assert again.open_log(B, ID_B, CONFIG, NOW).log_end_offset == 1, "synced with the others"
+    assert again.open_log(B, ID_B, CONFIG, NOW).state.log_end_offset == 1, "synced with the others"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="syncfs is Linux's")
@@ -675,10 +683,10 @@ def test_what_a_killed_process_left_in_memory_is_durable_with_the_next_flush() -
     disk.process_killed()
     log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
     append(log)
-    log.flush()
+    log.durability.flush()
     disk.crash(names="lost")
     log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
-    assert log.log_end_offset == 2
+    assert log.state.log_end_offset == 2
 
 
 def test_a_log_that_was_not_opened_is_not_clean_by_being_closed() -> None:
@@ -688,7 +696,7 @@ def test_a_log_that_was_not_opened_is_not_clean_by_being_closed() -> None:
     disk.crash(5, names="kept")
     open_dirs(disk).close({})
     log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
-    assert log.log_end_offset == 0
+    assert log.state.log_end_offset == 0
 
 
 @pytest.mark.parametrize("content", [b"garbage", b"1\n0\n", b"0\n5\na 0 1\n", b""])
@@ -700,7 +708,7 @@ def test_a_checkpoint_that_cannot_be_read_means_recovery_from_the_start(content:
     disk.remove("/data/.kafka_cleanshutdown")
     disk.write("/data/recovery-point-offset-checkpoint", content)
     log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
-    assert (log.recovery_point, log.log_end_offset) == (0, 1)
+    assert (log.durability.recovery_point, log.state.log_end_offset) == (0, 1)
 
 
 TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=30)
@@ -725,8 +733,8 @@ def test_all_of_it_on_a_real_disk(tmp_path: Path) -> None:
     dirs.close({A: 20}, 5, threads=4)
     dirs = open_dirs(RealDisk(), root)
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
-    assert log.log_end_offset == 20
-    assert log.offset_for_time(NOW + 7) == (7, NOW + 7, 0)
+    assert log.state.log_end_offset == 20
+    assert log.reader.offset_for_time(NOW + 7) == (7, NOW + 7, 0)
     total, free = dirs.directories[0].free_bytes()
     assert 0 < free <= total
     path = dirs.delete_log(log)
@@ -760,7 +768,7 @@ def test_logs_that_were_not_closed_are_recovered_by_several_threads_at_once() ->
         directory.disk = cast(Disk, at_once)
     with ThreadPoolExecutor(2) as pool:
         logs = list(pool.map(lambda tp: again.open_log(tp, ID_A, CONFIG, NOW), tps))
-    assert [log.log_end_offset for log in logs] == [3] * 8
+    assert [log.state.log_end_offset for log in logs] == [3] * 8
     assert again.to_recover == 0 and again.found() == {}
 
 

@@ -28,7 +28,7 @@ def fill(log: Log) -> None:
                 size=(i * 97) % 900,
                 producer_id=11,
                 producer_epoch=0,
-                sequence=log.producers.active()[0].last_sequence + 1 if i else 0,
+                sequence=log.state.producers.active()[0].last_sequence + 1 if i else 0,
             ),
             epoch=i // 100,
         )
@@ -82,13 +82,13 @@ def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None
     if history == "recovered":
         log = open_log(RealDisk(), path=path, config=config)
     elif history == "truncated":
-        log.truncate_to(log.log_end_offset // 2)
+        log.segments.truncate_to(log.state.log_end_offset // 2)
     if history == "open":
-        log.flush()
-        assert log.segments[-1].index.file.size() == config.segment_index_bytes
+        log.durability.flush()
+        assert log.state.segments[-1].index.file.size() == config.segment_index_bytes
     else:
         log.close()
-    assert len(log.segments) > 2
+    assert len(log.state.segments) > 2
     kinds = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
     files = sorted(file for file in Path(path).iterdir() if file.suffix in kinds)
     reported = dump(files)
@@ -114,13 +114,15 @@ def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None
             )
         elif file.suffix == ".txnindex":
             assert len(re.findall(r"^version: 0 producerId: 12 ", text, re.MULTILINE)) == size // 34
-    assert batches == [(h.base_offset, h.last_offset) for s in log.segments for _, h in s.headers()]
+    assert batches == [
+        (h.base_offset, h.last_offset) for s in log.state.segments for _, h in s.headers()
+    ]
     if history == "open":
         log.close()
         return
-    last = reported[f"{log.log_end_offset:020d}.snapshot"]
+    last = reported[f"{log.state.log_end_offset:020d}.snapshot"]
     producers = re.findall(r"^producerId: (\d+) producerEpoch: (\d+) ", last, re.MULTILINE)
-    expected = sorted((p.producer_id, p.producer_epoch) for p in log.producers.active())
+    expected = sorted((p.producer_id, p.producer_epoch) for p in log.state.producers.active())
     assert sorted((int(i), int(e)) for i, e in producers) == expected
 
 
@@ -137,12 +139,12 @@ def test_apaches_dump_tool_reads_what_compaction_wrote(tmp_path: Path) -> None:
             who = {"producer_id": 12, "sequence": i // 50, "transactional": True}
             append(log, keyed([Write(b"key-1", b"undone")], timestamp=NOW + i, **who))
             end_transaction(log, 12, commit=i % 100 == 10)
-    log.roll(NOW)
+    log.segments.roll(NOW)
     for later in (0, 500, 900):
         append(log, keyed([Write(b"last", b"%d" % later)]))
-        log.roll(NOW)
+        log.segments.roll(NOW)
         assert compact(log, disk, now_ms=NOW + later)
-    log.remove_deleted()
+    log.segments.remove_deleted()
     log.close()
     kinds = (".log", ".index", ".timeindex", ".txnindex")
     reported = dump(sorted(file for file in Path(path).iterdir() if file.suffix in kinds))
@@ -154,7 +156,9 @@ def test_apaches_dump_tool_reads_what_compaction_wrote(tmp_path: Path) -> None:
             r"^baseOffset: (\d+) lastOffset: (\d+) .*isvalid: true", text, re.MULTILINE
         )
     ]
-    assert found == [(h.base_offset, h.last_offset) for s in log.segments for _, h in s.headers()]
+    assert found == [
+        (h.base_offset, h.last_offset) for s in log.state.segments for _, h in s.headers()
+    ]
     assert not any("isvalid: false" in text for text in reported.values())
     assert any("deleteHorizonMs: OptionalLong[" in text for text in reported.values())
     offsets = [
@@ -164,6 +168,8 @@ def test_apaches_dump_tool_reads_what_compaction_wrote(tmp_path: Path) -> None:
         for offset in re.findall(r"^\| offset: (\d+) .* key: key-|last", text, re.MULTILINE)
         if offset
     ]
-    log = open_log(disk, path=path, config=config, clean=True, recovery_point=log.recovery_point)
+    log = open_log(
+        disk, path=path, config=config, clean=True, recovery_point=log.durability.recovery_point
+    )
     ours = [r.offset for r in records_of(log) if (r.key or b"").startswith(b"key-")]
     assert offsets == ours

@@ -30,7 +30,7 @@ def with_producers(count: int) -> Log:
     log = open_log()
     append(log)
     for producer_id in range(count):
-        sent(log.producers, producer_id, 0)
+        sent(log.state.producers, producer_id, 0)
     return log
 
 
@@ -83,7 +83,7 @@ def test_a_roll_makes_no_more_steps_for_more_producers() -> None:
         gc.disable()  # what a collection ends may call something
         sys.setprofile(note)
         try:
-            log.roll(NOW)
+            log.segments.roll(NOW)
         finally:
             sys.setprofile(None)
             gc.enable()
@@ -96,13 +96,13 @@ def test_a_roll_makes_no_more_steps_for_more_producers() -> None:
 def test_a_flush_writes_what_a_roll_has_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durability, "SNAPSHOT_AT_ONCE", 2)
     log = with_producers(3)
-    expected, path = log.producers.snapshot(), f"{PATH}/{1:020d}.snapshot"
-    log.roll(NOW)
+    expected, path = log.state.producers.snapshot(), f"{PATH}/{1:020d}.snapshot"
+    log.segments.roll(NOW)
     append(log, make_batch(producer_id=1, producer_epoch=0, sequence=1))
-    assert not log.disk.exists(path)
-    log.flush(1)  # the roll is durable, what follows is not
-    assert log.disk.read(path) == expected
-    assert log.recovery_point == 1
+    assert not log.state.disk.exists(path)
+    log.durability.flush(1)  # the roll is durable, what follows is not
+    assert log.state.disk.read(path) == expected
+    assert log.durability.recovery_point == 1
 
 
 def test_a_flush_that_finds_the_records_durable_still_writes_it(
@@ -110,10 +110,10 @@ def test_a_flush_that_finds_the_records_durable_still_writes_it(
 ) -> None:
     monkeypatch.setattr(durability, "SNAPSHOT_AT_ONCE", 2)
     log = with_producers(3)
-    log.flush()
-    log.roll(NOW)
-    log.flush()
-    assert log.disk.exists(f"{PATH}/{1:020d}.snapshot")
+    log.durability.flush()
+    log.segments.roll(NOW)
+    log.durability.flush()
+    assert log.state.disk.exists(f"{PATH}/{1:020d}.snapshot")
 
 
 def test_no_snapshot_comes_back_behind_a_segment_that_was_dropped(
@@ -122,11 +122,11 @@ def test_no_snapshot_comes_back_behind_a_segment_that_was_dropped(
     monkeypatch.setattr(durability, "SNAPSHOT_AT_ONCE", 2)
     log = with_producers(3)
     for _ in range(3):
-        log.roll(NOW)
+        log.segments.roll(NOW)
         append(log)
-    log.delete_before(3)
-    log.flush()
-    assert [name for name in log.disk.list(PATH) if name.endswith(".snapshot")] == [
+    log.segments.delete_before(3)
+    log.durability.flush()
+    assert [name for name in log.state.disk.list(PATH) if name.endswith(".snapshot")] == [
         f"{3:020d}.snapshot"
     ]
 
@@ -141,17 +141,17 @@ def test_after_a_crash_the_producers_are_what_they_were(
     durable(disk)
     for producer_id in range(4):
         append(log, make_batch(producer_id=producer_id, producer_epoch=0, sequence=0))
-    log.flush()
-    log.roll(NOW)
+    log.durability.flush()
+    log.segments.roll(NOW)
     append(log, make_batch(producer_id=0, producer_epoch=0, sequence=1, transactional=True))
     if flushed:
-        log.flush()
-    recovery_point, expected = log.recovery_point, log.producers.active()
+        log.durability.flush()
+    recovery_point, expected = log.durability.recovery_point, log.state.producers.active()
     if not flushed:
         expected[0] = expected[0]._replace(last_sequence=0, current_txn_start_offset=-1)
     disk.crash()
     found = open_log(disk, recovery_point=recovery_point)
-    assert found.producers.active() == expected
+    assert found.state.producers.active() == expected
 
 
 def test_a_cut_finds_what_was_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,9 +163,9 @@ def test_a_cut_finds_what_was_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
             make_batch(producer_id=producer_id, producer_epoch=0, sequence=0, transactional=True),
         )
     end_transaction(log, 2, commit=True)
-    expected = log.producers.active()
-    log.roll(NOW)
+    expected = log.state.producers.active()
+    log.segments.roll(NOW)
     append(log, make_batch(producer_id=0, producer_epoch=0, sequence=1, transactional=True))
-    log.truncate_to(5)
-    assert log.producers.active() == expected
-    assert log.disk.exists(f"{PATH}/{5:020d}.snapshot")
+    log.segments.truncate_to(5)
+    assert log.state.producers.active() == expected
+    assert log.state.disk.exists(f"{PATH}/{5:020d}.snapshot")

@@ -56,19 +56,23 @@ def test_sequences(before: list[Sent], batch: Sent, answer: str | int) -> None:
     log = open_log()
     for epoch, sequence, count in before:
         assert not send(log, sequence, count, epoch=epoch).duplicate
-    end = log.log_end_offset
+    end = log.state.log_end_offset
     epoch, sequence, count = batch
     if answer == "ok":
         sent = send(log, sequence, count, epoch=epoch)
-        assert (sent.duplicate, sent.base_offset, log.log_end_offset) == (False, end, end + count)
+        assert (sent.duplicate, sent.base_offset, log.state.log_end_offset) == (
+            False,
+            end,
+            end + count,
+        )
     elif isinstance(answer, ErrorCode):
         with pytest.raises(KafkaError) as raised:
             send(log, sequence, count, epoch=epoch)
         assert raised.value.code == answer
-        assert log.log_end_offset == end
+        assert log.state.log_end_offset == end
     else:
         sent = send(log, sequence, count, epoch=epoch)
-        assert (sent.duplicate, sent.base_offset, log.log_end_offset) == (True, answer, end)
+        assert (sent.duplicate, sent.base_offset, log.state.log_end_offset) == (True, answer, end)
         assert sent.last_offset == sent.base_offset + count - 1
 
 
@@ -113,10 +117,10 @@ def test_an_idle_producer_is_forgotten_but_not_one_in_a_transaction() -> None:
     append(
         log, make_batch(producer_id=8, producer_epoch=0, sequence=0, transactional=True), now_ms=NOW
     )
-    day = log.config.producer_id_expiration_ms
-    assert log.expire_producers(NOW + day - 1) == 0
-    assert log.expire_producers(NOW + day) == 1
-    assert [p.producer_id for p in log.producers.active()] == [8]
+    day = log.state.config.producer_id_expiration_ms
+    assert log.state.expire_producers(NOW + day - 1) == 0
+    assert log.state.expire_producers(NOW + day) == 1
+    assert [p.producer_id for p in log.state.producers.active()] == [8]
     send(log, 4711)
 
 
@@ -127,10 +131,10 @@ def test_producers_without_readers_are_not_read_to_be_forgotten() -> None:
     log = open_log(disk)
     send(log, 0)
     log.close()
-    disk.open(f"{log.directory}/{1:020d}.snapshot").pwrite(b"\7", 20)
-    disk.open(log.segments[0].file.path).pwrite(b"\7", 16)
+    disk.open(f"{log.state.directory}/{1:020d}.snapshot").pwrite(b"\7", 20)
+    disk.open(log.state.segments[0].file.path).pwrite(b"\7", 16)
     log = open_log(disk, clean=True, recovery_point=1)
-    assert log.expire_producers(NOW) == 0
+    assert log.state.expire_producers(NOW) == 0
 
 
 def test_what_describe_producers_tells() -> None:
@@ -138,7 +142,7 @@ def test_what_describe_producers_tells() -> None:
     append(log, make_batch(2, timestamp=NOW - 5, producer_id=7, producer_epoch=3, sequence=0))
     append(log, make_batch(producer_id=8, producer_epoch=0, sequence=9, transactional=True))
     end_transaction(log, 9, commit=True, producer_epoch=2, coordinator_epoch=6)
-    assert [tuple(p) for p in log.producers.active()] == [
+    assert [tuple(p) for p in log.state.producers.active()] == [
         (7, 3, 1, NOW - 5, -1, -1),
         (8, 0, 9, NOW, -1, 2),
         (9, 2, -1, NOW, 6, -1),
@@ -180,7 +184,7 @@ def test_a_snapshot_restores_what_judges(steps: list[tuple[int, bool, str]]) -> 
     epochs: dict[int, int] = {}
     for producer_id, transactional, what in steps:
         epoch = epochs.setdefault(producer_id, 0)
-        state = log.producers.get(producer_id)
+        state = log.state.producers.get(producer_id)
         in_transaction = state is not None and state.txn_first_offset >= 0
         if what == "batch":
             sequence = sequences.get(producer_id, 0)
@@ -201,11 +205,13 @@ def test_a_snapshot_restores_what_judges(steps: list[tuple[int, bool, str]]) -> 
                 sequences[producer_id] = 0
         else:
             end_transaction(log, producer_id, commit=what == "commit", producer_epoch=epoch)
-    restored = Producers.from_snapshot(log.producers.snapshot(), log.log_end_offset, NOW)
-    assert restored.active() == log.producers.active()
-    end = log.log_end_offset
-    assert restored.first_unstable_offset(end) == log.producers.first_unstable_offset(end)
-    assert restored.snapshot() == log.producers.snapshot()
+    restored = Producers.from_snapshot(
+        log.state.producers.snapshot(), log.state.log_end_offset, NOW
+    )
+    assert restored.active() == log.state.producers.active()
+    end = log.state.log_end_offset
+    assert restored.first_unstable_offset(end) == log.state.producers.first_unstable_offset(end)
+    assert restored.snapshot() == log.state.producers.snapshot()
 
 
 @pytest.mark.parametrize("cut", [0, 5, 9, 10, 50])

@@ -21,7 +21,7 @@ def sent(sequence: int, producer_id: int = PRODUCER, epoch: int = 0) -> bytearra
 
 def reopened(disk: MemoryDisk, log: Log, config: LogConfig | None = None) -> Log:
     log.close()
-    return open_log(disk, clean=True, recovery_point=log.recovery_point, config=config)
+    return open_log(disk, clean=True, recovery_point=log.durability.recovery_point, config=config)
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 250])

@@ -17,7 +17,7 @@ def log_of(timestamps: list[int], disk: MemoryDisk | None = None) -> Log:
     log = open_log(disk)
     for i, timestamp in enumerate(timestamps):
         if i:
-            log.roll(NOW)
+            log.segments.roll(NOW)
         append(log, make_batch(timestamp=timestamp))
     return log
 
@@ -41,20 +41,20 @@ def test_the_latest_time_in_a_segment_counts_and_an_old_one_behind_a_young_one_s
     assert start(log, Retention(1000, -1)) == 1
     first = open_log()
     append(first, make_batch(timestamps=[NOW - 9000, NOW, NOW - 9000]))
-    first.roll(NOW)
+    first.segments.roll(NOW)
     assert start(first, Retention(1000, -1)) is None
 
 
 def test_without_timestamps_the_time_of_the_last_write_counts() -> None:
     log = log_of([-1, -1])
     assert start(log, Retention(1000, -1)) is None
-    log.segments[0].modified_ms = NOW - 1001
+    log.state.segments[0].modified_ms = NOW - 1001
     assert start(log, Retention(1000, -1)) == 1, "and the one that is written to stays"
 
 
 def test_by_size_only_whole_segments_that_are_too_much() -> None:
     log = log_of([NOW] * 4)
-    size = log.segments[0].size
+    size = log.state.segments[0].size
     for bytes_max, expected in [
         (4 * size, None),
         (3 * size + 1, None),
@@ -76,10 +76,10 @@ def test_what_lies_before_the_start_goes_even_where_the_log_is_only_compacted() 
     assert start(log, None) is None
     log.close()
     log = open_log(disk, clean=True, recovery_point=4, log_start_offset=2)
-    assert [s.base_offset for s in log.segments] == [0, 1, 2, 3]
+    assert [s.base_offset for s in log.state.segments] == [0, 1, 2, 3]
     assert start(log, None) == 2 == start(log, FOREVER)
-    assert log.delete_before(2) == 2
-    assert [s.base_offset for s in log.segments] == [2, 3]
+    assert log.segments.delete_before(2) == 2
+    assert [s.base_offset for s in log.state.segments] == [2, 3]
     assert start(log, None) is None
 
 
@@ -89,9 +89,9 @@ def test_an_empty_log_keeps_its_segment() -> None:
     append(log, make_batch(timestamp=NOW - 9000))
     due = start(log, Retention(0, 0))
     assert due == 1
-    log.roll(NOW)
-    assert log.delete_before(due) == 1
-    assert (log.log_start_offset, log.log_end_offset, log.size) == (1, 1, 0)
+    log.segments.roll(NOW)
+    assert log.segments.delete_before(due) == 1
+    assert (log.state.log_start_offset, log.state.log_end_offset, log.state.size) == (1, 1, 0)
     assert start(log, Retention(0, 0)) is None
     assert append(log).base_offset == 1
 

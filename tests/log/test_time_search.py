@@ -19,7 +19,7 @@ def written(disk: MemoryDisk) -> None:
     for later in (0, 100):
         for time in TIMES:
             append(log, make_batch(2, timestamp=NOW + later + time), now_ms=NOW + 200)
-        log.roll(NOW)
+        log.segments.roll(NOW)
     append(log, make_batch(timestamp=NOW + 60), now_ms=NOW + 200)
     log.close()
 
@@ -50,11 +50,11 @@ def test_a_flipped_bit_in_a_time_index_sends_no_reader_past_a_record() -> None:
         for time in (4, 40):
             overwrite(disk, bytes(wrong))
             log = reopened(disk)
-            found = log.offset_for_time(NOW + time)
+            found = log.reader.offset_for_time(NOW + time)
             assert found is not None and found.offset == by_time(time), (bit, time)
             mended += disk.read(NAME) != wrong
         overwrite(disk, bytes(wrong))
-        latest = reopened(disk).max_timestamp()
+        latest = reopened(disk).reader.max_timestamp()
         assert latest is not None and latest.timestamp == NOW + 141, bit
     assert mended > 4 * len(right), "what is found wrong is made again"
 
@@ -63,12 +63,12 @@ def test_a_time_index_is_left_alone_where_the_log_is_damaged() -> None:
     disk = MemoryDisk()
     written(disk)
     right, log = disk.read(NAME), reopened(disk)
-    place = log.segments[0].locate(6)
+    place = log.state.segments[0].locate(6)
     assert place is not None
     timestamp_at = place.position + 35  # the latest time of the batch, which its CRC covers
-    low = log.segments[0].file.pread(8, timestamp_at)
-    log.segments[0].file.pwrite(bytes([*low[:-1], low[-1] ^ 1]), timestamp_at)
-    assert reopened(disk).offset_for_time(NOW + 4) is not None
+    low = log.state.segments[0].file.pread(8, timestamp_at)
+    log.state.segments[0].file.pwrite(bytes([*low[:-1], low[-1] ^ 1]), timestamp_at)
+    assert reopened(disk).reader.offset_for_time(NOW + 4) is not None
     log = reopened(disk)
-    log.offset_for_time(NOW + 10)
+    log.reader.offset_for_time(NOW + 10)
     assert disk.read(NAME) == right

@@ -28,25 +28,27 @@ def send(log: Log, producer_id: int, sequence: int = 0) -> int:
 
 
 def aborted(log: Log, offset: int, bytes_max: int = 1 << 20) -> list[tuple[int, int]]:
-    fetched = log.read(offset, bytes_max, log.log_end_offset)
-    return [(a.producer_id, a.first_offset) for a in log.aborted_transactions(offset, fetched)]
+    fetched = log.reader.read(offset, bytes_max, log.state.log_end_offset)
+    return [
+        (a.producer_id, a.first_offset) for a in log.reader.aborted_transactions(offset, fetched)
+    ]
 
 
 def test_the_last_stable_offset_waits_for_the_oldest_transaction() -> None:
     log = open_log()
     append(log)  # 0
-    assert log.last_stable_offset(1) == 1
+    assert log.state.last_stable_offset(1) == 1
     send(log, 1)  # 1
     send(log, 2)  # 2
     append(log)  # 3
-    assert log.last_stable_offset(4) == 1
-    assert log.last_stable_offset(1) == 1
-    assert log.last_stable_offset(0) == 0
+    assert log.state.last_stable_offset(4) == 1
+    assert log.state.last_stable_offset(1) == 1
+    assert log.state.last_stable_offset(0) == 0
     end_transaction(log, 1, commit=True)  # 4
-    assert log.last_stable_offset(4) == 1, "the marker is not replicated yet"
-    assert log.last_stable_offset(5) == 2
+    assert log.state.last_stable_offset(4) == 1, "the marker is not replicated yet"
+    assert log.state.last_stable_offset(5) == 2
     end_transaction(log, 2, commit=False)  # 5
-    assert log.last_stable_offset(6) == 6
+    assert log.state.last_stable_offset(6) == 6
 
 
 def test_the_last_stable_offset_is_not_below_the_start_of_the_log() -> None:
@@ -54,10 +56,10 @@ def test_the_last_stable_offset_is_not_below_the_start_of_the_log() -> None:
     for sequence in range(3):
         send(log, 1, sequence)
     append(log)
-    log.delete_before(2)
-    assert log.last_stable_offset(4) == 2
+    log.segments.delete_before(2)
+    assert log.state.last_stable_offset(4) == 2
     end_transaction(log, 1, commit=True)
-    assert log.last_stable_offset(5) == 5
+    assert log.state.last_stable_offset(5) == 5
 
 
 def test_aborted_transactions_are_reported_where_they_overlap() -> None:
@@ -72,18 +74,18 @@ def test_aborted_transactions_are_reported_where_they_overlap() -> None:
     assert aborted(log, 0) == [(1, 0), (3, 5)]
     assert aborted(log, 2) == [(1, 0), (3, 5)]
     assert aborted(log, 3) == [(3, 5)]
-    assert aborted(log, log.log_end_offset) == []
+    assert aborted(log, log.state.log_end_offset) == []
 
 
 def test_a_transaction_over_several_segments() -> None:
     log = open_log()
     send(log, 1)
-    log.roll(0)
+    log.segments.roll(0)
     for _ in range(3):
         append(log)
-    log.roll(0)
+    log.segments.roll(0)
     end_transaction(log, 1, commit=False)
-    assert [segment.txn_index.empty for segment in log.segments] == [True, True, False]
+    assert [segment.txn_index.empty for segment in log.state.segments] == [True, True, False]
     for offset in range(5):
         assert aborted(log, offset) == [(1, 0)]
 
@@ -105,24 +107,26 @@ def test_transactions_are_still_known_after(how: str) -> None:
     send(log, 1)  # 0
     end_transaction(log, 1, commit=False)  # 1
     send(log, 2)  # 2
-    log.roll(0)
+    log.segments.roll(0)
     send(log, 3)  # 3
     end_transaction(log, 3, commit=False)  # 4
     if how == "truncate":
         append(log)
         end_transaction(log, 2, commit=True)
-        log.truncate_to(5)
+        log.segments.truncate_to(5)
     else:
         if how == "clean":
             log.close()
         log = open_log(
-            disk, clean=how == "clean", recovery_point=log.recovery_point if how == "clean" else 0
+            disk,
+            clean=how == "clean",
+            recovery_point=log.durability.recovery_point if how == "clean" else 0,
         )
     assert aborted(log, 0) == [(1, 0)]
     assert aborted(log, 3) == [(3, 3)]
-    assert log.last_stable_offset(5) == 2
-    assert log.segments[0].txn_index.all() == [(1, 0, 1, 2)]
-    assert log.segments[1].txn_index.all() == [(3, 3, 4, 2)]
+    assert log.state.last_stable_offset(5) == 2
+    assert log.state.segments[0].txn_index.all() == [(1, 0, 1, 2)]
+    assert log.state.segments[1].txn_index.all() == [(3, 3, 4, 2)]
 
 
 def test_an_abort_for_whose_index_there_is_no_room_is_still_reported() -> None:
@@ -133,12 +137,16 @@ def test_an_abort_for_whose_index_there_is_no_room_is_still_reported() -> None:
     end_transaction(log, 1, commit=False)  # 1
     with pytest.raises(StorageError):
         aborted(log, 0)
-    log.flush()
-    assert (log.durable_offset, log.recovery_point, log.dead) == (2, 0, None)
+    log.durability.flush()
+    assert (log.durability.durable_offset, log.durability.recovery_point, log.state.dead) == (
+        2,
+        0,
+        None,
+    )
     assert not disk.faults
     durable(disk)
     disk.crash()
-    log = open_log(disk, clean=False, recovery_point=log.recovery_point)
+    log = open_log(disk, clean=False, recovery_point=log.durability.recovery_point)
     assert aborted(log, 0) == [(1, 0)]
 
 
@@ -154,11 +162,11 @@ def with_aborts(path: str) -> Log:
     send(log, 1)  # 0
     end_transaction(log, 1, commit=False)  # 1
     send(log, 2)  # 2
-    log.roll(0)
+    log.segments.roll(0)
     end_transaction(log, 2, commit=False)  # 3
     send(log, 3)  # 4
     end_transaction(log, 3, commit=False)  # 5
-    log.roll(0)
+    log.segments.roll(0)
     send(log, 4)  # 6
     end_transaction(log, 4, commit=False)  # 7
     return log
@@ -167,7 +175,7 @@ def with_aborts(path: str) -> Log:
 def all_aborted(log: Log) -> list[tuple[int, int]]:
     """What a reader sees who reads the log from its start, a batch at a time."""
     reported: list[tuple[int, int]] = []
-    for offset in range(log.log_end_offset):
+    for offset in range(log.state.log_end_offset):
         reported += [each for each in aborted(log, offset, bytes_max=1) if each not in reported]
     return reported
 
@@ -197,7 +205,7 @@ def harm(directory: Path, do: Callable[[Path], None], *suffixes: str) -> None:
 
 def check_reopened(path: Path, end: int, due: list[tuple[int, int]]) -> None:
     log = open_log(RealDisk(), path=str(path), clean=True, recovery_point=end)
-    assert log.log_end_offset == end and log.recovered is None
+    assert log.state.log_end_offset == end and log.recovered is None
     assert all_aborted(log) == due
     log.close()
     assert PartitionCheck(RealDisk(), str(path)).run().findings == []
@@ -209,13 +217,13 @@ def test_an_index_that_was_harmed_under_a_log_at_work_is_rebuilt(
 ) -> None:
     path = tmp_path / "t-0"
     log = with_aborts(str(path))
-    log.flush()
+    log.durability.flush()
     harm(path, do, ".txnindex")
     assert all_aborted(log) == ABORTED
     harm(path, do, ".txnindex")
     send(log, 5)  # 8
     end_transaction(log, 5, commit=False)  # 9
-    log.flush()
+    log.durability.flush()
     send(log, 5, 1)  # 10
     end_transaction(log, 5, commit=False)  # 11
     if do is not overwritten:  # of that only a look at the content tells
@@ -245,11 +253,11 @@ def test_the_index_is_rebuilt_with_the_others_of_its_segment(tmp_path: Path) -> 
 def test_a_lost_index_is_rebuilt_in_a_thread_only(tmp_path: Path) -> None:
     log = with_aborts(str(tmp_path / "t-0"))
     harm(tmp_path / "t-0", emptied, ".txnindex")
-    fetched = log.read(0, 1 << 20, 8)
+    fetched = log.reader.read(0, 1 << 20, 8)
     with pytest.raises(WouldBlock):
-        log.aborted_transactions(0, fetched, may_block=False)
-    assert log.aborted_transactions(0, fetched)
-    assert log.segments[0].txn_index.intact
+        log.reader.aborted_transactions(0, fetched, may_block=False)
+    assert log.reader.aborted_transactions(0, fetched)
+    assert log.state.segments[0].txn_index.intact
 
 
 class ColdFile(MemoryFile):
@@ -270,11 +278,11 @@ def test_a_cold_index_is_read_in_a_thread_only() -> None:
     log = open_log(ColdDisk())
     send(log, 1)
     end_transaction(log, 1, commit=False)
-    fetched = log.read(0, 1 << 20, 2)
+    fetched = log.reader.read(0, 1 << 20, 2)
     with pytest.raises(WouldBlock):
-        log.aborted_transactions(0, fetched, may_block=False)
+        log.reader.aborted_transactions(0, fetched, may_block=False)
     assert not reads.non_blocking
-    assert [a.producer_id for a in log.aborted_transactions(0, fetched)] == [1]
+    assert [a.producer_id for a in log.reader.aborted_transactions(0, fetched)] == [1]
 
 
 class BusyFile(MemoryFile):
@@ -298,7 +306,7 @@ def test_an_index_that_is_just_written_to_is_not_lost() -> None:
     for producer_id in (1, 2):
         send(log, producer_id)
     end_transaction(log, 1, commit=False)
-    index, read = log.segments[0].txn_index, list[AbortedTxn]()
+    index, read = log.state.segments[0].txn_index, list[AbortedTxn]()
     assert isinstance(index.file, BusyFile)
     index.file.meanwhile = lambda: read.extend(index.all())
     end_transaction(log, 2, commit=False)
@@ -311,9 +319,9 @@ def test_the_name_of_the_index_is_durable_with_what_is_in_it() -> None:
     log = open_log(disk)
     durable(disk)
     send(log, 1)
-    log.flush()
+    log.durability.flush()
     end_transaction(log, 1, commit=False)
-    log.flush()
+    log.durability.flush()
     disk.crash()
     assert f"{0:020d}.txnindex" in disk.list(PATH)
 
@@ -330,7 +338,7 @@ def test_a_marker_that_is_none_is_refused_before_it_is_written() -> None:
     before = make_batch(base_offset=1, leader_epoch=0)
     for data, end in ((odd(1), 1), (before + odd(2), 2)):
         with pytest.raises(KafkaError) as raised:
-            log.append_as_follower(data, NOW)
+            log.appender.append_as_follower(data, NOW)
         assert raised.value.code == ErrorCode.INVALID_RECORD
-        assert log.log_end_offset == end
-    assert log.last_stable_offset(2) == 0, "the transaction is open"
+        assert log.state.log_end_offset == end
+    assert log.state.last_stable_offset(2) == 0, "the transaction is open"

@@ -25,13 +25,13 @@ def written(disk: MemoryDisk) -> Log:
     for i in range(END):
         append(log, make_batch(timestamp=NOW + i, size=40))
     log.close()
-    assert len(log.segments) > 3
+    assert len(log.state.segments) > 3
     return log
 
 
 def displace(disk: MemoryDisk, log: Log, number: int, offset: int, batch: int = 2) -> int:
     """Give a batch of a segment another base offset; which it had."""
-    segment = log.segments[number]
+    segment = log.state.segments[number]
     position, header = list(segment.headers())[batch]
     disk.open(segment.file.path).pwrite(OFFSET.pack(header.base_offset + offset), position)
     return header.base_offset
@@ -41,16 +41,16 @@ def test_an_index_that_is_rebuilt_skips_it() -> None:
     disk = MemoryDisk()
     log = written(disk)
     at = displace(disk, log, 1, FAR, batch=-1)
-    for segment in log.segments:
+    for segment in log.state.segments:
         disk.remove(segment.index.file.path)
     log = open_log(disk, config=CONFIG, clean=True, recovery_point=END)
-    assert log.offset_for_time(NOW + at - 1) == (at - 1, NOW + at - 1, 0)
-    assert log.max_timestamp() == (END - 1, NOW + END - 1, 0)
-    following = log.segments[2].base_offset
-    assert log.read(at - 1, 1, END).base_offset == at - 1
-    assert log.read(following, 1, END).base_offset == following
+    assert log.reader.offset_for_time(NOW + at - 1) == (at - 1, NOW + at - 1, 0)
+    assert log.reader.max_timestamp() == (END - 1, NOW + END - 1, 0)
+    following = log.state.segments[2].base_offset
+    assert log.reader.read(at - 1, 1, END).base_offset == at - 1
+    assert log.reader.read(following, 1, END).base_offset == following
     with pytest.raises(CorruptBatch):
-        log.read(at, 1, END)
+        log.reader.read(at, 1, END)
 
 
 @pytest.mark.parametrize(("number", "offset"), [(1, FAR), (1, 1000), (-1, FAR)])
@@ -59,9 +59,9 @@ def test_a_log_that_was_not_closed_ends_before_it(number: int, offset: int) -> N
     log = written(disk)
     at = displace(disk, log, number, offset)
     log = open_log(disk, config=CONFIG)
-    assert log.log_end_offset == at
+    assert log.state.log_end_offset == at
     assert append(log).base_offset == at
-    assert log.read(at, 1, at + 1).base_offset == at
+    assert log.reader.read(at, 1, at + 1).base_offset == at
 
 
 @pytest.mark.parametrize("offset", [FAR, 1000, -2])
@@ -70,10 +70,10 @@ def test_what_is_compacted_has_none(offset: int) -> None:
     log = small_log(disk)
     for i in range(6):
         put(log, ("a", str(i)), ("b", str(i)))
-    log.roll(NOW)
+    log.segments.roll(NOW)
     put(log, ("c", "1"))
     displace(disk, log, 0, offset)
-    found = cleanable(log, ALWAYS, log.log_end_offset, NOW)
+    found = cleanable(log, ALWAYS, log.state.log_end_offset, NOW)
     assert found is not None
     with pytest.raises(CorruptBatch):
         list(clean(disk, make_job(log, found, ALWAYS, NOW, keys_max=1000)))

@@ -44,7 +44,7 @@ async def test_what_is_acknowledged_is_on_every_replica() -> None:
         assert [await produce(cluster, b"%d" % n) for n in range(5)] == [0, 1, 2, 3, 4]
         for node_id in (1, 2, 3):
             log = cluster.nodes[node_id].broker.data.replicas.partition("t", 0).log
-            assert log.log_end_offset == 5, "acks=all waited for it"
+            assert log.state.log_end_offset == 5, "acks=all waited for it"
         await agree(cluster, 5)
 
 
@@ -401,4 +401,4 @@ async def test_a_replica_for_which_a_disk_had_no_room_is_made_once_there_is() ->
         assert broker.data.replicas.find("t", 0) is None
         disk.bytes_max = None
         await cluster.until(lambda _: state(cluster).isr == (1, 2))  # and no image came but this
-        assert broker.data.replicas.partition("t", 0).log.log_end_offset == 1
+        assert broker.data.replicas.partition("t", 0).log.state.log_end_offset == 1

@@ -345,7 +345,7 @@ async def test_no_more_than_so_many_requests_are_parked() -> None:
         while len(next(iter(_connections(node, 3)), ())) < 3:
             await trio.testing.wait_all_tasks_blocked()
         await trio.testing.wait_all_tasks_blocked(0.05)
-        assert partition.log.log_end_offset == 0
+        assert partition.log.state.log_end_offset == 0
         await b.call(produce_request(b"wakes"), 9)
         for _ in range(5):
             fetched = await a.receive(FETCH, 11)

@@ -288,7 +288,7 @@ async def live(seed: int) -> Notes:
             await cluster.until(lambda: len(made) >= 60)
             leader = cluster.image.partition("t", 0)
             assert leader is not None
-            end = cluster.partition(leader.leader, "t").log.log_end_offset
+            end = cluster.partition(leader.leader, "t").log.state.log_end_offset
 
             def settled() -> bool:
                 known = notes.accepted.keys() | notes.maybe

@@ -91,11 +91,11 @@ async def test_what_no_share_partition_needs_is_deleted_from_the_log() -> None:
         before = await leader.read()
         coordinator = test.broker.groups.share_coordinators.coordinator(leader.key.coordinator_key)
         log = coordinator.partition.log
-        assert log.log_start_offset == 0
+        assert log.state.log_start_offset == 0
         await trio.sleep(301)
         # The snapshots are at 0, 4 and 8: what is before the last one is gone, and the last one is
         # there.
-        assert log.log_start_offset == 8
+        assert log.state.log_start_offset == 8
         assert await leader.read() == before
 
 
@@ -115,7 +115,7 @@ async def test_a_disk_that_fails_while_the_log_is_cut_takes_its_directory_with_i
         partition = coordinator.partition
         for offset in range(10):
             if offset == 5:
-                partition.log.roll(test.broker.clock.now_ms())
+                partition.log.segments.roll(test.broker.clock.now_ms())
             await leader.write(offset, offset)
         if late:
             await in_sync(test, partition, 1, 2)
@@ -124,7 +124,7 @@ async def test_a_disk_that_fails_while_the_log_is_cut_takes_its_directory_with_i
         disk.fail_next("rename", suffix=".log")
         coordinator.fire(PRUNING)
         if late:
-            assert partition.log.log_start_offset == 0
+            assert partition.log.state.log_start_offset == 0
             await in_sync(test, partition, 1)
             await trio.testing.wait_all_tasks_blocked()
         assert partition.offline is not None

@@ -282,7 +282,7 @@ class History:
             last = seen.get(partition)
             if last is None:
                 last = seen[partition] = _Seen()
-            end, watermark = partition.log.log_end_offset, partition.high_watermark
+            end, watermark = partition.log.state.log_end_offset, partition.high_watermark
             if (
                 watermark != last.watermark
                 or end != last.end
@@ -295,8 +295,10 @@ class History:
         """A replica that was found damaged counts as whole again. What recovery cut off (`kept`) is
         there until it is in sync with another one."""
         in_sync = node_id in image.isr and len(image.isr) > 1
-        if kept and not in_sync and not kept_files(log.disk, log.directory):
-            raise Violation("what is cut off is kept", f"{log.tp} at {node_id}", log.tp.topic)
+        if kept and not in_sync and not kept_files(log.state.disk, log.state.directory):
+            raise Violation(
+                "what is cut off is kept", f"{log.state.tp} at {node_id}", log.state.tp.topic
+            )
 
     def damaged(self, partition: Partition, following: int) -> None:
         """A closed segment of a replica is damaged, behind which the next begins at `following`:
@@ -379,9 +381,9 @@ class History:
         """Also beyond the promise a whole follower cuts what was committed only if an election gave
         it up, or it was deleted."""
         log, image = partition.log, partition.image
-        given_up = image is not None and image.unclean_epoch > log.last_batch_epoch
-        is_deleted = log.log_start_offset >= last.watermark
-        is_whole = last.whole and log.latest_epoch <= partition.leader_epoch
+        given_up = image is not None and image.unclean_epoch > log.state.last_batch_epoch
+        is_deleted = log.state.log_start_offset >= last.watermark
+        is_whole = last.whole and log.state.epochs.latest <= partition.leader_epoch
         if end < last.watermark and is_whole and not given_up and not is_deleted:
             raise Violation(
                 "a whole follower keeps what was committed",
@@ -401,10 +403,10 @@ class History:
         """Hold a replica's log below `end` against what is committed; a leader's may be new."""
         key = (partition.topic_id, partition.tp.partition)
         readable = self.rotten.get((partition.node_id, key), 0)
-        start = max(last.verified, partition.log.log_start_offset, readable)
+        start = max(last.verified, partition.log.state.log_start_offset, readable)
         while start < end:
             try:
-                data = partition.log.read(start, READ_BYTES, end).slice.read()
+                data = partition.log.reader.read(start, READ_BYTES, end).slice.read()
             except StorageError:
                 return  # its disk has failed: it serves no client any more
             for position, header in iter_headers(data):
@@ -451,7 +453,10 @@ class History:
                 f"{where}: {found} below its HW; {known.end} is committed",
                 topic,
             )
-        if header.base_offset != known.end and partition.log.log_start_offset < header.base_offset:
+        if (
+            header.base_offset != known.end
+            and partition.log.state.log_start_offset < header.base_offset
+        ):
             raise Violation("offsets are dense", f"{where}: {found} after {known.end}", topic)
         if (
             header.producer_id >= 0
@@ -492,10 +497,10 @@ class History:
                 replica = broker.data.replicas.find(topic.name, number)
                 if replica is None or replica.topic_id != topic_id or replica.offline is not None:
                     continue
-                if replica.log.log_end_offset < known.end:
+                if replica.log.state.log_end_offset < known.end:
                     raise Violation(
                         "an in-sync replica has all that is committed",
-                        f"{known.name} at {process}: LEO {replica.log.log_end_offset}"
+                        f"{known.name} at {process}: LEO {replica.log.state.log_end_offset}"
                         f" of {known.end}; ISR {found.isr}, leader {found.leader}",
                         topic.name,
                     )

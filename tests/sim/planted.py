@@ -35,7 +35,7 @@ from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.offsets import Offsets
 from pk.core.log import log as log_module
 from pk.core.log.appender import Appender
-from pk.core.log.log import Log
+from pk.core.log.log_reader import LogReader
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.producers import Producers
 from pk.core.log.state import LogState
@@ -84,8 +84,8 @@ def high_watermark_from_log_end() -> Iterator[None]:
     """The leader's high watermark is its own log end: it does not wait for the ISR."""
 
     def advance(self: Partition) -> None:
-        if self.leads and self.log.log_end_offset > self.high_watermark:
-            self._moved(self.log.log_end_offset)
+        if self.leads and self.log.state.log_end_offset > self.high_watermark:
+            self._moved(self.log.state.log_end_offset)
 
     with patched(Partition, advance_high_watermark=advance):
         yield
@@ -98,8 +98,8 @@ def truncation_by_high_watermark() -> Iterator[None]:
     add = ReplicaFetcher.add
 
     def cut_and_add(self: ReplicaFetcher, partition: Partition) -> None:
-        if partition.high_watermark < partition.log.log_end_offset:
-            partition.log.truncate_to(partition.high_watermark)
+        if partition.high_watermark < partition.log.state.log_end_offset:
+            partition.log.segments.truncate_to(partition.high_watermark)
             partition.truncated()
         add(self, partition)
 
@@ -237,10 +237,10 @@ def last_stable_offset_passes_open_transactions() -> Iterator[None]:
 def aborted_transactions_not_told() -> Iterator[None]:
     """A leader does not tell readers which transactions were aborted."""
 
-    def nothing(self: Log, *args: Any, **kwargs: Any) -> list[Any]:
+    def nothing(self: LogReader, *args: Any, **kwargs: Any) -> list[Any]:
         return []
 
-    with patched(Log, aborted_transactions=nothing):
+    with patched(LogReader, aborted_transactions=nothing):
         yield
 
 
@@ -625,8 +625,8 @@ def committed_cut() -> Iterator[None]:
     add = ReplicaFetcher.add
 
     def cut_and_add(self: ReplicaFetcher, partition: Partition) -> None:
-        if partition.high_watermark > partition.log.log_start_offset:
-            partition.log.truncate_to(partition.high_watermark - 1)
+        if partition.high_watermark > partition.log.state.log_start_offset:
+            partition.log.segments.truncate_to(partition.high_watermark - 1)
             partition.truncated()
         add(self, partition)
 
@@ -699,7 +699,7 @@ def segment_replaced_unchecked() -> Iterator[None]:
     async def first(
         self: SegmentRepair, channel: Any, partition: Any, epoch: int, offset: int
     ) -> bytes:
-        starts = {segment.base_offset for segment in partition.log.segments}
+        starts = {segment.base_offset for segment in partition.log.state.segments}
         return await fetch(self, channel, partition, epoch, offset) if offset in starts else b""
 
     def none(copy: Any, replaced: Any, epochs: Any) -> Generator[int, None, str | None]:

@@ -136,6 +136,6 @@ class Rot:
                 continue
             end = self._history.partition((partition.topic_id, image.partition)).end
             committed = min(end, partition.high_watermark)
-            for segment, after in zip(log.segments, log.segments[1:], strict=False):
+            for segment, after in zip(log.state.segments, log.state.segments[1:], strict=False):
                 if segment.size and after.base_offset <= committed:
                     yield node, partition, segment, after.base_offset

@@ -611,7 +611,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
     async def witnessed_mend(
         self: Replicas, partition: Partition, log: Log, image: PartitionImage
     ) -> None:
-        kept = bool(kept_files(log.disk, log.directory))
+        kept = bool(kept_files(log.state.disk, log.state.directory))
         await mend(self, partition, log, image)
         try:
             history.mended(partition.node_id, log, image, kept)

@@ -332,7 +332,7 @@ class Wrecks:
         if not known.batches or known.batches[-1].leader_epoch < partition.leader_epoch:
             return False
         log = old.broker.data.replicas.find(topic.name, number) if old.broker is not None else None
-        return log is not None and log.log.log_end_offset > known.end
+        return log is not None and log.log.state.log_end_offset > known.end
 
     async def _stop_all(self, brokers: list[SimNode]) -> None:
         """Each is stopped in order; only then are the disks damaged."""

@@ -181,7 +181,7 @@ async def test_a_batch_cannot_get_behind_the_marker_of_its_transaction() -> None
             goes_on.set()
         assert first_error(answers[0]) == E.INVALID_TXN_STATE
         partition = cluster.partition(leader(cluster, "u"), "u")
-        assert partition.end_offset(READ_COMMITTED) == partition.log.log_end_offset
+        assert partition.end_offset(READ_COMMITTED) == partition.log.state.log_end_offset
 
 
 @simulated
@@ -387,7 +387,7 @@ async def test_a_marker_that_comes_while_the_coordinator_is_asked_ends_no_client
             times += 1
             if times == 1:
                 partition = broker.groups.coordinators.coordinator("g").partition
-                partition.log.producers.drop_verification(producer.producer_id)
+                partition.log.state.producers.drop_verification(producer.producer_id)
             return answer
 
         monkeypatch.setattr(broker.groups.add_partitions, "ask", ask_while_a_marker_comes)
@@ -507,7 +507,7 @@ async def test_the_coordinator_is_killed_in_each_state(state: State, second: boo
         await cluster.until(
             lambda: (
                 cluster.partition(1, TRANSACTIONS_TOPIC).high_watermark
-                == cluster.partition(1, TRANSACTIONS_TOPIC).log.log_end_offset
+                == cluster.partition(1, TRANSACTIONS_TOPIC).log.state.log_end_offset
             )
         )
         await cluster.crash(1)
@@ -526,7 +526,7 @@ async def test_the_coordinator_is_killed_in_each_state(state: State, second: boo
         expected = [b"2", b"3"] if state is State.ONGOING else [b"2"]
         values, stable = await fetched(cluster, "u", committed=True)
         assert values == (expected if commit else [])
-        assert stable == cluster.partition(3, "u").log.log_end_offset
+        assert stable == cluster.partition(3, "u").log.state.log_end_offset
         assert (await fetched(cluster, "t", committed=True))[0] == ([b"1"] if commit else [])
         if not second:
             assert await producer.add("u") == E.NONE

@@ -48,7 +48,7 @@ async def _lower(fetch: Fetch) -> bool:
             data.records = EMPTY
             continue
         log, limit = partition.log, min(left, fetched.partition_max_bytes)
-        end = data.high_watermark if fetch.replica_id == CONSUMER else log.log_end_offset
+        end = data.high_watermark if fetch.replica_id == CONSUMER else log.state.log_end_offset
         try:
             messages = await lower_slice(log, data.records, magic, fetched.fetch_offset, limit, end)
             data.records = BytesSlice(messages)

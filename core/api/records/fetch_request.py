@@ -392,11 +392,11 @@ class Fetch:
             and diverging is None
             and nearer < 0
             and fetched.high_watermark == high_watermark
-            and fetched.sent_log_start_offset == log.log_start_offset
+            and fetched.sent_log_start_offset == log.state.log_start_offset
         ):
             if (
                 watched is not None
-                and fetched.fetch_offset >= log.log_end_offset
+                and fetched.fetch_offset >= log.state.log_end_offset
                 and (self.replica_id == CONSUMER or self.replica_id in partition.isr)
             ):
                 watched.dirty.pop(fetched.key, None)
@@ -404,8 +404,8 @@ class Fetch:
         answer = PartitionData(
             partition_index=fetched.partition,
             high_watermark=high_watermark,
-            last_stable_offset=log.last_stable_offset(high_watermark),
-            log_start_offset=log.log_start_offset,
+            last_stable_offset=log.state.last_stable_offset(high_watermark),
+            log_start_offset=log.state.log_start_offset,
             aborted_transactions=None
             if aborted is None
             else [
@@ -420,7 +420,7 @@ class Fetch:
             and not records.length
             and diverging is None
             and partition.leads
-            and fetched.fetch_offset >= log.log_end_offset
+            and fetched.fetch_offset >= log.state.log_end_offset
         ):
             fetched.idle = answer
             repeated.dirty.pop(fetched.key, None)
@@ -432,7 +432,7 @@ class Fetch:
         elif nearer >= 0 or (
             self.incremental
             and self.replica_id >= 0
-            and fetched.sent_log_start_offset != log.log_start_offset
+            and fetched.sent_log_start_offset != log.state.log_start_offset
         ):
             self.urgent = True
         return answer
@@ -518,7 +518,7 @@ class Fetch:
         """Tell the partition how far this follower is. Raises OFFSET_OUT_OF_RANGE,
         NOT_LEADER_OR_FOLLOWER."""
         log, offset = partition.log, fetched.fetch_offset
-        if not log.log_start_offset <= offset <= log.log_end_offset:
+        if not log.state.log_start_offset <= offset <= log.state.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         partition.follower_fetched(
             self.replica_id,

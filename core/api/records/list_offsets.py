@@ -102,13 +102,13 @@ async def _find(
     partition = context.broker.data.replicas.partition(topic, wish.partition_index)
     if request.replica_id == DEBUGGING_CONSUMER:
         partition.check_readable(wish.current_leader_epoch)
-        end = partition.log.log_end_offset
+        end = partition.log.state.log_end_offset
     else:
         partition.check_leader(wish.current_leader_epoch)
         end = (
             partition.end_offset(request.isolation_level)
             if request.replica_id == CONSUMER
-            else partition.log.log_end_offset
+            else partition.log.state.log_end_offset
         )
     # KIP-207: what the last leader acknowledged may lie above the high watermark we know.
     behind = (
@@ -118,14 +118,24 @@ async def _find(
         raise _not_available(context)
     log = partition.log
     if when == LATEST_TIMESTAMP:
-        return end, -1, log.epochs.epoch_of(end) if end < log.log_end_offset else log.latest_epoch
+        return (
+            end,
+            -1,
+            log.state.epochs.epoch_of(end)
+            if end < log.state.log_end_offset
+            else log.state.epochs.latest,
+        )
     if when in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
         local = when == EARLIEST_LOCAL
-        start = log.local_log_start_offset if local else log.log_start_offset
-        return start, -1, log.epochs.epoch_of(start)
+        start = log.state.local_log_start_offset if local else log.state.log_start_offset
+        return start, -1, log.state.epochs.epoch_of(start)
     if when in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    search = log.max_timestamp if when == MAX_TIMESTAMP else lambda: log.offset_for_time(when)
+    search = (
+        log.reader.max_timestamp
+        if when == MAX_TIMESTAMP
+        else lambda: log.reader.offset_for_time(when)
+    )
     found = await _search(partition, end, search)
     if found is NOTHING and behind:
         raise _not_available(context)
@@ -174,13 +184,13 @@ async def _starts(
 def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: int) -> list[int]:
     """The starts of segments and the end of the log, newest first, from the last segment that was
     not written to after `when`."""
-    segments = log.segments
+    segments = log.state.segments
     places = [
-        (max(s.base_offset, log.log_start_offset), modified_ms.get(s.base_offset, now_ms))
+        (max(s.base_offset, log.state.log_start_offset), modified_ms.get(s.base_offset, now_ms))
         for s in segments
     ]
     if segments[-1].size:
-        places.append((log.log_end_offset, now_ms))
+        places.append((log.state.log_end_offset, now_ms))
     last = max((i for i, (_, time_ms) in enumerate(places) if time_ms <= when), default=-1)
     return [offset for offset, _ in reversed(places[: last + 1])]
 
@@ -189,11 +199,11 @@ def _modified_ms(log: Log) -> dict[int, int]:
     """The time at which each segment was last written to, by base offset. If the disk does not know
     it (one in memory), the time of the latest record. Raises StorageError."""
     try:
-        modified_ms = recovery.find(log.disk, log.directory).modified_ms
+        modified_ms = recovery.find(log.state.disk, log.state.directory).modified_ms
         return {
             segment.base_offset: modified_ms.get(segment.base_offset)
             or segment.max_timestamp.timestamp
-            for segment in log.segments
+            for segment in log.state.segments
         }
     except OSError as e:
-        raise StorageError(log.directory, "list", e) from e
+        raise StorageError(log.state.directory, "list", e) from e

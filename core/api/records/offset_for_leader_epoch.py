@@ -34,7 +34,7 @@ async def handle(
                 check(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
             partition = context.broker.data.replicas.partition(topic, wish.partition)
             partition.check_leader(wish.current_leader_epoch)
-            answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+            answer.leader_epoch, answer.end_offset = partition.log.state.end_offset_for_epoch(
                 wish.leader_epoch
             )
         except KafkaError as e:

@@ -191,7 +191,9 @@ class _Produce:
             header is not None
             and header.attributes & TRANSACTIONAL_BIT != 0
             and self.context.broker.config.transaction_partition_verification_enable
-            and not partition.log.producers.has_open(header.producer_id, header.producer_epoch)
+            and not partition.log.state.producers.has_open(
+                header.producer_id, header.producer_epoch
+            )
         )
 
     async def verify(self, items: list[Item]) -> None:
@@ -217,7 +219,7 @@ class _Produce:
                     "Transactional records contained more than one producer ID",
                 )
                 continue
-            asked[partition.tp] = partition.log.producers, header.base_sequence
+            asked[partition.tp] = partition.log.state.producers, header.base_sequence
         if producer is None or not asked:
             return
         producer_id, epoch = producer
@@ -249,7 +251,7 @@ class _Produce:
         verified = self.verified.get(partition.tp)
         if isinstance(verified, KafkaError):
             raise without_frames(verified)
-        partition.log.producers.check_verified(
+        partition.log.state.producers.check_verified(
             header, verified, from_zero=self.context.api_version >= VERSION_ADDS_PARTITIONS
         )
 

@@ -39,8 +39,10 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
             topic.partitions.append(
                 DescribeLogDirsPartition(
                     partition_index=index,
-                    partition_size=partition.log.size,
-                    offset_lag=max(partition.high_watermark - partition.log.log_end_offset, 0),
+                    partition_size=partition.log.state.size,
+                    offset_lag=max(
+                        partition.high_watermark - partition.log.state.log_end_offset, 0
+                    ),
                 )
             )
         for move in context.broker.data.alter_log_dirs.moves(directory):
@@ -51,8 +53,10 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
             topic.partitions.append(
                 DescribeLogDirsPartition(
                     partition_index=index,
-                    partition_size=future.size,
-                    offset_lag=max(move.partition.log.log_end_offset - future.log_end_offset, 0),
+                    partition_size=future.state.size,
+                    offset_lag=max(
+                        move.partition.log.state.log_end_offset - future.state.log_end_offset, 0
+                    ),
                     is_future_key=True,
                 )
             )

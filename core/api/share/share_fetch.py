@@ -210,8 +210,8 @@ class _ShareFetch:
         state: SharePartitionState = share_partition.loaded()
         partition, log = share_partition.partition, share_partition.partition.log
         partition.check_leader(share_partition.leader_epoch)
-        if log.log_start_offset > state.start_offset:
-            state.log_start_moved(log.log_start_offset)
+        if log.state.log_start_offset > state.start_offset:
+            state.log_start_moved(log.state.log_start_offset)
             share_partition.set_timer()
         if not state.can_acquire:
             return None

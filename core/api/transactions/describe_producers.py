@@ -33,7 +33,7 @@ async def handle(context: Context, request: DescribeProducersRequest) -> Describ
                 check(context, Operation.READ, ResourceType.TOPIC, topic.name)
                 partition = context.broker.data.replicas.partition(topic.name, index)
                 partition.check_leader()
-                producers = list(partition.log.producers)
+                producers = list(partition.log.state.producers)
             except KafkaError as e:
                 answer.error_code, answer.error_message = e.code, e.message
                 producers = []

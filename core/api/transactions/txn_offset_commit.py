@@ -61,7 +61,7 @@ async def _commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffse
     def decide(
         machine: GroupMachine, _: object, now_ms: int
     ) -> Decision[Any, TxnOffsetCommitResponse]:
-        producers = coordinator.partition.log.producers
+        producers = coordinator.partition.log.state.producers
         if verification is not None and not producers.is_verified(
             request.producer_id, request.producer_epoch, verification
         ):
@@ -85,7 +85,7 @@ async def _verify(context: Context, request: TxnOffsetCommitRequest) -> Verifica
     coordinator = broker.groups.coordinators.coordinator(request.group_id)
     partition = coordinator.partition
     partition.check_leader()
-    producers = partition.log.producers
+    producers = partition.log.state.producers
     producer_id, epoch = request.producer_id, request.producer_epoch
     if not broker.config.transaction_partition_verification_enable or producers.has_open(
         producer_id, epoch

@@ -32,6 +32,7 @@ from pk.core.log.damage import damage_before_end
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log import Log, Origin
+from pk.core.log.log_loader import open_log
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, decode
 from pk.core.meta.image import ContradictoryEvent, MetadataImage
@@ -113,7 +114,7 @@ class EmbeddedStore:
         try:
             return await offload(fn, *args, directory=self._path)
         except (OSError, cbor.CborError, KafkaError, ContradictoryEvent) as e:
-            if self._log is not None and self._log.dead is not None:
+            if self._log is not None and self._log.state.dead is not None:
                 # A failed sync is never retried, and its remains in the page cache are not trusted.
                 self._dead = str(e)
             raise StoreFailed(str(e)) from e
@@ -129,14 +130,14 @@ class EmbeddedStore:
         log = self._log = self._open()
         last = self._leader()
         # The log has the epoch too, if that file was lost: an epoch must not be used twice.
-        epoch = max(last.epoch if last is not None else 0, log.latest_epoch, 0) + 1
+        epoch = max(last.epoch if last is not None else 0, log.state.epochs.latest, 0) + 1
         self._disk.write(
             f"{self._path}/controller",
             cbor.dumps(_LEADER_KIND, _LEADER_VERSION, {"id": controller_id, "epoch": epoch}),
         )
         self._disk.sync_dir(self._path)
         self._disk.sync_dir(self._path.rpartition("/")[0])
-        log.assign_epoch_start(epoch)
+        log.state.assign_epoch_start(epoch)
         return epoch
 
     def _leader(self) -> Leader | None:
@@ -151,7 +152,7 @@ class EmbeddedStore:
         damaged = damage_before_end(self._disk, directory)
         if damaged is not None:
             raise StoreFailed(f"{damaged}, and events that are needed lie behind it")
-        log = Log.open(
+        log = open_log(
             self._disk,
             directory,
             TopicPartition(METADATA_TOPIC, 0),
@@ -162,19 +163,19 @@ class EmbeddedStore:
         )
         # Data that a crash of the process left in the page cache must be durable before it is
         # trusted.
-        log.flush(force=True)
-        self._disk.sync_dir(log.directory)
+        log.durability.flush(force=True)
+        self._disk.sync_dir(log.state.directory)
         return log
 
     def _load(self) -> MetadataImage:
         log = self._opened()
         image = self._newest_snapshot()
-        if image.offset > log.log_end_offset:
+        if image.offset > log.state.log_end_offset:
             logger.warning("%s ends before its snapshot; continuing from the snapshot", self._path)
-            log.restart_at(image.offset, self._now_ms())
-        elif image.offset < log.log_start_offset:
+            log.segments.restart_at(image.offset, self._now_ms())
+        elif image.offset < log.state.log_start_offset:
             raise StoreFailed(
-                f"{self._path}: events {image.offset} to {log.log_start_offset} are missing"
+                f"{self._path}: events {image.offset} to {log.state.log_start_offset} are missing"
             )
         counted = _Counted()
         image = image.apply(self._events(log, image.offset, counted))
@@ -182,9 +183,9 @@ class EmbeddedStore:
         return image
 
     def _events(self, log: Log, offset: int, counted: "_Counted") -> Iterator[Event]:
-        end = log.log_end_offset
+        end = log.state.log_end_offset
         while offset < end:
-            data = memoryview(log.read_bytes(offset, _READ_BYTES, end))
+            data = memoryview(log.reader.read_bytes(offset, _READ_BYTES, end))
             before = offset
             for position, header in iter_headers(data):
                 counted.bytes += header.size
@@ -197,20 +198,20 @@ class EmbeddedStore:
 
     def _append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
         log = self._fenced(epoch)
-        if log.log_end_offset != offset:
-            raise Fenced(f"the metadata log ends at {log.log_end_offset}, not at {offset}")
+        if log.state.log_end_offset != offset:
+            raise Fenced(f"the metadata log ends at {log.state.log_end_offset}, not at {offset}")
         if not events:
             return
         now_ms = self._now_ms()
         batch = build_batch([(now_ms, None, value, ()) for value in values_of(events)])
         header = read_header(batch)
         try:
-            log.append_as_leader(batch, header, epoch, now_ms, origin=Origin.COORDINATOR)
+            log.appender.append_as_leader(batch, header, epoch, now_ms, origin=Origin.COORDINATOR)
         except StorageError as e:
             if e.undone and e.disk_full:
                 raise StoreFull(str(e)) from e
             raise
-        log.flush()
+        log.durability.flush()
         self.bytes_since_snapshot += len(batch)
 
     def _save_snapshot(self, epoch: int, image: MetadataImage) -> None:
@@ -223,10 +224,10 @@ class EmbeddedStore:
         kept = self._snapshots()[-_SNAPSHOTS_KEPT:]
         if kept:
             # If a segment begins at this snapshot, the next trim can drop those below it.
-            log.roll(self._now_ms())
+            log.segments.roll(self._now_ms())
             if len(kept) == _SNAPSHOTS_KEPT:
-                log.delete_before(kept[0])
-                log.remove_deleted()
+                log.segments.delete_before(kept[0])
+                log.segments.remove_deleted()
         for offset in self._snapshots()[:-_SNAPSHOTS_KEPT]:
             self._disk.remove(f"{self._path}/{offset:020d}{_SUFFIX}")
 
@@ -262,7 +263,7 @@ class EmbeddedStore:
         return log
 
     def _close(self) -> None:
-        if self._log is not None and self._log.dead is None:
+        if self._log is not None and self._log.state.dead is None:
             self._log.close()
         self._log = None
 

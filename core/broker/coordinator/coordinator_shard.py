@@ -436,15 +436,15 @@ class CoordinatorShard(Generic[M]):
         partition, machine = self.partition, self.machine
         log = partition.log
         directory = log.log_dir.path
-        offset, end = log.log_start_offset, log.log_end_offset
+        offset, end = log.state.log_start_offset, log.state.log_end_offset
         while offset < end and self.state is State.LOADING:
             args = (log, machine, offset, end, self._around.load_bytes)
             try:
                 items, offset = await offload(_read, *args, directory=directory)
             except KafkaError as e:
-                if e.code != ErrorCode.OFFSET_OUT_OF_RANGE or offset >= log.log_start_offset:
+                if e.code != ErrorCode.OFFSET_OUT_OF_RANGE or offset >= log.state.log_start_offset:
                     raise
-                offset = log.log_start_offset  # compacted or trimmed while we read
+                offset = log.state.log_start_offset  # compacted or trimmed while we read
                 continue
             for item in items:
                 await let_others_run()
@@ -495,7 +495,7 @@ def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> 
     """Read the next slice of the log, in a thread. In a log that may be compacted, records that
     a later one in the slice replaces are left out: most records of a busy group's coordinator are
     offsets that were committed again."""
-    data = log.read_bytes(offset, bytes_max, end)
+    data = log.reader.read_bytes(offset, bytes_max, end)
     found: list[tuple[int, int, bytes, bytes | None]] = []
     markers: dict[int, tuple[int, int, Any]] = {}
     last: dict[bytes, int] = {}

@@ -121,7 +121,7 @@ class MarkerWriter:
 def _check_newer(partition: Partition, marker: WritableTxnMarker) -> None:
     """Raise INVALID_PRODUCER_EPOCH for the marker of an earlier transaction than the one that is
     open here."""
-    state = partition.log.producers.get(marker.producer_id)
+    state = partition.log.state.producers.get(marker.producer_id)
     if state is not None and state.txn_first_offset >= 0 and marker.producer_epoch <= state.epoch:
         raise KafkaError(
             ErrorCode.INVALID_PRODUCER_EPOCH,

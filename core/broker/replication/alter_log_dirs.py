@@ -186,7 +186,7 @@ class AlterLogDirsManager:
         try:
             await offload(self._dirs.give_up if remove else _abandon, future)
         except StorageError as e:
-            logger.error("%s could not be removed: %s", future.directory, e)
+            logger.error("%s could not be removed: %s", future.state.directory, e)
 
     async def _copy(self, move: Move) -> None:
         partition, now_ms = move.partition, self._replicas.clock.now_ms
@@ -202,16 +202,20 @@ class AlterLogDirsManager:
             if partition.busy or self._quota.exceeded:
                 await trio.sleep(min(max(self._quota.wait_s, PATIENCE_S), LOOK_AGAIN_S))
                 continue
-            if log.log_end_offset - future.log_end_offset and await self._catch_up(move, future):
+            if log.state.log_end_offset - future.state.log_end_offset and await self._catch_up(
+                move, future
+            ):
                 continue
             if not future.has_damage_of(log):
                 await offload(future.take_damage, log, directory=path)
-            await offload(future.flush, directory=path)
+            await offload(future.durability.flush, directory=path)
             await trio.lowlevel.checkpoint_if_cancelled()
             if partition.busy or move.cut is not None or not future.has_damage_of(log):
                 continue
-            missing = log.read_bytes(
-                max(future.log_end_offset, log.log_start_offset), COPY_BYTES, log.log_end_offset
+            missing = log.reader.read_bytes(
+                max(future.state.log_end_offset, log.state.log_start_offset),
+                COPY_BYTES,
+                log.state.log_end_offset,
             )
             if len(missing) >= COPY_BYTES:
                 continue
@@ -224,14 +228,18 @@ class AlterLogDirsManager:
         """Truncate an earlier copy to where it agrees with the log, as a follower truncates its
         log to its leader's."""
         log, path = move.partition.log, move.directory.path
-        while future.size:
-            ours = log.end_offset_for_epoch(future.latest_epoch)
-            cut = cut_at(future.epochs, future.log_end_offset, ours.epoch, ours.end_offset)
+        while future.state.size:
+            ours = log.state.end_offset_for_epoch(future.state.epochs.latest)
+            cut = cut_at(
+                future.state.epochs, future.state.log_end_offset, ours.epoch, ours.end_offset
+            )
             if cut is None:  # no epoch in common: nothing says that any of it is the same
                 now_ms = self._replicas.clock.now_ms()
-                await offload(future.restart_at, log.log_start_offset, now_ms, directory=path)
+                await offload(
+                    future.segments.restart_at, log.state.log_start_offset, now_ms, directory=path
+                )
                 return
-            await offload(future.truncate_to, cut.offset, directory=path)
+            await offload(future.segments.truncate_to, cut.offset, directory=path)
             if cut.agreed:
                 return
 
@@ -239,7 +247,7 @@ class AlterLogDirsManager:
         """Truncate the copy where the log was truncated."""
         offset, move.cut = move.cut, None
         assert offset is not None
-        await offload(future.truncate_to, offset, directory=move.directory.path)
+        await offload(future.segments.truncate_to, offset, directory=move.directory.path)
 
     async def _catch_up(self, move: Move, future: Log) -> bool:
         """Copy up to COPY_BYTES of the missing records. Returns whether more may be missing."""
@@ -259,16 +267,16 @@ class AlterLogDirsManager:
         Returns False if the rest was incomplete."""
         log = partition.log
         if rest:
-            future.append_as_follower(rest, self._replicas.clock.now_ms())
-        elif future.log_end_offset < log.log_end_offset:
+            future.appender.append_as_follower(rest, self._replicas.clock.now_ms())
+        elif future.state.log_end_offset < log.state.log_end_offset:
             # Compaction left nothing of what lies before an active segment that is empty.
-            future.roll_to(log.log_end_offset, self._replicas.clock.now_ms())
-        if future.log_end_offset != log.log_end_offset:
+            future.segments.roll_to(log.state.log_end_offset, self._replicas.clock.now_ms())
+        if future.state.log_end_offset != log.state.log_end_offset:
             return False
-        future.take_start(log)
+        future.state.take_start(log.state)
         if partition.config.flush_messages < NEVER:
-            future.flush()
-        future.config = log.config
+            future.durability.flush()
+        future.configure(log.state.config)
         self._dirs.promote(future, log)
         partition.log = future
         self._moved(partition)
@@ -292,21 +300,23 @@ def _abandon(future: Log) -> None:
 
 def _copy_some(log: Log, future: Log, now_ms: int) -> int:
     """Copy up to COPY_BYTES, in a thread. Returns the number of bytes copied."""
-    start = log.log_start_offset
-    if future.log_end_offset < start:
-        future.restart_at(start, now_ms)
-    if future.log_end_offset > log.log_end_offset:
-        future.truncate_to(log.log_end_offset)
+    start = log.state.log_start_offset
+    if future.state.log_end_offset < start:
+        future.segments.restart_at(start, now_ms)
+    if future.state.log_end_offset > log.state.log_end_offset:
+        future.segments.truncate_to(log.state.log_end_offset)
     try:
-        data = log.read_bytes(future.log_end_offset, COPY_BYTES, log.log_end_offset)
+        data = log.reader.read_bytes(
+            future.state.log_end_offset, COPY_BYTES, log.state.log_end_offset
+        )
     except KafkaError as e:
         if e.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
         return COPY_BYTES  # retention deleted it: try again from the log's new start
     if data:
         base = read_header(data).base_offset
-        if base < future.log_end_offset == future.log_start_offset:
+        if base < future.state.log_end_offset == future.state.log_start_offset:
             # The log begins inside of this batch (DeleteRecords), and the future log is empty.
-            future.restart_at(base, now_ms)
-        future.append_as_follower(data, now_ms)
+            future.segments.restart_at(base, now_ms)
+        future.appender.append_as_follower(data, now_ms)
     return len(data)

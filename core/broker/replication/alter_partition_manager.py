@@ -121,7 +121,7 @@ class AlterPartitionManager:
                 "%s: replicas %s are out of sync; log end %d, high watermark %d",
                 partition.tp,
                 ", ".join(_state(partition, node) for node in slow),
-                partition.log.log_end_offset,
+                partition.log.state.log_end_offset,
                 partition.high_watermark,
             )
         # One that was about to join, and held the watermark back, may have gone away; another may

@@ -91,7 +91,7 @@ class LogReconciler:
         for fetch_state, epoch, end_offset in cuts:
             if self._is_current(fetch_state):
                 log = fetch_state.partition.log
-                cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
+                cut = cut_at(log.state.epochs, log.state.log_end_offset, epoch, end_offset)
                 fetch_state.checked = cut is None or cut.agreed
                 at = fetch_state.partition.high_watermark if cut is None else cut.offset
                 due.append((fetch_state, at))
@@ -115,9 +115,9 @@ class LogReconciler:
         """Whether a log may be cut at `offset`."""
         partition = fetch_state.partition
         log, image, stopped = partition.log, partition.image, partition.stopped
-        if offset >= min(partition.high_watermark, log.log_end_offset):
+        if offset >= min(partition.high_watermark, log.state.log_end_offset):
             return True
-        given_up = image is not None and image.unclean_epoch > log.last_batch_epoch
+        given_up = image is not None and image.unclean_epoch > log.state.last_batch_epoch
         may_cut = partition.config.unclean_leader_election_enable or given_up
         if stopped is not None and not may_cut:
             return stopped.may_cut and offset >= stopped.cut_offset
@@ -125,7 +125,7 @@ class LogReconciler:
             "%s ends at %d, and %d records below its high watermark %d are not in the log of its "
             "leader %d: %s",
             partition.tp,
-            log.log_end_offset,
+            log.state.log_end_offset,
             partition.high_watermark - offset,
             partition.high_watermark,
             self._leader,
@@ -147,16 +147,16 @@ class LogReconciler:
     async def _compared(self, channel: Channel, fetch_state: PartitionFetchState) -> Stop:
         """The offset where the logs diverge, and the leader's end. Raises PeerLost, KafkaError."""
         log = fetch_state.partition.log
-        epoch, end = log.epochs.end_offset(
-            min(log.latest_epoch, fetch_state.leader_epoch), log.log_end_offset
+        epoch, end = log.state.epochs.end_offset(
+            min(log.state.epochs.latest, fetch_state.leader_epoch), log.state.log_end_offset
         )
         cut: Cut | None = None
         while epoch >= 0:
             found = await self._leader_epoch_end(channel, fetch_state, epoch)
-            cut = cut_at(log.epochs, end, *found)
+            cut = cut_at(log.state.epochs, end, *found)
             if cut is None or cut.agreed:
                 break
-            epoch, end = log.epochs.end_offset(found.epoch, cut.offset)
+            epoch, end = log.state.epochs.end_offset(found.epoch, cut.offset)
         before = await self._leader_epoch_end(channel, fetch_state, fetch_state.leader_epoch - 1)
         leader_end = await self._leader_offset(channel, fetch_state, LATEST_TIMESTAMP)
         return Stop(
@@ -171,7 +171,8 @@ class LogReconciler:
         one. Where one was cut below its recovery point, or its start, that is noted before they are
         let go: nothing is appended to them sooner, under any leader."""
         before = [
-            (p, p.log.recovery_point, p.log.log_start_offset, p.high_watermark) for p in partitions
+            (p, p.log.durability.recovery_point, p.log.state.log_start_offset, p.high_watermark)
+            for p in partitions
         ]
         for partition in partitions:
             partition.busy = True
@@ -182,9 +183,9 @@ class LogReconciler:
             fallen: dict[LogDir, dict[TopicPartition, int]] = {}
             for p, recovery_point, start, high_watermark in before:
                 directory = p.log.log_dir
-                if p.log.recovery_point < recovery_point:
+                if p.log.durability.recovery_point < recovery_point:
                     to_write[directory.write_recovery_points] = directory
-                if p.log.log_start_offset < start:
+                if p.log.state.log_start_offset < start:
                     to_write[directory.write_log_start_offsets] = directory
                 if p.high_watermark < high_watermark:
                     # Otherwise the next start finds that the log ends below the committed records.
@@ -218,9 +219,9 @@ class LogReconciler:
 
     async def _truncate_one(self, partition: Partition, offset: int) -> None:
         partition.stopped = None
-        if offset >= partition.log.log_end_offset:
+        if offset >= partition.log.state.log_end_offset:
             try:
-                partition.log.truncate_to(offset)  # epochs at most, of which nothing was written
+                partition.log.segments.truncate_to(offset)  # drops only epochs without records
             except StorageError as e:
                 self._replicas.failed(partition, e)
             return
@@ -228,12 +229,12 @@ class LogReconciler:
             "%s: truncating from offset %d to %d to match its leader, broker %d (high "
             "watermark %d)",
             partition.tp,
-            partition.log.log_end_offset,
+            partition.log.state.log_end_offset,
             offset,
             self._leader,
             partition.high_watermark,
         )
-        await self._replicas.off_loop(partition, partition.log.truncate_to, offset)
+        await self._replicas.off_loop(partition, partition.log.segments.truncate_to, offset)
 
     async def _keep(self, fetch_state: PartitionFetchState, offset: int) -> bool:
         """Copy the records that will be cut off; returns whether that succeeded."""
@@ -255,11 +256,13 @@ class LogReconciler:
         logger.info(
             "%s: restarting the log, empty, at offset %d: its leader, broker %d, no longer has the "
             "records after %d",
-            partition.tp, offset, self._leader, partition.log.log_end_offset,
+            partition.tp, offset, self._leader, partition.log.state.log_end_offset,
         )  # fmt: skip
         now_ms = self._replicas.clock.now_ms()
         async with self._held([partition]):
-            await self._replicas.off_loop(partition, partition.log.restart_at, offset, now_ms)
+            await self._replicas.off_loop(
+                partition, partition.log.segments.restart_at, offset, now_ms
+            )
 
     async def start_over(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
         """The leader does not have the offset asked for: its log ends before ours, or begins behind
@@ -275,10 +278,10 @@ class LogReconciler:
         if not self._is_current(fetch_state):
             return
         log = fetch_state.partition.log
-        ours = log.log_end_offset
-        if log.latest_epoch > fetch_state.leader_epoch:
+        ours = log.state.log_end_offset
+        if log.state.epochs.latest > fetch_state.leader_epoch:
             # No checksum covers a batch's leader epoch, and there has been none so high.
-            _, end = log.epochs.end_offset(fetch_state.leader_epoch, ours)
+            _, end = log.state.epochs.end_offset(fetch_state.leader_epoch, ours)
         if NO_OFFSET < end < ours:
             await self._truncate(channel, [(fetch_state, end)])
         elif start > ours:
@@ -340,7 +343,7 @@ class LogReconciler:
                     OffsetForLeaderPartition(
                         partition=number,
                         current_leader_epoch=fetch_state.leader_epoch,
-                        leader_epoch=fetch_state.partition.log.latest_epoch,
+                        leader_epoch=fetch_state.partition.log.state.epochs.latest,
                     )
                 )
             request = OffsetForLeaderEpochRequest(
@@ -366,6 +369,6 @@ class LogReconciler:
     @staticmethod
     def _is_to_check(fetch_state: PartitionFetchState) -> bool:
         """Not a log without epochs, which is empty, or older than they are."""
-        if fetch_state.partition.log.latest_epoch < 0:
+        if fetch_state.partition.log.state.epochs.latest < 0:
             fetch_state.checked = True
         return not fetch_state.checked

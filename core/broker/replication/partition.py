@@ -127,7 +127,7 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         """The in-sync replicas, as the controller committed them last: the image may be a little
         behind."""
-        self.epoch_start_offset = log.log_end_offset
+        self.epoch_start_offset = log.state.log_end_offset
         """The log end when we became leader; the last leader acknowledged all records before it
         (KIP-207)."""
         self.leads = False
@@ -136,9 +136,9 @@ class Partition:
         self.stopped: Stop | None = None
         """Why it follows no further, until the controller lets it, or elects another leader."""
         self.offline: KafkaError | None = None
-        noted = log.log_start_offset if high_watermark is None else high_watermark
-        self.high_watermark = min(max(noted, log.log_start_offset), log.log_end_offset)
-        self.synced_offset = log.recovery_point
+        noted = log.state.log_start_offset if high_watermark is None else high_watermark
+        self.high_watermark = min(max(noted, log.state.log_start_offset), log.state.log_end_offset)
+        self.synced_offset = log.durability.recovery_point
         self.followers: dict[int, Follower] = {}
         """The other replicas by node id, while we lead."""
         self.proposal: Proposal | None = None
@@ -175,8 +175,8 @@ class Partition:
         leads = image.leader == self.node_id
         led, old_epoch = self.leads, self.leader_epoch
         if leads and image.leader_epoch != old_epoch:
-            self.log.assign_epoch_start(image.leader_epoch)
-            self.epoch_start_offset = self.log.log_end_offset
+            self.log.state.assign_epoch_start(image.leader_epoch)
+            self.epoch_start_offset = self.log.state.log_end_offset
         if image.partition_epoch > self.partition_epoch or image.leader_epoch != old_epoch:
             # Otherwise an answer has reported it before, and a later proposal may be committed
             # already.
@@ -202,7 +202,7 @@ class Partition:
             if node != self.node_id
         }
         if new_epoch:
-            now, end = self._owner.now(), self.log.log_end_offset
+            now, end = self._owner.now(), self.log.state.log_end_offset
             for node, follower in self.followers.items():
                 follower.reset(now, end, new_leader=new_leader, in_sync=node in image.isr)
 
@@ -272,16 +272,16 @@ class Partition:
         They are unreadable at once; the files are renamed a few segments at a time. If the log
         starts there already, no reader is woken: a thousand may wait for the partition. Raises
         KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
-        started = self.log.log_start_offset
+        started = self.log.state.log_start_offset
         try:
-            dropped = self.log.delete_before(offset, DROPPED_AT_ONCE)
+            dropped = self.log.segments.delete_before(offset, DROPPED_AT_ONCE)
         except StorageError as e:
             if not e.undone:
                 self._owner.failed(self, e)
             raise
         if dropped:
             self._owner.dropped(self)
-        if self.log.log_start_offset != started:
+        if self.log.state.log_start_offset != started:
             self.touch()
 
     def append(
@@ -306,7 +306,7 @@ class Partition:
         if header is None:
             header = read_header(batch, 0)
         try:
-            appended = self.log.append_as_leader(
+            appended = self.log.appender.append_as_leader(
                 batch, header, self.leader_epoch, now_ms, origin=origin, timestamps=timestamps
             )
         except StorageError as e:
@@ -334,7 +334,7 @@ class Partition:
         if acks_all:
             self.check_in_sync()
         try:
-            offsets = self.log.append_run(run, self.leader_epoch, now_ms)
+            offsets = self.log.appender.append_run(run, self.leader_epoch, now_ms)
         except StorageError as e:
             if not e.undone:
                 self._owner.failed(self, e)
@@ -372,7 +372,7 @@ class Partition:
         if not self._flushing:
             return
         log = self.log
-        unsynced = log.log_end_offset - self.synced_offset
+        unsynced = log.state.log_end_offset - self.synced_offset
         if unsynced >= self.config.flush_messages and self.offline is None:
             self.advance_high_watermark()
             self._owner.flush(self)
@@ -410,7 +410,7 @@ class Partition:
     def _may_join_soon(self, follower: Follower) -> bool:
         owner = self._owner
         return follower.is_caught_up(
-            self.log.log_end_offset, owner.now(), owner.lag_s
+            self.log.state.log_end_offset, owner.now(), owner.lag_s
         ) and self._is_eligible(follower)
 
     def _moved(self, high_watermark: int) -> None:
@@ -425,7 +425,7 @@ class Partition:
     def end_offset(self, isolation_level: int) -> int:
         """The offset at which a reader of this isolation level must stop."""
         if isolation_level == READ_COMMITTED:
-            return self.log.last_stable_offset(self.high_watermark)
+            return self.log.state.last_stable_offset(self.high_watermark)
         return self.high_watermark
 
     # --- followers, as the leader sees them ---
@@ -498,7 +498,7 @@ class Partition:
                     f"but has registered again with {broker.broker_epoch}",
                 )
         had, started = follower.log_end_offset, follower.log_start_offset
-        end = self.log.log_end_offset
+        end = self.log.state.log_end_offset
         follower.fetched(fetch_offset, log_start_offset, broker_epoch, end, now, fetched, before)
         if node_id not in self._maximal:
             self._expand(follower)
@@ -534,7 +534,7 @@ class Partition:
         way, none could be asked for. (Others have to fetch once more: who stays away must not come
         and go.)"""
         if self.followers and len(self._maximal) <= len(self.followers):
-            end, now = self.log.log_end_offset, self._owner.now()
+            end, now = self.log.state.log_end_offset, self._owner.now()
             for node, follower in self.followers.items():
                 if node not in self._maximal and follower.is_caught_up(end, now, self._owner.lag_s):
                     self._expand(follower)
@@ -544,7 +544,7 @@ class Partition:
         `replica.lag.time.max.ms`; which those are."""
         if self.proposal is not None or not self.leads or len(self.isr) < 2:
             return []
-        end, lag_s, followers = self.log.log_end_offset, self._owner.lag_s, self.followers
+        end, lag_s, followers = self.log.state.log_end_offset, self._owner.lag_s, self.followers
         slow = [
             node
             for node in self.isr
@@ -590,7 +590,7 @@ class Partition:
     @property
     def low_watermark(self) -> int:
         """The least log start of all replicas that are alive: what DeleteRecords waits for."""
-        low = self.log.log_start_offset
+        low = self.log.state.log_start_offset
         for node, follower in self.followers.items():
             if follower.log_start_offset < low:
                 broker = self._owner.broker(node)
@@ -603,9 +603,9 @@ class Partition:
     def append_as_follower(self, data: Data, leader_epoch: int, now_ms: int) -> Replicated:
         """Append the whole batches that the leader of `leader_epoch` sent; a batch of a later epoch
         and everything after it are left out. Raises CorruptBatch, KafkaError, StorageError as
-        `Log.append_as_follower` does."""
+        `Appender.append_as_follower` does."""
         try:
-            replicated = self.log.append_as_follower(data, now_ms, epoch_max=leader_epoch)
+            replicated = self.log.appender.append_as_follower(data, now_ms, epoch_max=leader_epoch)
         except StorageError as e:
             if not e.undone:
                 self._owner.failed(self, e)
@@ -617,14 +617,14 @@ class Partition:
 
     def follow_high_watermark(self, high_watermark: int) -> None:
         """Take the leader's high watermark, at most our log end."""
-        high_watermark = min(high_watermark, self.log.log_end_offset)
+        high_watermark = min(high_watermark, self.log.state.log_end_offset)
         if high_watermark > self.high_watermark:
             self._moved(high_watermark)
 
     def follow_log_start(self, offset: int) -> bool:
         """Move the log start to the leader's; return whether it moved."""
-        offset = min(offset, self.log.log_end_offset)
-        if offset <= self.log.log_start_offset:
+        offset = min(offset, self.log.state.log_end_offset)
+        if offset <= self.log.state.log_start_offset:
             return False
         self.high_watermark = max(self.high_watermark, offset)
         self.delete_before(offset)
@@ -634,11 +634,13 @@ class Partition:
     def must_flush(self) -> bool:
         """Whether `flush.messages` requires a sync before the leader may count the last append."""
         log = self.log
-        return log.log_end_offset - log.durable_offset >= self.config.flush_messages
+        return (
+            log.state.log_end_offset - log.durability.durable_offset >= self.config.flush_messages
+        )
 
     def truncated(self) -> None:
         """The log was truncated or restarted: move the watermarks back to its end."""
-        end, start = self.log.log_end_offset, self.log.log_start_offset
+        end, start = self.log.state.log_end_offset, self.log.state.log_start_offset
         self.high_watermark = max(min(self.high_watermark, end), start)
         self.synced_offset = min(self.synced_offset, end)
         self.touch()

@@ -306,9 +306,9 @@ class ReplicaFetcher:
             log = partition.log
             position = FetchPosition(
                 fetch_state.leader_epoch,
-                log.log_end_offset,
-                log.latest_epoch,
-                log.log_start_offset,
+                log.state.log_end_offset,
+                log.state.epochs.latest,
+                log.state.log_start_offset,
             )
             if position != fetch_state.known_position:
                 self._name(topics, fetch_state, position, version)
@@ -414,7 +414,8 @@ class ReplicaFetcher:
         logger.log(
             level,
             "%s cannot be fetched from broker %d in epoch %d at offset %d: %s",
-            partition.tp, self.leader, fetch_state.leader_epoch, partition.log.log_end_offset, why,
+            partition.tp, self.leader, fetch_state.leader_epoch,
+            partition.log.state.log_end_offset, why,
         )  # fmt: skip
         self._pause(fetch_state, fetch_state.backoff_s)
 
@@ -482,7 +483,7 @@ class ReplicaFetcher:
                     partition.follow_high_watermark(data.high_watermark)
                     if partition.follow_log_start(data.log_start_offset):
                         self._dirty[fetch_state.key] = fetch_state
-                    fetch_state.in_sync = partition.log.log_end_offset >= data.high_watermark
+                    fetch_state.in_sync = partition.log.state.log_end_offset >= data.high_watermark
                     fetch_state.backoff_s = 0.0
             except StorageError as e:
                 if not e.undone:
@@ -499,7 +500,7 @@ class ReplicaFetcher:
         partition = fetch_state.partition
         logger.exception(
             "%s: stopped fetching from broker %d in epoch %d: failed at offset %d",
-            partition.tp, self.leader, fetch_state.leader_epoch, partition.log.log_end_offset,
+            partition.tp, self.leader, fetch_state.leader_epoch, partition.log.state.log_end_offset,
         )  # fmt: skip
         self.remove(partition)
 
@@ -528,14 +529,14 @@ class ReplicaFetcher:
         with memoryview(records) as view:
             if self._is_throttled(partition):
                 self._quota.passed(len(view))
-            for begin, end, base in _pieces(view, partition.log.log_end_offset):
+            for begin, end, base in _pieces(view, partition.log.state.log_end_offset):
                 if news.appended >= APPENDED_AT_ONCE:
                     news.appended = 0
                     await trio.lowlevel.checkpoint()
                     if not self._is_current(fetch_state):
                         return
                 log = partition.log
-                if base < log.log_end_offset == log.log_start_offset:
+                if base < log.state.log_end_offset == log.state.log_start_offset:
                     # The leader's log begins inside of this batch (DeleteRecords), and ours is
                     # empty.
                     await self._reconciler.restart(fetch_state, base)

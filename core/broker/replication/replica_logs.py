@@ -234,9 +234,9 @@ def described(partition: Partition) -> ReplicaLog:
     return ReplicaLog(
         partition_index=partition.tp.partition,
         leader_epoch=partition.leader_epoch,
-        last_epoch=log.last_batch_epoch,
-        end_offset=log.log_end_offset,
-        start_offset=log.log_start_offset,
+        last_epoch=log.state.last_batch_epoch,
+        end_offset=log.state.log_end_offset,
+        start_offset=log.state.log_start_offset,
         high_watermark=max(
             partition.high_watermark, mark.high_watermark if mark is not None else NO_OFFSET
         ),

@@ -388,14 +388,14 @@ class Replicas:
         """Sync the partition's log, and tell the partition how far, or less far if the log was
         truncated during the sync."""
         log = partition.log
-        end, started = log.log_end_offset, self.now()
+        end, started = log.state.log_end_offset, self.now()
         try:
-            await offload(log.flush, end, directory=log.log_dir.path)
+            await offload(log.durability.flush, end, directory=log.log_dir.path)
         except StorageError as e:
             self.fail_directory(partition.log.log_dir, e)
             return
         self._log_flushed(self.now() - started)
-        partition.flushed(end if log.is_abandoned else min(end, log.durable_offset))
+        partition.flushed(end if log.state.abandoned else min(end, log.durability.durable_offset))
 
     async def off_loop(
         self, partition: Partition, work: Callable[..., object], *args: object
@@ -410,7 +410,7 @@ class Replicas:
         finally:
             partition.truncated()
             for tell in self.was_cut:
-                tell(partition, log.log_end_offset)
+                tell(partition, log.state.log_end_offset)
 
     def failed(self, partition: Partition, error: StorageError) -> None:
         """The partition's disk failed, and with it every partition in the same log directory."""
@@ -419,7 +419,7 @@ class Replicas:
     def dropped(self, partition: Partition) -> None:
         """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may
         still be at them; and the other segments dropped that lie below the start of the log."""
-        self._start_soon(self._remove_segments, partition, partition.log.deleted_files)
+        self._start_soon(self._remove_segments, partition, partition.log.segments.deleted_files)
         if is_behind(partition.log):
             self._start_soon(self._drop_more, partition, partition.log)
 
@@ -428,10 +428,10 @@ class Replicas:
         await trio.lowlevel.checkpoint()
         if partition.log is not log or not self._is_here(partition):
             return
-        if partition.busy or partition.offline is not None or log.dead is not None:
+        if partition.busy or partition.offline is not None or log.state.dead is not None:
             return
         try:
-            partition.delete_before(log.log_start_offset)
+            partition.delete_before(log.state.log_start_offset)
         except StorageError as e:
             if not e.undone:
                 self.failed(partition, e)
@@ -442,7 +442,7 @@ class Replicas:
         if not self._is_here(partition):
             return
         try:
-            await offload(log.remove_deleted, names, directory=log.log_dir.path)
+            await offload(log.segments.remove_deleted, names, directory=log.log_dir.path)
         except StorageError as e:
             if self._is_here(partition):
                 self.fail_directory(log.log_dir, e)
@@ -522,10 +522,10 @@ class Replicas:
                         progress,
                         expected=self._had(change.new),
                     )
-                    log.epochs  # noqa: B018  read here, not by the loop when the partition is led
+                    log.state.epochs  # noqa: B018  read here, not by the loop when the partition is led
                     if log.snapshot_bytes > SNAPSHOT_BYTES_MAX:
                         with suppress(KafkaError):  # raised again when the producers are used
-                            log.producers  # noqa: B018
+                            log.state.producers  # noqa: B018
             except KafkaError as e:
                 return e
             finally:
@@ -593,7 +593,7 @@ class Replicas:
             for partition in held.values():
                 if partition not in new:
                     partition.config = config
-                    partition.log.config = log_config
+                    partition.log.configure(log_config)
                 await let_others_run()
 
 

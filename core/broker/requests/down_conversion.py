@@ -37,7 +37,9 @@ async def lower_slice(
             return lowered.data
         offset = lowered.next_offset
         wanted, directory = max(bytes_max, SEARCH_BYTES), log.log_dir.path
-        found = (await offload(log.read, offset, wanted, offset_end, directory=directory)).slice
+        found = (
+            await offload(log.reader.read, offset, wanted, offset_end, directory=directory)
+        ).slice
         if not found.length:
             return b""
 
@@ -47,7 +49,7 @@ async def _lower(log: Log, found: Slice, magic: int, offset: int, bytes_max: int
         if _is_small(found.data):
             return lower(found.data, magic, offset, bytes_max)
         return await offload(lower, found.data, magic, offset, bytes_max)
-    with storage_errors(log.directory, "read"):
+    with storage_errors(log.state.directory, "read"):
         found.pin()
     try:
         if found.length <= INLINE_BYTES and _is_resident(log, found):
@@ -67,12 +69,12 @@ def _is_small(data: bytes) -> bool:
 
 
 def _is_resident(log: Log, found: FileSlice) -> bool:
-    with storage_errors(log.directory, "read"):
+    with storage_errors(log.state.directory, "read"):
         return found.resident()
 
 
 def _read(log: Log, found: FileSlice) -> bytes:
-    with storage_errors(log.directory, "read"):
+    with storage_errors(log.state.directory, "read"):
         return found.read()
 
 

@@ -147,10 +147,12 @@ class SharePartition:
     async def _first_offset(self) -> int:
         reset, log = self._owner.reset_of(self.key.group_id), self.partition.log
         if reset.earliest:
-            return log.log_start_offset
+            return log.state.log_start_offset
         if reset.after_ms is not None:
             after_ms = reset.after_ms
-            found = await offload(lambda: log.offset_for_time(after_ms), directory=log.log_dir.path)
+            found = await offload(
+                lambda: log.reader.offset_for_time(after_ms), directory=log.log_dir.path
+            )
             if found is not None and found[0] < self.partition.high_watermark:
                 return found[0]
         return self.partition.high_watermark

@@ -152,7 +152,9 @@ class Cleaner:
             logger.warning("%s: a round of compaction was given up: %s", partition.tp, e)
         except OSError as e:
             undone = not is_fault(e)
-            self._failed(partition, StorageError(partition.log.directory, "compact", e, undone))
+            self._failed(
+                partition, StorageError(partition.log.state.directory, "compact", e, undone)
+            )
         finally:
             log.rewriting = False
         self._given_up[partition] = self._given_up.get(partition, 0) + 1
@@ -190,19 +192,19 @@ class Cleaner:
     def _roll_overdue(self, partition: Partition, config: CompactionConfig, now_ms: int) -> None:
         """Roll the active segment of a log whose records must not wait longer
         (`max.compaction.lag.ms`)."""
-        segment = partition.log.segments[-1]
+        segment = partition.log.state.segments[-1]
         first = segment.first_timestamp
         if segment.size and first is not None and 0 <= first < now_ms - config.max_lag_ms:
             try:
-                partition.log.roll(now_ms)
+                partition.log.segments.roll(now_ms)
             except StorageError as e:
                 self._failed(partition, e)
 
     async def _clean(self, partition: Partition, found: Cleanable) -> bool:
         """Do one round; returns whether it was completed."""
         log, directory = partition.log, partition.log.log_dir
-        await offload(log.flush, found.end_offset, directory=directory.path)
-        if log.recovery_point < found.end_offset:
+        await offload(log.durability.flush, found.end_offset, directory=directory.path)
+        if log.durability.recovery_point < found.end_offset:
             return False  # a full disk had no space for data other than records
         if directory.recovery_points.get(partition.tp, 0) < found.end_offset:
             await offload(directory.write_recovery_points, directory=directory.path)
@@ -225,14 +227,14 @@ class Cleaner:
                     ):
                         return False
                 elif isinstance(step, Done):
-                    log.first_dirty_offset = step.first_dirty_offset
+                    log.segments.first_dirty_offset = step.first_dirty_offset
                     await offload(directory.write_cleaner_offsets, directory=directory.path)
                     logger.info(
                         "%s: compacted up to offset %d, from %d to %d bytes (%d keys)",
                         partition.tp,
                         step.first_dirty_offset,
                         before,
-                        sum(s.size for s in log.segments if s.base_offset < job.end_offset),
+                        sum(s.size for s in log.state.segments if s.base_offset < job.end_offset),
                         step.keys,
                     )
         return True
@@ -241,7 +243,7 @@ class Cleaner:
         """The job for a partition, as far as it is still needed; None if it is not."""
         log, config = partition.log, self._config()
         settings, now_ms = compaction_of(partition), self._replicas.clock.now_ms()
-        limit = log.last_stable_offset(partition.high_watermark)
+        limit = log.state.last_stable_offset(partition.high_watermark)
         still = cleanable(log, settings, min(limit, found.end_offset), now_ms)
         if still is None or not is_due(still, settings):
             return None

@@ -28,13 +28,17 @@ async def put_in_place(
     """Replace `replaced` with the `.cleaned` segment of `base_offset`, whose files have `sizes` in
     bytes. If the log has changed too much, or another log has its place, remove the segment and
     return False. Raises StorageError, OSError."""
-    if partition.busy or partition.log is not log or not log.swap_in(base_offset, replaced, sizes):
-        await offload(remove_cleaned, log.disk, log.directory, base_offset)
+    if (
+        partition.busy
+        or partition.log is not log
+        or not log.segments.swap_in(base_offset, replaced, sizes)
+    ):
+        await offload(remove_cleaned, log.state.disk, log.state.directory, base_offset)
         return False
     with trio.CancelScope(shield=True):  # finish once started: a few renames and syncs
-        await offload(log.sync_names, directory=log.log_dir.path)
-        while not partition.busy and log.step_swap():  # a truncation finishes it as well
-            await offload(log.sync_names, directory=log.log_dir.path)
+        await offload(log.durability.sync_names, directory=log.log_dir.path)
+        while not partition.busy and log.segments.step_swap():  # a truncation finishes it as well
+            await offload(log.durability.sync_names, directory=log.log_dir.path)
     if replicas.find(*partition.tp) is partition and partition.offline is None:
         replicas.dropped(partition)
     return True

@@ -76,21 +76,24 @@ class LogRetention:
 
     async def _drop(self, partition: Partition, start: int, now_ms: int) -> None:
         log = partition.log
-        first = log.segments[0].base_offset
+        first = log.state.segments[0].base_offset
         try:
             if partition.busy or start > partition.high_watermark:
                 return  # it was truncated in the meantime
-            if start >= log.log_end_offset and log.segments[-1].size:
-                log.roll(now_ms)
+            if start >= log.state.log_end_offset and log.state.segments[-1].size:
+                log.segments.roll(now_ms)
             while (
-                log.segments[0].base_offset < start <= partition.high_watermark
+                log.state.segments[0].base_offset < start <= partition.high_watermark
                 and not partition.busy
             ):
-                bases = [segment.base_offset for segment in log.segments]
+                bases = [segment.base_offset for segment in log.state.segments]
                 due = bisect_left(bases, start)
                 partition.delete_before(bases[DROPPED_AT_ONCE] if due > DROPPED_AT_ONCE else start)
                 await trio.lowlevel.checkpoint()
-                if self._replicas.find(*partition.tp) is not partition or log.dead is not None:
+                if (
+                    self._replicas.find(*partition.tp) is not partition
+                    or log.state.dead is not None
+                ):
                     return
                 if partition.log is not log:
                     return  # it is in another directory now, and the next check handles it

@@ -80,7 +80,7 @@ class ScheduledTasks:
         """Drop the producers that wrote nothing for `producer.id.expiration.ms`."""
         now_ms = self._replicas.clock.now_ms()
         for partition in list(self._replicas):
-            partition.log.expire_producers(now_ms)
+            partition.log.state.expire_producers(now_ms)
             await trio.lowlevel.checkpoint()
 
     async def _flush(self) -> None:
@@ -101,7 +101,7 @@ class ScheduledTasks:
                 wait_s = partition.config.flush_ms / 1000
                 shortest_s = min(shortest_s, wait_s / 4)
                 log = partition.log
-                if log.recovery_point >= log.log_end_offset:
+                if log.durability.recovery_point >= log.state.log_end_offset:
                     unsynced_since.pop(partition.tp, None)
                     continue
                 since = unsynced_since.setdefault(partition.tp, now)

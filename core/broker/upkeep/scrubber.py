@@ -122,7 +122,7 @@ class Scrubber:
             log = partition.log
             if not self._is_here(partition, log):
                 continue
-            await self._check_log(partition, log, log.segments[:-1])
+            await self._check_log(partition, log, log.state.segments[:-1])
             if self._is_here(partition, log):
                 if not log.damaged_segments:
                     now_ms = self._replicas.clock.now_ms()
@@ -181,14 +181,14 @@ class Scrubber:
             logger.error("%s could not be checked for damage: %s", partition.tp, e)
         except OSError as e:
             self._failed(
-                partition, StorageError(log.directory, "look for damage", e, not is_fault(e))
+                partition, StorageError(log.state.directory, "look for damage", e, not is_fault(e))
             )
 
     async def _check_segment(self, partition: Partition, log: Log, segment: Segment) -> None:
         following, size = self._following(partition, log, segment), segment.size
         if following is None or not size or segment.base_offset in log.damaged_segments:
             return
-        epochs = LeaderEpochs(log.epochs.entries)
+        epochs = LeaderEpochs(log.state.epochs.entries)
         try:
             damaged = await self._bandwidth.run(
                 damage_of(segment, size, following, epochs), log.log_dir.path
@@ -219,7 +219,7 @@ class Scrubber:
         partition's log, or the log is being truncated."""
         if not self._is_here(partition, log) or partition.busy:
             return None
-        segments = log.segments
+        segments = log.state.segments
         for i, one in enumerate(segments[:-1]):
             if one is segment:
                 return segments[i + 1].base_offset
@@ -248,7 +248,9 @@ class Scrubber:
             return
         known = dict(log.damaged_segments)
         for base in known:
-            i = next((i for i, s in enumerate(log.segments[:-1]) if s.base_offset == base), None)
+            i = next(
+                (i for i, s in enumerate(log.state.segments[:-1]) if s.base_offset == base), None
+            )
             if i is None:  # deleted, or merged by compaction
                 log.damaged_segments.pop(base, None)
             elif not partition.leads:
@@ -260,7 +262,7 @@ class Scrubber:
             self._reports.changed(partition)
 
     async def _repair_one(self, partition: Partition, log: Log, i: int, retry: _Retry) -> None:
-        segment, following = log.segments[i], log.segments[i + 1].base_offset
+        segment, following = log.state.segments[i], log.state.segments[i + 1].base_offset
         leader = partition.leader
         try:
             await self._repair.repair(partition, segment, following)
@@ -273,7 +275,7 @@ class Scrubber:
             self._failed(partition, e)
             return
         except OSError as e:
-            error = StorageError(log.directory, "replace a segment", e, not is_fault(e))
+            error = StorageError(log.state.directory, "replace a segment", e, not is_fault(e))
             self._failed(partition, error)
             return
         log.damaged_segments.pop(segment.base_offset, None)
@@ -301,7 +303,7 @@ def _suspected(log: Log) -> list[Segment]:
     """The closed segments in which a read has found damage that is not recorded yet."""
     return [
         segment
-        for segment in log.segments[:-1]
+        for segment in log.state.segments[:-1]
         if segment.checked.damaged and segment.base_offset not in log.damaged_segments
     ]
 

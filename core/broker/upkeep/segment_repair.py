@@ -100,16 +100,18 @@ class SegmentRepair:
             segment,
             segment.size,
             following,
-            max(base, log.log_start_offset),
-            config.compact or log.first_dirty_offset is not None,
+            max(base, log.state.log_start_offset),
+            config.compact or log.segments.first_dirty_offset is not None,
         )
         path = log.log_dir.path
         now_ms = self._replicas.clock.now_ms()
 
         def begin() -> CleanedSegment:
-            remove_cleaned(log.disk, log.directory, base)
-            interval = log.config.index_interval_bytes
-            return CleanedSegment(log.disk, log.directory, base, now_ms, interval, BUFFER_BYTES)
+            remove_cleaned(log.state.disk, log.state.directory, base)
+            interval = log.state.config.index_interval_bytes
+            return CleanedSegment(
+                log.state.disk, log.state.directory, base, now_ms, interval, BUFFER_BYTES
+            )
 
         writer = await offload(begin, directory=path)
         in_place = False
@@ -122,7 +124,7 @@ class SegmentRepair:
                 return writer.finish()
 
             sizes = await offload(finish, directory=path)
-            epochs = LeaderEpochs(log.epochs.entries)
+            epochs = LeaderEpochs(log.state.epochs.entries)
             flaw = await self._bandwidth.run(flaw_of(writer.segment, replaced, epochs), path)
             if flaw is not None:
                 raise NotRepaired(f"what broker {partition.leader} has there does not fit: {flaw}")
@@ -130,7 +132,7 @@ class SegmentRepair:
                 raise NotRepaired("there is another leader")
             in_place = True
             part = Part(base, replaced.size, 0, 0)
-            if segment not in log.segments or not await put_in_place(
+            if segment not in log.state.segments or not await put_in_place(
                 self._replicas, partition, log, base, [part], sizes
             ):
                 in_place = False
@@ -139,7 +141,9 @@ class SegmentRepair:
             writer.close()
             if not in_place:
                 with trio.CancelScope(shield=True):
-                    await offload(remove_cleaned, log.disk, log.directory, base, directory=path)
+                    await offload(
+                        remove_cleaned, log.state.disk, log.state.directory, base, directory=path
+                    )
 
     async def _copy(
         self, partition: Partition, replaced: Replaced, writer: CleanedSegment

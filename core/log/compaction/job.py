@@ -69,7 +69,7 @@ class Job(Struct, frozen=True):
 def cleanable(log: Log, config: CompactionConfig, limit: int, now_ms: int) -> Cleanable | None:
     """The part of the log below `limit` that can be compacted; None if there is none. May read time
     indexes, so not on the loop. Raises OSError."""
-    segments = log.segments
+    segments = log.state.segments
     first_dirty = first_dirty_offset(log)
     if limit <= first_dirty:
         return None
@@ -103,19 +103,22 @@ def is_due(found: Cleanable, config: CompactionConfig) -> bool:
 def first_dirty_offset(log: Log) -> int:
     """The offset up to which the log was compacted; its start, if it never was or the recorded
     offset is impossible."""
-    noted = log.first_dirty_offset
-    if noted is None or not log.log_start_offset <= noted <= log.segments[-1].base_offset:
-        return log.log_start_offset
+    noted = log.segments.first_dirty_offset
+    if (
+        noted is None
+        or not log.state.log_start_offset <= noted <= log.state.segments[-1].base_offset
+    ):
+        return log.state.log_start_offset
     return noted
 
 
 def prepare(log: Log, found: Cleanable) -> None:
     """Check the files of a round that is due, so that `make_job` has nothing to rebuild. Not on the
     loop. Raises OSError, CorruptBatch."""
-    for segment in log.segments:
+    for segment in log.state.segments:
         if segment.base_offset < found.end_offset:
             segment.check_indexes()
-    aborted.keep(log.state, *log.segments)
+    aborted.keep(log.state, *log.state.segments)
 
 
 def make_job(
@@ -128,10 +131,10 @@ def make_job(
 ) -> Job:
     """The job for a result of `cleanable`; reads the producers' state and transaction indexes.
     Raises OSError, StorageError."""
-    segments = log.segments
+    segments = log.state.segments
     parts = segments[: bisect_right(segments, found.end_offset - 1, key=lambda s: s.base_offset)]
     return Job(
-        directory=log.directory,
+        directory=log.state.directory,
         parts=tuple(part_of(segment) for segment in parts),
         first_dirty_offset=found.first_dirty_offset,
         end_offset=found.end_offset,
@@ -139,10 +142,10 @@ def make_job(
         delete_retention_ms=config.delete_retention_ms,
         keys_max=keys_max,
         buffer_bytes=buffer_bytes,
-        segment_bytes=log.config.segment_bytes,
-        index_bytes_max=log.config.segment_index_bytes,
-        index_interval_bytes=log.config.index_interval_bytes,
-        producers=tuple((p.producer_id, p.last_offset, p.epoch) for p in log.producers),
+        segment_bytes=log.state.config.segment_bytes,
+        index_bytes_max=log.state.config.segment_index_bytes,
+        index_interval_bytes=log.state.config.index_interval_bytes,
+        producers=tuple((p.producer_id, p.last_offset, p.epoch) for p in log.state.producers),
         aborted=tuple(aborted.between(log.state, segments[0].base_offset, found.end_offset)),
     )
 

@@ -43,7 +43,7 @@ def tail_of(log: Log, segment: Segment, end_offset: int, lineage: Sequence[Epoch
     """Everything about a closed segment, whose last offset is `end_offset`, that its object has
     behind the records. Reads files: in a thread. Raises StorageError, CorruptBatch."""
     state = log.state
-    with storage_errors(log.directory, "read a segment to copy it"):
+    with storage_errors(state.directory, "read a segment to copy it"):
         segment.check_indexes()
         offsets = segment.ask_index(
             lambda: segment.index.file.pread(segment.index.entries * OFFSET_ENTRY.size, 0)

@@ -9,7 +9,7 @@ from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.errors import ErrorCode
 from pk.core.log.damaged import kept_files
-from pk.core.log.log import Log
+from pk.core.log.log_loader import open_log
 from pk.core.log.memory_disk import MemoryDisk, MemoryFile
 from pk.core.record.batch import iter_headers, read_header, records
 from pk.core.record.build import build_batch
@@ -39,7 +39,7 @@ def append(node: Node, count: int, start: int = 0) -> None:
 def values(node: Node) -> list[bytes | None]:
     log = node.broker.data.replicas.partition("t", 0).log
     found = []
-    for segment in log.segments:
+    for segment in log.state.segments:
         data = segment.file.pread(segment.size, 0)
         for position, header in iter_headers(data):
             found += [r.value for r in records(data[position : position + header.size])]
@@ -85,14 +85,14 @@ async def test_a_log_moves_under_writes_and_stays_there() -> None:
         partition = node.broker.data.replicas.partition("t", 0)
         partition.delete_before(10)
         old, target = partition.log, other(node)
-        in_flight = old.read(20, 1 << 20, 500)
+        in_flight = old.reader.read(20, 1 << 20, 500)
         assert await ask(caller, target, version=1) == ErrorCode.NONE
         append(node, 100, 500)
         await moved(node, target)
         append(node, 5, 600)
         assert values(node) == [b"%d" % i for i in range(10, 605)]
-        assert partition.log.log_start_offset == 10
-        assert partition.log.epochs.entries == old.epochs.entries
+        assert partition.log.state.log_start_offset == 10
+        assert partition.log.state.epochs.entries == old.state.epochs.entries
         assert await places(caller) == [(target, False, 0)]
         assert len(in_flight.slice.read()) == in_flight.length
         while [n for d in "ab" for n in disk.list(f"/{d}") if n.endswith("-delete")]:  # noqa: ASYNC110
@@ -114,12 +114,16 @@ async def test_a_log_that_begins_inside_a_batch_moves_too() -> None:
         partition.delete_before(5)
         assert await ask(caller, target) == ErrorCode.NONE
         await moved(node, target)
-        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (5, 10)
+        assert (partition.log.state.log_start_offset, partition.log.state.log_end_offset) == (5, 10)
         append(node, 1, 10)
         assert values(node) == [b"%d" % i for i in range(11)]
     async with running_node(disk, **DIRS) as node:
         log = node.broker.data.replicas.partition("t", 0).log
-        assert (log.log_dir.path, log.log_start_offset, log.log_end_offset) == (target, 5, 11)
+        assert (log.log_dir.path, log.state.log_start_offset, log.state.log_end_offset) == (
+            target,
+            5,
+            11,
+        )
 
 
 @trio_test
@@ -133,9 +137,9 @@ async def test_a_damaged_logs_mark_and_what_was_cut_off_go_along() -> None:
         partition.high_watermark = 20
         partition.log.log_dir.write_high_watermarks({partition.tp: 20})
         partition.log.keep_from(15)
-        partition.log.truncate_to(15)
+        partition.log.segments.truncate_to(15)
         mark = partition.log.mark
-        kept = disk.read(f"{partition.log.directory}/00000000000000000015.log.cut.damaged")
+        kept = disk.read(f"{partition.log.state.directory}/00000000000000000015.log.cut.damaged")
         assert mark is not None and len(list(iter_headers(kept))) == 5
         assert await ask(caller, target) == ErrorCode.NONE
         await moved(node, target)
@@ -146,13 +150,13 @@ async def test_a_damaged_logs_mark_and_what_was_cut_off_go_along() -> None:
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         partition = node.broker.data.replicas.partition("t", 0)
         assert (partition.log.log_dir.path, partition.log.mark) == (target, mark)
-        directory = partition.log.directory
+        directory = partition.log.state.directory
         assert disk.read(f"{directory}/00000000000000000015.log.cut.damaged") == kept
         partition.log.mend()
         assert await ask(caller, other(node)) == ErrorCode.NONE
         await moved(node, other(node))
         assert partition.log.mark is None
-        assert len(kept_files(disk, partition.log.directory)) == 1
+        assert len(kept_files(disk, partition.log.state.directory)) == 1
     async with running_node(disk, **DIRS) as node:
         assert node.broker.data.replicas.partition("t", 0).log.mark is None
 
@@ -269,20 +273,20 @@ async def test_who_has_the_later_records_goes_further_whatever_the_segments() ->
         append(node, 50)
         log, target = node.broker.data.replicas.partition("t", 0).log, other(node)
         disk.make(f"{target}/t-0")
-        for name in disk.list(log.directory):
-            disk.write(f"{target}/t-0/{name}", disk.read(f"{log.directory}/{name}"))
-        log.roll(node.broker.clock.now_ms())
-        newer = Log.open(
+        for name in disk.list(log.state.directory):
+            disk.write(f"{target}/t-0/{name}", disk.read(f"{log.state.directory}/{name}"))
+        log.segments.roll(node.broker.clock.now_ms())
+        newer = open_log(
             disk,
             f"{target}/t-0",
-            log.tp,
-            log.config,
-            topic_id=log.topic_id,
+            log.state.tp,
+            log.state.config,
+            topic_id=log.state.topic_id,
             clean=False,
             now_ms=node.broker.clock.now_ms(),
         )
         batch = build_batch([(node.broker.clock.now_ms(), b"k", b"50", ())])
-        newer.append_as_leader(batch, read_header(batch), 1, node.broker.clock.now_ms())
+        newer.appender.append_as_leader(batch, read_header(batch), 1, node.broker.clock.now_ms())
         newer.close()
     async with running_node(disk, **DIRS) as node:
         assert node.broker.data.replicas.partition("t", 0).log.log_dir.path == target

@@ -22,7 +22,7 @@ async def test_deleting_what_is_deleted_wakes_nobody() -> None:
         def is_deleted() -> bool:
             nonlocal looks
             looks += 1
-            return partition.log.log_start_offset == 1
+            return partition.log.state.log_start_offset == 1
 
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
@@ -45,7 +45,7 @@ async def test_a_disk_that_fails_is_taken_out_of_service_at_once() -> None:
         partition, now_ms = node.broker.data.replicas.partition("t", 0), node.broker.clock.now_ms()
         for _ in range(2):
             partition.append(make_batch(1, timestamp=now_ms), now_ms=now_ms)
-            partition.log.roll(now_ms)
+            partition.log.segments.roll(now_ms)
         disk.fail_next("rename", suffix=f"{0:020d}.log")
         with pytest.raises(StorageError):
             partition.delete_before(1)

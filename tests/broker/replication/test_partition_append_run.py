@@ -46,7 +46,7 @@ async def test_a_run_is_seen_when_it_is_synced_where_that_is_asked_for() -> None
         partition.append_run(run_of(partition, now_ms), now_ms, acks_all=True)
         assert partition.flushing and partition.high_watermark < 7
         assert await partition.wait_for_high_watermark(7, float("inf"), partition.leader_epoch)
-        assert partition.log.durable_offset == 7
+        assert partition.log.durability.durable_offset == 7
 
 
 @trio_test
@@ -57,7 +57,7 @@ async def test_only_the_leader_takes_a_run() -> None:
         with pytest.raises(KafkaError) as caught:
             partition.append_run(run_of(partition, now_ms), now_ms, acks_all=False)
         assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert partition.log.log_end_offset == 1
+        assert partition.log.state.log_end_offset == 1
 
 
 @trio_test

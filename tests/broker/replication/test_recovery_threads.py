@@ -56,6 +56,6 @@ def test_all_logs_are_recovered_each_to_its_end(threads: str) -> None:
         async with running_node(disk, **keys) as node:
             for number in range(2 * ALONE_AT_ONCE + 3):
                 log = node.broker.data.replicas.partition("t", number).log
-                assert log.recovered is not None and log.log_end_offset == number % 5
+                assert log.recovered is not None and log.state.log_end_offset == number % 5
 
     run()

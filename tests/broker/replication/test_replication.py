@@ -24,8 +24,8 @@ class TestCopying:
                     values = [b"%d %d " % (i, n) * 50 for n in range(20)]
                     assert await cluster.produce(1, *values, codec=codec) == NONE
                 await cluster.settled(1, 2, 3)
-                assert cluster.partition(2).log.log_end_offset == 100
-                assert cluster.partition(3).log.epochs.entries == [(0, 0)]
+                assert cluster.partition(2).log.state.log_end_offset == 100
+                assert cluster.partition(3).log.state.epochs.entries == [(0, 0)]
 
         run()
 

@@ -39,7 +39,7 @@ class TestFlushing:
             for i in range(5):
                 assert await cluster.produce(1, b"%d" % i) == NONE
                 for node in (1, 2, 3):
-                    assert cluster.partition(node).log.recovery_point == i + 1
+                    assert cluster.partition(node).log.durability.recovery_point == i + 1
             for node in (1, 2, 3):
                 await cluster.crash(node)
             for node in (2, 3):
@@ -54,7 +54,7 @@ class TestFlushing:
             flush, held = replicas.flush, []
             replicas.flush = held.append  # type: ignore[method-assign,assignment]
             assert await cluster.produce(1, b"a", timeout_ms=500) == ErrorCode.REQUEST_TIMED_OUT
-            assert cluster.partition(2).log.recovery_point == 1
+            assert cluster.partition(2).log.durability.recovery_point == 1
             assert cluster.partition(1).high_watermark == 0
             replicas.flush = flush  # type: ignore[method-assign]
             flush(held[0])
@@ -79,24 +79,24 @@ class TestFlushing:
             await syncing.wait()
             await cluster.change(leader=2, isr=(2,))
             partition = cluster.partition(2)
-            assert partition.log.log_end_offset == 2 and partition.high_watermark <= 1
+            assert partition.log.state.log_end_offset == 2 and partition.high_watermark <= 1
             go.set()
             await cluster.until(lambda: partition.high_watermark == 2)
-            assert partition.log.recovery_point == 2
+            assert partition.log.durability.recovery_point == 2
 
     @simulated
     async def test_who_returns_syncs_what_it_has_before_it_counts(self) -> None:
         async with running_cluster(brokers=2) as cluster:
             await cluster.create(1, 2)
             await cluster.produce(1, b"a")
-            assert cluster.partition(2).log.recovery_point == 0
+            assert cluster.partition(2).log.durability.recovery_point == 0
             await cluster.crash(2, power=False)
             await cluster.configure("t", "flush.messages", "1")
             seen: list[int] = []
 
             async def look(asker: int, asked: int, request: Any) -> None:
                 if (asker, request.API_KEY) == (2, FETCH) and request.topics:
-                    seen.append(cluster.partition(2).log.recovery_point)
+                    seen.append(cluster.partition(2).log.durability.recovery_point)
 
             cluster.before = look
             await cluster.start(2)
@@ -121,7 +121,7 @@ class TestFlushing:
             async def look(asker: int, asked: int, request: Any) -> None:
                 if (asker, request.API_KEY) == (2, FETCH):
                     log = cluster.partition(2).log
-                    unsynced.append(log.log_end_offset - log.recovery_point)
+                    unsynced.append(log.state.log_end_offset - log.durability.recovery_point)
 
             cluster.spoil, cluster.before = spoil, look
             cluster.heal()
@@ -137,8 +137,8 @@ class TestFailingDisks:
             for number in (0, 1):
                 await cluster.produce(1, b"a", number=number)
             failed = cluster.partition(2).log
-            cluster.disk(2).fail_next("write", suffix=f"{failed.directory}/{0:020d}.log")
-            cluster.disk(2).fail_next("truncate", suffix=f"{failed.directory}/{0:020d}.log")
+            cluster.disk(2).fail_next("write", suffix=f"{failed.state.directory}/{0:020d}.log")
+            cluster.disk(2).fail_next("truncate", suffix=f"{failed.state.directory}/{0:020d}.log")
             await cluster.produce(1, b"b", acks=1)
             await cluster.until(lambda: cluster.partition(2).offline is not None)
             await trio.sleep(2)
@@ -157,10 +157,10 @@ class TestFailingDisks:
                 )
             assert await cluster.produce(1, b"a") == NONE, "what must be durable is"
             logs = [cluster.partition(node).log for node in (1, 2)]
-            assert [log.durable_offset for log in logs] == [1, 1]
-            assert [log.recovery_point for log in logs] == [0, 0]
+            assert [log.durability.durable_offset for log in logs] == [1, 1]
+            assert [log.durability.recovery_point for log in logs] == [0, 0]
             assert await cluster.produce(1, b"b") == NONE
-            assert [log.recovery_point for log in logs] == [2, 2], "there is room again"
+            assert [log.durability.recovery_point for log in logs] == [2, 2], "there is room again"
             for node in (1, 2):
                 await cluster.crash(node)
             await cluster.start(2)
@@ -230,7 +230,7 @@ class TestCoordinators:
             answer = await cluster.ask(1, commit(7), 9)
             assert answer.topics[0].partitions[0].error_code == NONE
             for node in (2, 3):
-                assert cluster.partition(node, OFFSETS_TOPIC).log.log_end_offset == 1
+                assert cluster.partition(node, OFFSETS_TOPIC).log.state.log_end_offset == 1
             # Cut off, it goes on deciding, and no broker hears of it.
             cluster.part(1)
             cluster.lagging.add(1)
@@ -275,7 +275,7 @@ class TestDeleteRecords:
             begun = trio.current_time()
             assert await delete(4, 5000) == (NONE, 4)
             assert trio.current_time() - begun < 0.1, "no caller waits for a long poll"
-            assert cluster.partition(3).log.log_start_offset == 4
+            assert cluster.partition(3).log.state.log_start_offset == 4
             cluster.part(3)
             assert await delete(6, 1000) == (ErrorCode.REQUEST_TIMED_OUT, -1)
             await cluster.fence(3)
@@ -367,7 +367,9 @@ class TestDirectories:
             (move,) = cluster.broker(1).data.alter_log_dirs.moves(
                 partition_directory(cluster, 1, other)
             )
-            await cluster.until(lambda: move.future is not None and move.future.log_end_offset > 3)
+            await cluster.until(
+                lambda: move.future is not None and move.future.state.log_end_offset > 3
+            )
             cluster.heal()
             await cluster.until(lambda: partition.log.log_dir.path == other)
             await cluster.settled(1, 2)
@@ -393,7 +395,9 @@ class TestDirectories:
             cluster.broker(1).data.replication_quotas.directories.rate = 20_000
             moves.move("t", 0, other)
             (move,) = moves.moves(directory)
-            await cluster.until(lambda: move.future is not None and move.future.log_end_offset > 3)
+            await cluster.until(
+                lambda: move.future is not None and move.future.state.log_end_offset > 3
+            )
             cluster.disk(1).fail_next("write", errno.ENOSPC, suffix=f"-future/{0:020d}.log")
             await cluster.until(lambda: not moves.moves(directory))
             cluster.heal()

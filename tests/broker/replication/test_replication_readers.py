@@ -109,7 +109,7 @@ class TestFollowersAsServers:
             await cluster.settled(1, 2)
             cluster.lagging.add(2)
             await cluster.produce(1, b"b")
-            assert cluster.partition(2).log.log_end_offset == 2
+            assert cluster.partition(2).log.state.log_end_offset == 2
             assert cluster.partition(2).high_watermark == 1, "told with the next answer"
             assert values_of(await fetch(cluster, 2, 0)) == [b"a"]
             assert values_of(await fetch(cluster, 2, 1)) == []
@@ -237,7 +237,7 @@ class TestThrottles:
                     assert await cluster.produce(1, b"x") == NONE
                     assert trio.current_time() - sent < 0.1
                     await trio.sleep(0.5)
-                assert 0 < cluster.partition(3).log.log_end_offset < 100
+                assert 0 < cluster.partition(3).log.state.log_end_offset < 100
                 await cluster.until(lambda: 3 in cluster.isr())
                 # Five megabytes at half a megabyte a second; one answer may go beyond it.
                 assert 6 < trio.current_time() - begun < 13
@@ -259,7 +259,7 @@ class TestThrottles:
             begun = trio.current_time()
             await cluster.until(lambda: cluster.isr("fast") == (1, 2))
             assert trio.current_time() - begun < 2
-            assert cluster.partition(2, "slow").log.log_end_offset < 20
+            assert cluster.partition(2, "slow").log.state.log_end_offset < 20
             await cluster.configure("", "leader.replication.throttled.rate", "100000000", BROKER)
             await cluster.until(lambda: cluster.isr("slow") == (1, 2))
 

@@ -80,7 +80,7 @@ class TestKip101:
             cluster.heal()
             await cluster.settled(1, 2)
             assert cluster.values(1) == [b"m1", b"m2"]
-            assert cluster.partition(1).log.epochs.entries == [(0, 0), (2, 1)]
+            assert cluster.partition(1).log.state.epochs.entries == [(0, 0), (2, 1)]
 
     @simulated
     async def test_who_was_cut_off_truncates_what_nobody_was_promised(self) -> None:
@@ -132,7 +132,7 @@ class TestKip101:
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(produce)
-                await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 1)
+                await cluster.until(lambda: cluster.partition(1).log.state.log_end_offset == 1)
                 cluster.parted.discard(frozenset((1, 2)))
                 await cluster.change(leader=2, isr=(2,), lossy=True)
                 assert await cluster.produce(2, b"b", b"c") == NONE
@@ -215,14 +215,14 @@ class TestCutting:
             await cluster.settled(1, 2)
             await alone(cluster, 1, b"x", b"y")
             log = cluster.partition(1).log
-            log.flush()
+            log.durability.flush()
             log.log_dir.write_recovery_points()
-            assert log.recovery_point == 7
+            assert log.durability.recovery_point == 7
             await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
-            await cluster.until(lambda: log.log_end_offset == 5)
+            await cluster.until(lambda: log.state.log_end_offset == 5)
             noted = log.log_dir.recovery_points
-            await cluster.until(lambda: noted[log.tp] == 5)
+            await cluster.until(lambda: noted[log.state.tp] == 5)
             assert await cluster.produce(2, b"z", acks=1) == NONE
             await cluster.settled(1, 2)
             await cluster.crash(1)
@@ -239,7 +239,7 @@ class TestCutting:
             await cluster.settled(1, 2)
             await alone(cluster, 1, b"x", b"y")
             log, replicas = cluster.partition(1).log, cluster.broker(1).data.replicas
-            log.flush()
+            log.durability.flush()
             log.log_dir.write_recovery_points()
             off_loop, was_cut, go = replicas.off_loop, trio.Event(), trio.Event()
 
@@ -260,10 +260,10 @@ class TestCutting:
 
                 nursery.start_soon(lead)
                 await trio.sleep(1)
-                assert (cluster.partition(1).leads, noted[log.tp]) == (False, 3)
+                assert (cluster.partition(1).leads, noted[log.state.tp]) == (False, 3)
                 go.set()
                 await cluster.until(lambda: cluster.partition(1).leads, 5)
-                assert noted[log.tp] == log.recovery_point == 1
+                assert noted[log.state.tp] == log.durability.recovery_point == 1
 
     @pytest.mark.parametrize("room_comes", [True, False])
     def test_a_log_that_was_cut_is_held_until_a_full_disk_has_noted_it(
@@ -277,7 +277,7 @@ class TestCutting:
                 await cluster.settled(1, 2)
                 await alone(cluster, 1, b"x", b"y")
                 log, disk = cluster.partition(1).log, cluster.disk(1)
-                log.flush()
+                log.durability.flush()
                 log.log_dir.write_recovery_points()
                 noted, name = log.log_dir.recovery_points, "recovery-point-offset-checkpoint"
                 disk.fail_next("write", errno.ENOSPC, suffix=f"{name}.tmp", times=1000)
@@ -285,19 +285,19 @@ class TestCutting:
                 cluster.heal()
                 assert await cluster.produce(2, b"b", acks=1) == NONE
                 await trio.sleep(10)
-                assert log.log_end_offset == 1 and noted[log.tp] == 3
+                assert log.state.log_end_offset == 1 and noted[log.state.tp] == 3
                 if room_comes:
                     disk.heal()
                     await cluster.settled(1, 2)
-                    assert noted[log.tp] == 1
-                    assert f"{log.tp.topic} 0 1\n".encode() in disk.read(
+                    assert noted[log.state.tp] == 1
+                    assert f"{log.state.tp.topic} 0 1\n".encode() in disk.read(
                         f"{log.log_dir.path}/{name}"
                     )
                     assert cluster.values(1) == [b"a", b"b"]
                 else:
                     await cluster.until(lambda: log.log_dir.failed, 30)
                     assert cluster.partition(1).offline is not None
-                    assert log.log_end_offset == 1
+                    assert log.state.log_end_offset == 1
 
         run()
 
@@ -328,7 +328,7 @@ class TestCutting:
                 async def look() -> None:
                     await found.wait()
                     held = [cluster.partition(1, number=number) for number in range(count)]
-                    assert all(p.busy for p in held if p.log.log_end_offset)
+                    assert all(p.busy for p in held if p.log.state.log_end_offset)
 
                 nursery.start_soon(look)
                 topic_id = cluster.image.topics["t"].topic_id
@@ -412,7 +412,7 @@ class TestCutting:
             await alone(cluster, 2)
             await alone(cluster, 1)
             log = cluster.partition(1).log
-            log.dead = StorageError(log.directory, "sync", OSError())
+            log.state.dead = StorageError(log.state.directory, "sync", OSError())
             await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await cluster.until(lambda: cluster.partition(1).offline is not None)
@@ -501,7 +501,7 @@ async def apart(cluster: Cluster) -> None:
 
 def kept(cluster: Cluster, node: int) -> dict[str, bytes]:
     """The files with what a follower cut off."""
-    disk, directory = cluster.disk(node), cluster.partition(node).log.directory
+    disk, directory = cluster.disk(node), cluster.partition(node).log.state.directory
     return {
         name: disk.read(f"{directory}/{name}")
         for name in disk.list(directory)
@@ -521,7 +521,7 @@ class TestStopped:
             await cluster.settled(1, 2)
             await cluster.crash(1)
             await cluster.start(1)
-            assert cluster.partition(1).log.log_end_offset == 0, "the power took it"
+            assert cluster.partition(1).log.state.log_end_offset == 0, "the power took it"
             await cluster.change(leader=1)
             await cluster.until(lambda: cluster.partition(2).leads)
             await cluster.settled(1, 2)
@@ -544,8 +544,8 @@ class TestStopped:
             assert await cluster.produce(1, b"b") == NONE
             assert await cluster.produce(1, b"b2") == NONE
             log, batch = cluster.partition(2).log, build_batch([(0, None, b"x", ())])
-            log.assign_epoch_start(3)
-            log.append_as_leader(batch, read_header(batch), 3, 0)
+            log.state.assign_epoch_start(3)
+            log.appender.append_as_leader(batch, read_header(batch), 3, 0)
             cluster.part(1)
             await cluster.change(leader=2, isr=(2,))
             cluster.heal()
@@ -605,7 +605,7 @@ class TestStopped:
             await apart(cluster)
             log = cluster.partition(1).log
             log.mark = Mark(Damage.CORRUPT, 2, 3)
-            full = StorageError(log.directory, "keep records", OSError(errno.ENOSPC, "full"))
+            full = StorageError(log.state.directory, "keep records", OSError(errno.ENOSPC, "full"))
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Log, "keep_from", lambda *_: raise_(full))
                 cluster.heal()
@@ -664,8 +664,8 @@ class TestOutOfRange:
             await delete_before(cluster, 10)
             cluster.heal()
             await cluster.settled_from(10, 1, 2)
-            assert cluster.partition(2).log.log_start_offset == 10
-            assert cluster.partition(2).log.recovery_point <= 10
+            assert cluster.partition(2).log.state.log_start_offset == 10
+            assert cluster.partition(2).log.durability.recovery_point <= 10
 
     @simulated
     async def test_the_leader_ends_before_our_begin(self) -> None:
@@ -674,7 +674,7 @@ class TestOutOfRange:
             for i in range(4):
                 await cluster.produce(1, b"%d" % i)
             await delete_before(cluster, 3)
-            await cluster.until(lambda: cluster.partition(2).log.log_start_offset == 3)
+            await cluster.until(lambda: cluster.partition(2).log.state.log_start_offset == 3)
             cluster.partition(1).log.log_dir.write_log_start_offsets()
             # 2 lost its disk, and leads all the same.
             await cluster.stop(2)
@@ -727,7 +727,7 @@ class TestChanges:
             await cluster.change(leader=1)
             assert await cluster.produce(1, b"b") == NONE
             await cluster.settled(1, 2)
-            assert cluster.partition(2).log.epochs.entries == [(0, 0), (1, 1)]
+            assert cluster.partition(2).log.state.epochs.entries == [(0, 0), (1, 1)]
 
     @simulated
     async def test_partitions_that_come_do_not_wait_for_a_long_poll(self) -> None:

@@ -47,17 +47,17 @@ def fill(node: Node, partition: Partition, rounds: int = 20, keys: int = 5, pad:
         batch = build_batch([(now_ms, b"k%d" % k, b" " * pad + b"%d" % i, ()) for k in range(keys)])
         partition.append(batch, now_ms=now_ms)
         if i % 3 == 2:
-            partition.log.roll(now_ms)
+            partition.log.segments.roll(now_ms)
 
 
 def held(partition: Partition) -> dict[bytes | None, bytes | None]:
     """The last value of each key, and that no key is there twice below the active segment."""
     log, found, below = partition.log, {}, set()
-    for segment in log.segments:
+    for segment in log.state.segments:
         data = segment.file.pread(segment.size, 0)
         for position, header in iter_headers(data):
             for record in records(data[position : position + header.size], header):
-                if segment is not log.segments[-1]:
+                if segment is not log.state.segments[-1]:
                     assert record.key not in below, "not compacted"
                     below.add(record.key)
                 found[record.key] = record.value
@@ -81,9 +81,9 @@ def test_a_log_is_compacted(kind: str, tmp_path: Path) -> None:
             cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, compactor)
             assert await cleaner.clean_one()
             assert not await cleaner.clean_one(), "the other is not to be compacted"
-            assert len(partition.log.segments) == 2 and len(plain.log.segments) == 7
+            assert len(partition.log.state.segments) == 2 and len(plain.log.state.segments) == 7
             assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
-            assert partition.log.first_dirty_offset == 90
+            assert partition.log.segments.first_dirty_offset == 90
             noted = disk.read(f"{path}/cleaner-offset-checkpoint")
             assert noted == b"0\n1\nt 0 90\n"
 
@@ -102,7 +102,7 @@ def test_it_reads_and_writes_no_faster_than_it_may(kind: str, tmp_path: Path) ->
             await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
             partition = node.broker.data.replicas.partition("t", 0)
             fill(node, partition, pad=1000)
-            dirty = sum(segment.size for segment in partition.log.segments[:-1])
+            dirty = sum(segment.size for segment in partition.log.state.segments[:-1])
             cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, compactor)
             began = trio.current_time()
             assert await cleaner.clean_one()
@@ -121,13 +121,13 @@ async def test_it_comes_by_itself_and_finds_what_a_restart_left() -> None:
         await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
         partition = node.broker.data.replicas.partition("t", 0)
         fill(node, partition)
-        await until(lambda: partition.log.first_dirty_offset == 90)
+        await until(lambda: partition.log.segments.first_dirty_offset == 90)
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
     async with running_node(disk) as node:
         partition = node.broker.data.replicas.partition("t", 0)
-        assert partition.log.first_dirty_offset == 90
+        assert partition.log.segments.first_dirty_offset == 90
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
-        assert partition.log.log_end_offset == 100
+        assert partition.log.state.log_end_offset == 100
 
 
 @trio_test
@@ -140,14 +140,16 @@ async def test_a_topic_may_be_compacted_and_lose_what_is_old() -> None:
         for key in (b"old", b"old too"):
             at_ms = now_ms - 3_000_000
             partition.append(build_batch([(at_ms, key, b"", ())]), now_ms=now_ms)
-        log.roll(now_ms)
+        log.segments.roll(now_ms)
         fill(node, partition)
         await LogRetention(node.broker.data.replicas, node.broker.config).check()
-        assert log.log_start_offset == 2
-        cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(log.disk))
+        assert log.state.log_start_offset == 2
+        cleaner = Cleaner(
+            node.broker.data.replicas, lambda: node.broker.config, InThread(log.state.disk)
+        )
         assert await cleaner.clean_one()
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
-        assert (log.log_start_offset, log.log_end_offset) == (2, 102)
+        assert (log.state.log_start_offset, log.state.log_end_offset) == (2, 102)
 
 
 @trio_test
@@ -161,11 +163,11 @@ async def test_groups_offsets_are_compacted_and_read_again() -> None:
                 await commit(caller, "one", number, 100 * number + n)
             await commit(caller, "two", 0, n)
         log = node.broker.data.replicas.partition(OFFSETS_TOPIC, 0).log
-        log.roll(node.broker.clock.now_ms())
-        before = log.size
+        log.segments.roll(node.broker.clock.now_ms())
+        before = log.state.size
         cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
         assert await cleaner.clean_one()
-        assert log.size < before / 5
+        assert log.state.size < before / 5
         wanted = [(19, 119, 219), (19, -1, -1)]
         assert [await committed(caller, group) for group in ("one", "two")] == wanted
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
@@ -202,7 +204,7 @@ async def test_the_oldest_record_may_not_wait_longer_than_the_lag() -> None:
         now_ms = node.broker.clock.now_ms()
         for value in (b"1", b"2"):
             partition.append(build_batch([(now_ms, b"k", value, ())]), now_ms=now_ms)
-        await until(lambda: partition.log.first_dirty_offset == 2)
+        await until(lambda: partition.log.segments.first_dirty_offset == 2)
         assert held(partition) == {b"k": b"2"}
 
 
@@ -214,12 +216,12 @@ async def test_a_damaged_log_is_set_aside_and_the_others_go_on() -> None:
             await make_topic(caller, name, 1, cleanup__policy="compact", **KEYS)
             fill(node, node.broker.data.replicas.partition(name, 0))
         bad = node.broker.data.replicas.partition("bad", 0)
-        bad.log.segments[0].file.pwrite(b"\xff", 80)
+        bad.log.state.segments[0].file.pwrite(b"\xff", 80)
         cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
         results = [await cleaner.clean_one() for _ in range(4)]
         assert results.count(True) == 1 and not any(results[2:])
-        assert node.broker.data.replicas.partition("good", 0).log.first_dirty_offset == 90
-        assert bad.log.first_dirty_offset is None and bad.offline is None
+        assert node.broker.data.replicas.partition("good", 0).log.segments.first_dirty_offset == 90
+        assert bad.log.segments.first_dirty_offset is None and bad.offline is None
 
 
 @trio_test
@@ -229,12 +231,12 @@ async def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
         await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
         partition = node.broker.data.replicas.partition("t", 0)
         fill(node, partition, pad=300)
-        before = [s.size for s in partition.log.segments]
+        before = [s.size for s in partition.log.state.segments]
         cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
         disk.bytes_max = disk.used_bytes + 1000
         assert not await cleaner.clean_one()
         assert partition.offline is None
-        assert [s.size for s in partition.log.segments] == before
+        assert [s.size for s in partition.log.state.segments] == before
         disk.bytes_max = None
         assert await cleaner.clean_one()
         assert held(partition) == {b"k%d" % k: b" " * 300 + b"19" for k in range(5)}
@@ -249,13 +251,13 @@ def test_nothing_is_compacted_before_the_recovery_point_is_noted(name: str) -> N
             await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
             partition = node.broker.data.replicas.partition("t", 0)
             fill(node, partition)
-            before = [s.size for s in partition.log.segments]
+            before = [s.size for s in partition.log.state.segments]
             cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, InThread(disk))
             disk.fail_next("write", errno.ENOSPC, suffix=f"{name}-checkpoint.tmp", times=2)
             for _ in range(2):
                 assert not await cleaner.clean_one()
                 assert partition.offline is None
-                assert [s.size for s in partition.log.segments] == before
+                assert [s.size for s in partition.log.state.segments] == before
             assert await cleaner.clean_one()
             assert b"\nt 0 90\n" in disk.read("/data/recovery-point-offset-checkpoint")
             assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
@@ -279,7 +281,7 @@ async def test_a_topic_deleted_meanwhile_is_let_go() -> None:
 
         cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, Deleting(disk))
         assert not await cleaner.clean_one()
-        assert len(partition.log.segments) == 7
+        assert len(partition.log.state.segments) == 7
 
 
 @trio_test
@@ -301,9 +303,11 @@ async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_ro
                 async for one in super()._steps(job, bytes_per_s):
                     if partition.log is old:
                         future = dirs.open_future(old, other, now_ms)
-                        while data := old.read_bytes(future.log_end_offset, 500, 1 << 20):
-                            future.append_as_follower(data, now_ms)
-                            future.roll(now_ms)
+                        while data := old.reader.read_bytes(
+                            future.state.log_end_offset, 500, 1 << 20
+                        ):
+                            future.appender.append_as_follower(data, now_ms)
+                            future.segments.roll(now_ms)
                         dirs.promote(future, old)
                         partition.log = future
                     yield one
@@ -311,7 +315,7 @@ async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_ro
         cleaner = Cleaner(node.broker.data.replicas, lambda: node.broker.config, Moving(disk))
         assert not await cleaner.clean_one()
         assert partition.log is not old and partition.offline is None
-        assert not other.failed and partition.log.dead is None
-        assert not [name for name in disk.list(old.directory) if ".cleaned" in name]
+        assert not other.failed and partition.log.state.dead is None
+        assert not [name for name in disk.list(old.state.directory) if ".cleaned" in name]
         assert await cleaner.clean_one()
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}

@@ -24,7 +24,7 @@ def fill(node: Node, topic: str, age_ms: int, segments: int) -> None:
     now_ms = node.broker.clock.now_ms()
     for i in range(segments):
         if i:
-            partition.log.roll(now_ms)
+            partition.log.segments.roll(now_ms)
         batch = build_batch([(now_ms - age_ms, b"k%d" % i, b"v" * 100, ())])
         partition.append(batch, now_ms=now_ms)
 
@@ -48,12 +48,16 @@ async def test_expired_segments_go_and_their_files_later() -> None:
         fill(node, "t", 5000, 40)
         fill(node, "kept", 5000, 3)
         partition = node.broker.data.replicas.partition("t", 0)
-        in_flight = partition.log.read(0, 1 << 20, partition.high_watermark)
+        in_flight = partition.log.reader.read(0, 1 << 20, partition.high_watermark)
         await LogRetention(node.broker.data.replicas, node.broker.config).check()
         log = partition.log
-        assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (40, 40, 1)
+        assert (log.state.log_start_offset, log.state.log_end_offset, len(log.state.segments)) == (
+            40,
+            40,
+            1,
+        )
         assert in_flight.slice.read(), "a reader in flight is served"
-        assert node.broker.data.replicas.partition("kept", 0).log.log_start_offset == 0
+        assert node.broker.data.replicas.partition("kept", 0).log.state.log_start_offset == 0
         wish = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         answer = await caller.call(
             FetchRequest(
@@ -81,14 +85,14 @@ async def test_a_log_that_is_cut_below_what_is_due_keeps_what_it_has() -> None:
 
         def plan_and_cut(*args: Any) -> Any:
             due = plan(*args)
-            partition.log.truncate_to(2)
+            partition.log.segments.truncate_to(2)
             partition.truncated()
             return due
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(retention, "_plan", plan_and_cut)
             await LogRetention(node.broker.data.replicas, node.broker.config).check()
-        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 2)
+        assert (partition.log.state.log_start_offset, partition.log.state.log_end_offset) == (0, 2)
 
 
 @trio_test
@@ -101,12 +105,12 @@ async def test_many_segments_are_dropped_a_few_at_a_time_and_none_is_read_any_mo
         partition = node.broker.data.replicas.partition("t", 0)
         log = partition.log
         partition.delete_before(segments - 2)
-        assert len(log.segments) == segments - DROPPED_AT_ONCE
-        assert log.log_start_offset == segments - 2
+        assert len(log.state.segments) == segments - DROPPED_AT_ONCE
+        assert log.state.log_start_offset == segments - 2
         with pytest.raises(KafkaError) as refused:
-            log.read(segments - 3, 1 << 20, partition.high_watermark)
+            log.reader.read(segments - 3, 1 << 20, partition.high_watermark)
         assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
-        await until(lambda: len(log.segments) == 2 and not files(disk, ".deleted"))
+        await until(lambda: len(log.state.segments) == 2 and not files(disk, ".deleted"))
         assert files(disk, ".log") == [f"{n:020d}.log" for n in (segments - 2, segments - 1)]
 
 
@@ -119,10 +123,10 @@ async def test_what_cannot_be_dropped_just_now_is_left_to_retention() -> None:
         partition.delete_before(DROPPED_AT_ONCE + 5)
         partition.busy = True
         await trio.testing.wait_all_tasks_blocked()
-        assert len(partition.log.segments) == 10
+        assert len(partition.log.state.segments) == 10
         partition.busy = False
         await LogRetention(node.broker.data.replicas, node.broker.config).check()
-        assert len(partition.log.segments) == 5
+        assert len(partition.log.state.segments) == 5
 
 
 @trio_test
@@ -137,16 +141,18 @@ async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_ch
         retention = LogRetention(node.broker.data.replicas, node.broker.config)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(retention.check)
-            while not old.log_start_offset:  # the check goes on in turns
+            while not old.state.log_start_offset:  # the check goes on in turns
                 await trio.lowlevel.checkpoint()
             future = dirs.open_future(old, other, now_ms)
-            while data := old.read_bytes(future.log_end_offset, 1 << 20, old.log_end_offset):
-                future.append_as_follower(data, now_ms)
+            while data := old.reader.read_bytes(
+                future.state.log_end_offset, 1 << 20, old.state.log_end_offset
+            ):
+                future.appender.append_as_follower(data, now_ms)
             dirs.promote(future, old)
             partition.log = future
-        assert partition.log is future and future.log_start_offset < 5 * DROPPED_AT_ONCE
+        assert partition.log is future and future.state.log_start_offset < 5 * DROPPED_AT_ONCE
         await retention.check()
-        assert future.log_start_offset == future.log_end_offset == 5 * DROPPED_AT_ONCE
+        assert future.state.log_start_offset == future.state.log_end_offset == 5 * DROPPED_AT_ONCE
 
 
 @trio_test
@@ -156,4 +162,4 @@ async def test_the_check_comes_by_itself_and_takes_changed_configs() -> None:
         await make_topic(caller, "t", retention__ms="1000", retention__bytes="-1")
         fill(node, "t", 5000, 2)
         log = node.broker.data.replicas.partition("t", 0).log
-        await until(lambda: log.log_start_offset == 2)
+        await until(lambda: log.state.log_start_offset == 2)

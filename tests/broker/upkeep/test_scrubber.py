@@ -13,6 +13,7 @@ from group.brokers import simulated
 
 from pk.core.errors import ErrorCode
 from pk.core.log.cleaned_segment import CleanedSegment
+from pk.core.log.log import Log
 from pk.core.log.segment import LOG, Part, file_name
 from pk.core.record.batch import iter_headers
 from pk.core.record.build import build_batch, end_transaction_batch
@@ -39,13 +40,13 @@ async def fill(cluster: Cluster, replicas: tuple[int, ...]) -> None:
         if number % ROUND == ROUND - 1:
             await cluster.settled(*replicas)
             for node in replicas:
-                cluster.partition(node).log.roll(cluster.broker(node).clock.now_ms())
+                cluster.partition(node).log.segments.roll(cluster.broker(node).clock.now_ms())
     assert await cluster.produce(replicas[0], b"last") == NONE
     await cluster.settled(*replicas)
 
 
 def path_of(cluster: Cluster, node: int, base: int) -> str:
-    return f"{cluster.partition(node).log.directory}/{file_name(base, LOG)}"
+    return f"{cluster.partition(node).log.state.directory}/{file_name(base, LOG)}"
 
 
 def flip(cluster: Cluster, node: int, base: int = ROUND, at: int = 80, batch: int = 1) -> None:
@@ -95,7 +96,7 @@ class TestAFollower:
         async with scrubbed(1, 2) as cluster:
             flip(cluster, 2, at=PLACES[place], batch=batch)
             log = cluster.partition(2).log
-            damaged = log.segments[1]
+            damaged = log.state.segments[1]
             scrubber = cluster.scrubber(2)
             await scrubber.check()
             assert list(log.damaged_segments) == [ROUND]
@@ -103,13 +104,17 @@ class TestAFollower:
             assert whole(cluster, 2)()
             await cluster.until(lambda: told(cluster, 2)[-1:] == [0])
             assert told(cluster, 2)[0] == 1
-            assert log.segments[1] is not damaged and len(log.segments) == 4
+            assert log.state.segments[1] is not damaged and len(log.state.segments) == 4
             assert cluster.isr() == (1, 2), "its end was whole all the time"
             assert any(
                 r.levelno == logging.ERROR and "is damaged at position" in r.message
                 for r in caplog.records
             )
-            assert log.disk.list(log.directory).keys().isdisjoint({file_name(ROUND, LOG) + ".swap"})
+            assert (
+                log.state.disk.list(log.state.directory)
+                .keys()
+                .isdisjoint({file_name(ROUND, LOG) + ".swap"})
+            )
             await scrubber.check()
             assert not log.damaged_segments
 
@@ -119,7 +124,7 @@ class TestAFollower:
             disk = cluster.disk(2)
             disk.open(path_of(cluster, 2, 0)).truncate(70)
             log = cluster.partition(2).log
-            for file in log.segments[1].files:
+            for file in log.state.segments[1].files:
                 file.close()
             disk.remove(path_of(cluster, 2, ROUND))
             await cluster.scrubber(2).check()
@@ -152,14 +157,14 @@ class TestAFollower:
             await cluster.settled(1, 2)
             log = cluster.partition(2).log
             for node in (1, 2):
-                cluster.partition(node).log.roll(now_ms)
-            before = log.segments[0].txn_index.all()
+                cluster.partition(node).log.segments.roll(now_ms)
+            before = log.state.segments[0].txn_index.all()
             assert len(before) == 1
             flip(cluster, 2, base=0, batch=0)
             await cluster.scrubber(2).check()
             assert log.damaged_segments
             await cluster.until(lambda: not log.damaged_segments)
-            assert log.segments[0].txn_index.all() == before
+            assert log.state.segments[0].txn_index.all() == before
             assert whole(cluster, 2)()
 
     @simulated
@@ -185,14 +190,16 @@ class TestAFollower:
             await trio.sleep(10)
             assert list(log.damaged_segments) == [ROUND]
             assert cluster.content(2) == before
-            assert not [name for name in log.disk.list(log.directory) if ".cleaned" in name]
+            assert not [
+                name for name in log.state.disk.list(log.state.directory) if ".cleaned" in name
+            ]
 
     @simulated
     async def test_waits_where_the_leader_cannot_read_it_either(self) -> None:
         async with scrubbed(1, 2) as cluster:
             for node in (1, 2):
                 flip(cluster, node)
-                segment = cluster.partition(node).log.segments[1]
+                segment = cluster.partition(node).log.state.segments[1]
                 segment.checked.forget(0, segment.size)
             before = cluster.content(2)
             log = cluster.partition(2).log
@@ -213,7 +220,7 @@ class TestAFollower:
                     for node in (1, 2):
                         cluster.partition(node).delete_before(2 * ROUND)
                 elif what == "cut":
-                    log.truncate_to(ROUND + 1)
+                    log.segments.truncate_to(ROUND + 1)
                 else:
                     cut_out(log, base=ROUND, batch=2)
 
@@ -221,20 +228,22 @@ class TestAFollower:
             await cluster.scrubber(2).check()
             if what == "deleted":
                 await cluster.until(lambda: not log.damaged_segments)
-                assert partition.log.log_start_offset == 2 * ROUND
+                assert partition.log.state.log_start_offset == 2 * ROUND
             if what == "compacted":
                 await cluster.until(whole(cluster, 2))
             else:
                 await trio.sleep(2)
                 assert cluster.broker(2).metrics.replaced_segments.value == 0
-            assert not [name for name in log.disk.list(log.directory) if ".cleaned" in name]
+            assert not [
+                name for name in log.state.disk.list(log.state.directory) if ".cleaned" in name
+            ]
 
     @simulated
     async def test_reads_what_a_consumer_could_not_at_once(self) -> None:
         async with scrubbed(1, 2, pk__log__scrub__interval__ms="0") as cluster:
             flip(cluster, 2)
             partition = cluster.partition(2)
-            segment = partition.log.segments[1]
+            segment = partition.log.state.segments[1]
             segment.checked.forget(0, segment.size)
             scrubber = cluster.scrubber(2)
             await scrubber.check()
@@ -281,7 +290,7 @@ class TestWhen:
             await scrubber.check()
             once_read = counted.value
             log = cluster.partition(2).log
-            assert once_read == sum(s.size for s in log.segments[:-1])
+            assert once_read == sum(s.size for s in log.state.segments[:-1])
             await scrubber.check()
             assert counted.value == once_read
             await cluster.stop(2)
@@ -308,24 +317,24 @@ class TestWhen:
     async def test_no_faster_than_it_may(self) -> None:
         async with scrubbed(1, 2, pk__log__scrub__bytes__per__second="10") as cluster:
             scrubber = cluster.scrubber(2)
-            size = sum(s.size for s in cluster.partition(2).log.segments[:-1])
+            size = sum(s.size for s in cluster.partition(2).log.state.segments[:-1])
             began = trio.current_time()
             await scrubber.check()
             assert trio.current_time() - began > size / 10 - 1
 
 
-def cut_out(log: Any, base: int, batch: int) -> None:
+def cut_out(log: Log, base: int, batch: int) -> None:
     """Have a log lack a batch, as after compaction."""
-    segment = next(s for s in log.segments if s.base_offset == base)
+    segment = next(s for s in log.state.segments if s.base_offset == base)
     data = segment.file.pread(segment.size, 0)
-    writer = CleanedSegment(log.disk, log.directory, base, 0, 4096, 1 << 16)
+    writer = CleanedSegment(log.state.disk, log.state.directory, base, 0, 4096, 1 << 16)
     for n, (position, header) in enumerate(iter_headers(data)):
         if n != batch:
             writer.add(data[position : position + header.size])
     sizes = writer.finish()
     writer.close()
-    assert log.swap_in(base, [Part(base, segment.size, 0, 0)], sizes)
-    while log.step_swap():
+    assert log.segments.swap_in(base, [Part(base, segment.size, 0, 0)], sizes)
+    while log.segments.step_swap():
         pass
 
 

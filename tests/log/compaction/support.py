@@ -65,30 +65,30 @@ def compact(
     limit: int | None = None,
 ) -> Done | None:
     """One round, whole, if the log is due for one."""
-    log.flush()
-    found = cleanable(log, config, log.log_end_offset if limit is None else limit, now_ms)
+    log.durability.flush()
+    found = cleanable(log, config, log.state.log_end_offset if limit is None else limit, now_ms)
     if found is None or not is_due(found, config):
         return None
     prepare(log, found)
     done = None
     for step in clean(disk, make_job(log, found, config, now_ms, keys_max)):
         if isinstance(step, Cleaned):
-            assert log.swap_in(step.base_offset, step.replaced, step.sizes)
-            log.sync_names()
-            while log.step_swap():
-                log.sync_names()
+            assert log.segments.swap_in(step.base_offset, step.replaced, step.sizes)
+            log.durability.sync_names()
+            while log.segments.step_swap():
+                log.durability.sync_names()
         elif isinstance(step, Done):
             done = step
-            log.first_dirty_offset = step.first_dirty_offset
+            log.segments.first_dirty_offset = step.first_dirty_offset
     return done
 
 
 def records_of(log: Log) -> list[Record]:
     """Every record that the log holds, control records left out, as a reader meets them."""
     found: list[Record] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, 1 << 16, log.log_end_offset).slice.read()
+    offset = log.state.log_start_offset
+    while offset < log.state.log_end_offset:
+        data = log.reader.read(offset, 1 << 16, log.state.log_end_offset).slice.read()
         if not data:
             break
         position = 0

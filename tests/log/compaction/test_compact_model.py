@@ -58,18 +58,18 @@ class World:
     """The recovery point on the disk."""
 
     def restart(self, *, clean: bool) -> None:
-        noted = self.log.recovery_point if clean else self.noted
-        dirty = self.log.first_dirty_offset
+        noted = self.log.durability.recovery_point if clean else self.noted
+        dirty = self.log.segments.first_dirty_offset
         self.log = small_log(self.disk, recovery_point=noted)
         self.noted = noted
-        self.log.first_dirty_offset = None if dirty is None else min(dirty, noted)
+        self.log.segments.first_dirty_offset = None if dirty is None else min(dirty, noted)
 
     def write(self, wishes: list[tuple[bytes, bool]], codec: Codec, producer_id: int = -1) -> None:
         writes = []
         for key, has_value in wishes:
             self.number += 1
             writes.append(Write(key, b"%d" % self.number if has_value else None))
-        state = self.log.producers.get(producer_id)
+        state = self.log.state.producers.get(producer_id)
         batch = keyed(
             writes,
             timestamp=self.now_ms,
@@ -91,14 +91,14 @@ class World:
             self.aborted.update(() if commit else offsets)
 
     def compact(self, keys_max: int) -> None:
-        self.log.flush()
-        self.noted = self.log.recovery_point  # the cleaner writes that down first
-        limit = self.log.last_stable_offset(self.log.log_end_offset)
+        self.log.durability.flush()
+        self.noted = self.log.durability.recovery_point  # the cleaner writes that down first
+        limit = self.log.state.last_stable_offset(self.log.state.log_end_offset)
         compact(self.log, self.disk, now_ms=self.now_ms, keys_max=keys_max, limit=limit)
 
     def check(self) -> None:
         log = self.log
-        end = log.log_end_offset
+        end = log.state.log_end_offset
         written = [w for w in self.written if w[0] < end]
         found = records_of(log)
         offsets = [r.offset for r in found]
@@ -119,7 +119,7 @@ class World:
             else:
                 later = [o for o, k, *_ in committed if k == key and o in offsets]
                 assert later in ([], [offset]) or max(later) == offset, "a deleted key is back"
-        clean = [r for r in found if r.offset < (log.first_dirty_offset or 0)]
+        clean = [r for r in found if r.offset < (log.segments.first_dirty_offset or 0)]
         assert not self.aborted.intersection(r.offset for r in clean), "an aborted record is left"
         assert len({r.key for r in clean}) == len(clean), "a key is left twice"
         self.check_aborted(offsets)
@@ -131,17 +131,17 @@ class World:
         """A reader of committed records is told what to leave out."""
         log = self.log
         for offset in self.aborted.intersection(offsets):
-            fetched = log.read(offset, 1 << 20, log.log_end_offset)
-            told = log.aborted_transactions(offset, fetched)
+            fetched = log.reader.read(offset, 1 << 20, log.state.log_end_offset)
+            told = log.reader.aborted_transactions(offset, fetched)
             assert any(t.first_offset <= offset < t.last_offset for t in told)
 
     def check_readable(self, offsets: list[int]) -> None:
         log = self.log
-        for offset in range(log.log_start_offset, log.log_end_offset):
-            fetched = log.read(offset, 1 << 20, log.log_end_offset)
+        for offset in range(log.state.log_start_offset, log.state.log_end_offset):
+            fetched = log.reader.read(offset, 1 << 20, log.state.log_end_offset)
             following = next((o for o in offsets if o >= offset), None)
             assert following is None or fetched.base_offset <= following
-        bases = [s.base_offset for s in log.segments]
+        bases = [s.base_offset for s in log.state.segments]
         assert bases == sorted(set(bases))
 
 
@@ -149,23 +149,23 @@ def new_world() -> World:
     disk = CuttingDisk()
     log = small_log(disk)
     durable(disk)
-    log.flush(force=True)
+    log.durability.flush(force=True)
     return World(disk, log)
 
 
 def crash(world: World, keep: int, names: str, zeroed: bool) -> None:
     """The power goes; what was synced is there afterwards."""
-    promised = world.log.recovery_point
+    promised = world.log.durability.recovery_point
     world.disk.left = None
     world.disk.crash(keep, names=names, zeroed=zeroed)  # type: ignore[arg-type]
     world.restart(clean=False)
-    assert world.log.log_end_offset >= promised
-    end = world.log.log_end_offset
+    assert world.log.state.log_end_offset >= promised
+    end = world.log.state.log_end_offset
     world.written = [w for w in world.written if w[0] < end]
     world.aborted = {offset for offset in world.aborted if offset < end}
     world.senders = {o: sender for o, sender in world.senders.items() if o < end}
     world.open = {}
-    for state in list(world.log.producers):
+    for state in list(world.log.state.producers):
         # The coordinator aborts what is open: that a marker was lost makes it so again.
         if (first := state.txn_first_offset) >= 0:
             world.open[state.producer_id] = [
@@ -186,17 +186,17 @@ def step(world: World, what: tuple) -> None:  # type: ignore[type-arg]
         case ("end", producer_id, commit):
             world.end(producer_id, commit=commit)
         case ("roll",):
-            world.log.roll(world.now_ms)
+            world.log.segments.roll(world.now_ms)
         case ("compact", keys_max):
             world.compact(keys_max)
         case ("round",):
-            world.log.roll(world.now_ms)
+            world.log.segments.roll(world.now_ms)
             world.compact(1000)
         case ("wait", ms):
             world.now_ms += ms
         case ("flush",):
-            world.log.flush()
-            world.noted = world.log.recovery_point
+            world.log.durability.flush()
+            world.noted = world.log.durability.recovery_point
         case ("restart",):
             world.log.close()
             world.restart(clean=True)
@@ -242,9 +242,9 @@ def history() -> World:
     for i in range(14):
         world.write([(KEYS[i % 3], True), (KEYS[(i * 2) % 5], i % 4 != 3)], Codec(i % 5))
         if i % 2:
-            world.log.roll(world.now_ms)
-    world.log.flush()
-    world.noted = world.log.recovery_point
+            world.log.segments.roll(world.now_ms)
+    world.log.durability.flush()
+    world.noted = world.log.durability.recovery_point
     return world
 
 

@@ -42,33 +42,37 @@ def append(log: Log, reported: Reported, random: Random) -> None:
         Write(random.choice(KEYS), b"%d" % random.randrange(1 << 30))
         for _ in range(random.randint(1, 3))
     ]
-    base = log.log_end_offset
+    base = log.state.log_end_offset
     reported.written += [(base + i, w.key, w.value or b"") for i, w in enumerate(writes)]
     batch = keyed(writes)
-    log.append_as_leader(batch, read_header(batch), 0, NOW)
+    log.appender.append_as_leader(batch, read_header(batch), 0, NOW)
 
 
 def clean(dirs: LogDirs, log: Log, reported: Reported, random: Random) -> None:
     """A round as core/broker/upkeep/cleaner.py does it."""
-    log.flush()
-    reported.promised = log.log_end_offset
+    log.durability.flush()
+    reported.promised = log.state.log_end_offset
     directory = dirs.directories[0]
     directory.write_recovery_points()
-    if compact(log, log.disk, keys_max=random.choice([2, 1000])) is not None:
+    if compact(log, log.state.disk, keys_max=random.choice([2, 1000])) is not None:
         reported.rounds += 1
         directory.write_cleaner_offsets()
 
 
 def cut(dirs: LogDirs, log: Log, reported: Reported, random: Random) -> None:
     """A follower's cut: never below the high watermark, as compaction never goes above it."""
-    floor = max(log.log_start_offset, log.first_dirty_offset or 0, log.log_end_offset - 6)
-    to = random.randint(floor, log.log_end_offset)
+    floor = max(
+        log.state.log_start_offset,
+        log.segments.first_dirty_offset or 0,
+        log.state.log_end_offset - 6,
+    )
+    to = random.randint(floor, log.state.log_end_offset)
     reported.promised = min(
         reported.promised, max(to - 2, 0)
     )  # a batch that is cut into goes whole
-    log.truncate_to(to)
+    log.segments.truncate_to(to)
     dirs.write_recovery_points()
-    reported.written = [w for w in reported.written if w[0] < log.log_end_offset]
+    reported.written = [w for w in reported.written if w[0] < log.state.log_end_offset]
 
 
 def run(disk: CuttingDisk, seed: int, reported: Reported) -> None:
@@ -80,16 +84,17 @@ def run(disk: CuttingDisk, seed: int, reported: Reported) -> None:
         if what == "append":
             append(log, reported, random)
         elif what == "roll":
-            log.roll(NOW)
+            log.segments.roll(NOW)
         elif what == "clean":
             clean(dirs, log, reported, random)
         elif what == "retain":
             start = random.randint(
-                log.log_start_offset, min(log.log_start_offset + 3, log.log_end_offset)
+                log.state.log_start_offset,
+                min(log.state.log_start_offset + 3, log.state.log_end_offset),
             )
             reported.start_max = max(reported.start_max, start)
-            log.delete_before(start)
-            log.remove_deleted()
+            log.segments.delete_before(start)
+            log.segments.remove_deleted()
             dirs.write_log_start_offsets()
         else:
             cut(dirs, log, reported, random)
@@ -98,12 +103,12 @@ def run(disk: CuttingDisk, seed: int, reported: Reported) -> None:
 def check(disk: CuttingDisk, reported: Reported) -> None:
     dirs = open_dirs(disk)
     log = dirs.open_log(TP, TOPIC_ID, SMALL, NOW)
-    end = log.log_end_offset
+    end = log.state.log_end_offset
     assert end >= reported.promised, "what was synced is there"
     check_keys(log, reported, end)
     names = disk.list(f"/d/{TP}")
     assert not [n for n in names if n.endswith((".deleted", ".tmp", ".swap", ".cleaned"))]
-    log.roll(NOW)
+    log.segments.roll(NOW)
     compact(log, disk)
     dirs.directories[0].write_cleaner_offsets()
     check_keys(log, reported, end)

@@ -52,9 +52,9 @@ def copy_all(log: Log, storage: MemoryStorage) -> list[RemoteSegment]:
     """Copy every closed segment."""
     copied: list[RemoteSegment] = []
     at = 0
-    while (found := next_to_copy(log.segments, at, log.log_end_offset)) is not None:
+    while (found := next_to_copy(log.state.segments, at, log.state.log_end_offset)) is not None:
         segment, at = found
-        tail = tail_of(log, segment, at - 1, log.epochs.entries)
+        tail = tail_of(log, segment, at - 1, log.state.epochs.entries)
         remote = RemoteSegment(
             PARTITION, bytes([len(copied)]) * 16, segment.base_offset, at - 1, 1,
             tail.max_timestamp, 0, epochs_between(tail.epochs, segment.base_offset, at - 1),
@@ -79,12 +79,12 @@ def reader(storage: MemoryStorage) -> RemoteReader:
 def test_every_offset_reads_the_same_bytes(storage: MemoryStorage, reader: RemoteReader) -> None:
     log = a_log()
     copied = copy_all(log, storage)
-    assert len(copied) == len(log.segments) - 1 > 3
+    assert len(copied) == len(log.state.segments) - 1 > 3
     for remote in copied:
         for offset in range(remote.start_offset, remote.end_offset + 1):
             for bytes_max in (1, 300, 1 << 20):
-                local = log.read(offset, bytes_max, remote.end_offset + 1)
-                found = reader.read(remote, offset, log.log_end_offset, bytes_max)
+                local = log.reader.read(offset, bytes_max, remote.end_offset + 1)
+                found = reader.read(remote, offset, log.state.log_end_offset, bytes_max)
                 data = found.slice.read()
                 assert data, "whole batches, and at least one"
                 assert data == local.slice.read()[: len(data)]
@@ -107,14 +107,14 @@ def test_times_and_aborted_transactions(storage: MemoryStorage, reader: RemoteRe
     log = a_log()
     for remote in copy_all(log, storage):
         for timestamp in range(NOW, NOW + 600, 7):
-            local = log.offset_for_time(timestamp)
+            local = log.reader.offset_for_time(timestamp)
             found = reader.offset_for_time(remote, timestamp, remote.start_offset)
             if local is not None and remote.start_offset <= local.offset <= remote.end_offset:
                 assert found == local
             elif found is not None:
                 assert local is not None and local.offset < remote.start_offset
-        read = log.read(remote.start_offset, 1 << 20, remote.end_offset + 1)
-        ours = log.aborted_transactions(remote.start_offset, read)
+        read = log.reader.read(remote.start_offset, 1 << 20, remote.end_offset + 1)
+        ours = log.reader.aborted_transactions(remote.start_offset, read)
         fetched = reader.read(remote, remote.start_offset, remote.end_offset + 1, 1 << 20)
         end = reader.offset_beyond(remote, fetched)
         assert end == remote.end_offset + 1

@@ -45,7 +45,7 @@ def written(segments: int = 2) -> MemoryDisk:
             )
             end_transaction(log, 7, commit=False)
         if n + 1 < segments:
-            log.roll(NOW)
+            log.segments.roll(NOW)
     log.close()
     return disk
 

@@ -35,9 +35,9 @@ def put(disk: Disk, base_offset: int, data: bytes, suffix: str = ".log") -> None
 
 def rows_of(log: Log) -> list[Row]:
     found: list[Row] = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = log.read(offset, 1 << 20, log.log_end_offset).slice.read()
+    offset = log.state.log_start_offset
+    while offset < log.state.log_end_offset:
+        data = log.reader.read(offset, 1 << 20, log.state.log_end_offset).slice.read()
         for at, header in iter_headers(data):
             found += [r[:4] for r in records(data[at : at + header.size])]
             offset = header.next_offset
@@ -70,9 +70,9 @@ def test_an_old_log_is_served(real: bool, tmp_path: Path, monkeypatch: pytest.Mo
     assert not any(name.endswith((".tmp", ".index")) for name in disk.list(PATH))
     assert upgrade_log(disk, PATH) == (0, 0)
     log = open_log(disk, path=PATH, recovery_point=115)
-    assert (log.log_start_offset, log.log_end_offset) == (0, 115)
+    assert (log.state.log_start_offset, log.state.log_end_offset) == (0, 115)
     assert rows_of(log) == rows
-    found = log.offset_for_time(NOW_MS + 9)
+    found = log.reader.offset_for_time(NOW_MS + 9)
     assert found is not None and found.offset == 59
     log.close()
 
@@ -89,8 +89,8 @@ def test_an_old_log_that_was_put_there_by_hand_is_served(how: str, tmp_path: Pat
         disk.write(f"{path}/{115:020d}.snapshot", Producers().snapshot())
     recovery_point = 0 if how == "crashed" else 115
     log = open_log(disk, path=path, clean="closed" in how, recovery_point=recovery_point)
-    assert (log.log_start_offset, log.log_end_offset) == (0, 115)
-    found = log.offset_for_time(NOW_MS + 9)
+    assert (log.state.log_start_offset, log.state.log_end_offset) == (0, 115)
+    found = log.reader.offset_for_time(NOW_MS + 9)
     assert found is not None and found.offset == 59
     assert append(log).base_offset == 115
     assert rows_of(log)[:-1] == rows
@@ -121,9 +121,9 @@ def test_reading_a_damaged_old_segment_is_an_error_and_the_others_are_served() -
     log = open_log(disk, clean=True, recovery_point=115)
     for _ in range(2):
         with pytest.raises(CorruptBatch, match=path):
-            log.read(60, 1 << 20, 115)
-    assert log.read(110, 1 << 20, 115).base_offset == 110
-    assert log.read(0, 1 << 20, 115).base_offset == 0
+            log.reader.read(60, 1 << 20, 115)
+    assert log.reader.read(110, 1 << 20, 115).base_offset == 110
+    assert log.reader.read(0, 1 << 20, 115).base_offset == 0
     assert disk.read(path) == bytes(data)
     late = NOW_MS + 10_000
     assert retention.start_offset(log, Retention(1000, -1), 115, late) == 115, "it goes in time"

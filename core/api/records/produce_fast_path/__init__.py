@@ -26,7 +26,7 @@ log; `pk.produce.fast.path.enable=false` turns all of it off, and tests compare 
    is compared byte by byte. The names of topics, and whether the client may write to them, are
    looked up again with each new image. The framing of the last record (last_record.py) counts only
    for a batch of the same size and framing, and for a topic with the same config object.
-6. A run leaves the log as if its batches were appended one by one (`Log.append_run`;
+6. A run leaves the log as if its batches were appended one by one (`Appender.append_run`;
    tests/log/test_append_run.py). A batch that does not fit into a run, such as a duplicate, a
    sequence out of order or one that begins a segment, is appended by itself.
 7. With acks=0 a refusal closes the connection, and what comes after it must not be appended. So

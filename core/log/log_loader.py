@@ -1,0 +1,274 @@
+"""Opens a log: reads the files of its directory, and repairs them after a crash.
+
+A log that was closed is taken as it is. Otherwise its segments are checked from the recovery point
+on (recovery.py), a torn tail is cut off, and its producers, aborted transactions and leader epochs
+are rebuilt. What is lost is marked (damaged.py).
+"""
+
+import contextlib
+import logging
+
+from pk.core.log import recovery, swap
+from pk.core.log.config import LogConfig
+from pk.core.log.damaged import Damage, Keeper, Known, kept_files, read_mark
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.failures import storage_errors
+from pk.core.log.files import Disk
+from pk.core.log.log import Log
+from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
+from pk.core.log.segment import Segment
+from pk.core.log.state import UNREAD_EPOCH, LogState
+from pk.core.record.batch import CorruptBatch
+from pk.core.values import NO_EPOCH, TopicPartition, Uuid
+
+logger = logging.getLogger("pk.log")
+
+
+def open_log(
+    disk: Disk,
+    directory: str,
+    tp: TopicPartition,
+    config: LogConfig,
+    *,
+    topic_id: Uuid,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean: bool,
+    now_ms: int,
+    progress: recovery.Progress | None = None,
+    contents: recovery.Contents | None = None,
+    known: Known = Known(),
+) -> Log:
+    """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
+
+    `clean`: the log was closed by `close`, and `contents` are its contents, if known. Otherwise it
+    is checked and repaired, and `progress` is called with the number of bytes checked. `known`
+    helps to detect damage. Raises StorageError."""
+    with storage_errors(directory, "open"):
+        found = _find(disk, directory, contents, now_ms)
+        segments = _segments_of(disk, directory, found, now_ms)
+        if clean and known.end_offset >= 0:
+            clean = False
+        elif clean and known.must_look and segments:
+            known, clean = _closed_end(found, segments, recovery_point, known)
+        keeper = Keeper(disk, directory, known.high_watermark)
+        if not clean and segments:
+            segments = _without_hole(keeper, found, segments, known)
+            recovery_point = _checked_from(found, segments, recovery_point, config, known)
+        if new := not segments:
+            segments.append(Segment(disk, directory, log_start_offset, {}, now_ms))
+            if known.damage and not keeper.mark and not found.is_marked:
+                keeper.found(known.damage, log_start_offset, log_start_offset)
+        state = LogState(disk, directory, tp, config, topic_id, segments, now_ms)
+        state.snapshots = found.snapshots
+        state.has_epochs_file = found.has_epochs
+        log = Log(state)
+        if new:
+            _create(log, log_start_offset)
+        elif clean:
+            _take_closed(log, found, contents, recovery_point)
+        else:
+            _recover(log, found, recovery_point, progress, keeper, known)
+        _take_mark(log, keeper, found)
+        log.durability.start(min(recovery_point, state.log_end_offset))
+        if log_start_offset > state.log_end_offset:
+            _begin_anew(log, log_start_offset, now_ms)
+        else:
+            state.begin_at(max(log_start_offset, state.segments[0].base_offset))
+            if not clean and not new:
+                _rebuild(log, found, recovery_point)
+        return log
+
+
+def _find(
+    disk: Disk, directory: str, contents: recovery.Contents | None, now_ms: int
+) -> recovery.Found:
+    """The files of the log, after a swap was completed and leftovers were removed. Raises
+    OSError."""
+    found = recovery.find(disk, directory) if contents is None else contents.found
+    if found.swaps:
+        swap.complete(disk, directory, found.swaps, now_ms)
+        found = recovery.find(disk, directory)
+    for name in found.leftovers:
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove(f"{directory}/{name}")
+    return found
+
+
+def _segments_of(disk: Disk, directory: str, found: recovery.Found, now_ms: int) -> list[Segment]:
+    segments: list[Segment] = []
+    for base, sizes in sorted(found.segments.items()):
+        segment = Segment(disk, directory, base, sizes, now_ms)
+        segment.modified_ms = found.modified_ms[base]
+        segments.append(segment)
+    return segments
+
+
+def _create(log: Log, offset: int) -> None:
+    """Create the files of a new log that begins at `offset`. Raises OSError."""
+    state = log.state
+    log.segments.create(state.segments[0])
+    state.names_changed = state.changed = True
+    state.producers = Producers(offset)
+    state.replace_epochs(LeaderEpochs(), UNREAD_EPOCH, dirty=False)
+    state.log_end_offset = offset
+
+
+def _take_closed(
+    log: Log, found: recovery.Found, contents: recovery.Contents | None, recovery_point: int
+) -> None:
+    """Take a log that was closed as it is. Raises OSError."""
+    state = log.state
+    if contents is not None:
+        end = contents.end_offset
+        state.replace_epochs(contents.epochs, UNREAD_EPOCH, dirty=False)
+    elif (end := recovery.clean_end_offset(found, state.segments, recovery_point)) is None:
+        end = recovery.walked_end_offset(state.segments[-1])
+    state.log_end_offset = end
+    log.snapshot_bytes = found.snapshot_bytes.get(end, 0)
+    if log.snapshot_bytes == EMPTY_SNAPSHOT_BYTES:
+        state.producers = Producers(end)
+
+
+def _take_mark(log: Log, keeper: Keeper, found: recovery.Found) -> None:
+    """Note the damage found now, or when the log was opened before. Raises OSError."""
+    disk, directory = log.state.disk, log.state.directory
+    log.mark = keeper.mark
+    if found.is_marked and keeper.mark is None:
+        log.mark = read_mark(disk, directory)
+    if log.mark is not None:
+        log.kept_bytes = sum(kept_files(disk, directory).values())
+
+
+def _begin_anew(log: Log, offset: int, now_ms: int) -> None:
+    """Restart a log whose end is lost and whose remains were deleted: it begins at `offset`, as
+    before, so that no offset is reused for another record. Raises StorageError."""
+    logger.warning(
+        "%s ends at %d, before the log start offset %d of the checkpoint: restarting it there, "
+        "empty",
+        log.state.tp,
+        log.state.log_end_offset,
+        offset,
+    )
+    log.segments.restart_at(offset, now_ms)
+    log.segments.remove_deleted()
+    log.durability.flush(force=True)
+
+
+def _recover(
+    log: Log,
+    found: recovery.Found,
+    recovery_point: int,
+    progress: recovery.Progress | None,
+    keeper: Keeper,
+    known: Known,
+) -> None:
+    """Check the segments, and cut off a torn tail. Raises OSError."""
+    state = log.state
+    state.changed = True
+    interval = state.config.index_interval_bytes
+    state.segments, log.recovered = recovery.recover(
+        state.disk, state.directory, state.segments, recovery_point, interval, progress, keeper,
+        dense=not (state.config.compact or known.compacted),
+    )  # fmt: skip
+    end, ended = log.recovered.end_offset, max(known.high_watermark, known.end_offset)
+    epochs = log.recovered.epochs
+    if keeper.mark is not None or end < ended:
+        damage, lost = (keeper.mark or (Damage.SHORT,))[0], ended
+        if keeper.mark is not None:
+            lost = keeper.mark.lost_offset
+        keeper.found(damage, end, lost, epochs[-1].epoch if epochs else NO_EPOCH)
+    last = state.segments[-1]
+    sizes = None if log.recovered.rewritten else found.segments[last.base_offset]
+    last.allocate_indexes(log.segments.index_bytes_max, sizes)
+    state.log_end_offset = log.recovered.end_offset
+
+
+def _rebuild(log: Log, found: recovery.Found, recovery_point: int) -> None:
+    """Rebuild producers, aborted transactions and leader epochs of a log that was not closed.
+    Raises OSError."""
+    state, recovered = log.state, log.recovered
+    assert recovered is not None
+    first = state.segments[recovery.suspect_from(state.segments, recovery_point)]
+    if first is state.segments[0] and recovery.has_no_producers(found, recovered):
+        # Their snapshots agree and can stay: in the recovery of a small log, removing them
+        # would take the longest.
+        log.durability.remove_snapshots(
+            [offset for offset in state.snapshots if offset > state.log_end_offset]
+        )
+        state.producers = Producers(state.log_end_offset)
+    else:
+        _rebuild_producers(log, first, recovered)
+    if first.base_offset:
+        epochs = state.read_epochs(first.base_offset)
+        epochs.truncate_end(first.base_offset)  # the batches are more accurate
+    else:  # the batches have all epochs
+        epochs = LeaderEpochs()
+        state.replace_epochs(epochs, UNREAD_EPOCH, dirty=state.has_epochs_file)
+    for epoch, start_offset in recovered.epochs:
+        if epoch > epochs.latest:
+            epochs.assign(epoch, start_offset)
+    epochs.truncate_start(state.log_start_offset)
+
+
+def _rebuild_producers(log: Log, first: Segment, recovered: recovery.Cut) -> None:
+    """Rebuild the producers from the snapshots before `first`, the first segment that was
+    checked, and from its batches. Raises OSError."""
+    state = log.state
+    log.durability.remove_snapshots(
+        [offset for offset in state.snapshots if offset > first.base_offset]
+    )
+    quiet_from = None if recovered.has_producers else first.base_offset
+    state.producers, ended = state.load_producers(quiet_from)
+    for transaction in ended:
+        if transaction.last_offset >= first.base_offset:
+            state.segment_of(transaction.last_offset).txn_index.append(transaction)
+
+
+def _closed_end(
+    found: recovery.Found, segments: list[Segment], recovery_point: int, known: Known
+) -> tuple[Known, bool]:
+    """Whether a log that only its directory marks as closed really ends there, or must be checked
+    all the same. Raises OSError."""
+    end = recovery.clean_end_offset(found, segments, recovery_point)
+    if end is not None and segments[-1].size:
+        with contextlib.suppress(CorruptBatch):
+            if recovery.walked_end_offset(segments[-1]) >= end:
+                return known, True
+        return known._replace(end_offset=end), False
+    return known, True
+
+
+def _without_hole(
+    keeper: Keeper, found: recovery.Found, segments: list[Segment], known: Known
+) -> list[Segment]:
+    """The segments; empty if the first is missing, since the others are not a log without it.
+    Raises OSError."""
+    first = segments[0].base_offset
+    begins = min([b for b in (*found.widowed, known.first_offset) if b >= 0], default=first)
+    if begins >= first:
+        return segments
+    keeper.found(Damage.MISSING_FILE, begins, max(segments[-1].base_offset, known.end_offset))
+    for segment in segments:
+        for path in keeper.drop(segment):
+            with contextlib.suppress(FileNotFoundError):
+                keeper.disk.remove(path)
+    return []
+
+
+def _checked_from(
+    found: recovery.Found,
+    segments: list[Segment],
+    recovery_point: int,
+    config: LogConfig,
+    known: Known,
+) -> int:
+    """The offset from which to check the log: its start if it changed since it was closed, and an
+    offset before the first missing segment. Raises OSError."""
+    if not segments or known.end_offset >= 0:
+        return 0
+    holes = list(found.widowed)
+    if not (config.compact or known.compacted):
+        hole = recovery.hole_below(segments, recovery_point)
+        holes += [] if hole is None else [hole]
+    return min([recovery_point, *(hole - 1 for hole in holes)])
