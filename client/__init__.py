@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     )
     from pk.net.client.share_consumer import ShareConsumer, ShareRecord, open_share_consumer
     from pk.net.client.subscription import ConsumerRecord, FetchedBatch
+    from pk.net.oauth.token_provider import AccessToken
 
 __all__ = [
     "EARLIEST",
@@ -90,6 +91,7 @@ __all__ = [
     "LATEST",
     "LATEST_TIERED",
     "MAX_TIMESTAMP",
+    "AccessToken",
     "AcknowledgeType",
     "AclBinding",
     "AclFilter",

@@ -24,6 +24,8 @@ class ConfigKey(NamedTuple):
     check: Callable[[Any], str | None] | None
     """Returns the error in a value, or None."""
     secret: bool
+    accepts: Callable[[object], bool] | None = None
+    """Whether a Python object may be given in place of text."""
 
 
 def config_key(
@@ -34,10 +36,12 @@ def config_key(
     one_of: tuple[str, ...] = (),
     check: Callable[[Any], str | None] | None = None,
     secret: bool = False,
+    accepts: Callable[[object], bool] | None = None,
 ) -> Any:
     """Declare a field of a config class with its default and its allowed values: from `low` to
-    `high`, one of `one_of`, or those for which `check` returns None. A `secret` is never shown."""
-    return ConfigKey(default, low, high, one_of, check, secret)
+    `high`, one of `one_of`, or those for which `check` returns None. A `secret` is never shown.
+    `accepts` says which Python objects a program may give in place of text."""
+    return ConfigKey(default, low, high, one_of, check, secret, accepts)
 
 
 def _protocol(value: str) -> str | None:
@@ -50,6 +54,20 @@ def _login_class(value: str) -> str | None:
     oauth = "org.apache.kafka.common.security.oauthbearer."
     known = ("", *(f"{oauth}{room}OAuthBearerLoginCallbackHandler" for room in ("", "secured.")))
     return None if value in known else "is a Java class"
+
+
+def _token_provider(value: object) -> str | None:
+    from pk.net.oauth.token_provider import check
+
+    return check(value)
+
+
+def _is_tls_context(value: object) -> bool:
+    return hasattr(value, "wrap_bio")  # the module ssl takes long to import
+
+
+def _no_text(value: str) -> str | None:
+    return "is an ssl.SSLContext, which only a program can give"
 
 
 def _dns(value: str) -> str | None:
@@ -100,7 +118,12 @@ class ClientConfig(Struct, metaclass=_ConfigMeta, frozen=True, kw_only=True):
     sasl_oauthbearer_header_urlencode: bool = config_key(False)
     sasl_oauthbearer_scope: str | None = config_key(None)
     sasl_oauthbearer_token_endpoint_url: str | None = config_key(None)
+    sasl_oauthbearer_token_provider: Any = config_key(None, check=_token_provider, accepts=callable)
+    """A `pk.net.oauth.token_provider.TokenProvider`: a function that returns a token, `module:function`, or a
+    command that prints one."""
     ssl_cipher_suites: tuple[str, ...] = config_key(())
+    ssl_context: Any = config_key(None, check=_no_text, accepts=_is_tls_context)
+    """An `ssl.SSLContext` of the program's own, in place of the other keys of TLS."""
     ssl_enabled_protocols: tuple[str, ...] = config_key(("TLSv1.2", "TLSv1.3"))
     ssl_endpoint_identification_algorithm: str = config_key("https")
     ssl_key_password: str | None = config_key(None, secret=True)

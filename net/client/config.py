@@ -244,6 +244,8 @@ def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
 def _parse_value(name: str, key: ConfigKey, value: object) -> object:
     default = key.default
     parsed: Any
+    if key.accepts is not None and key.accepts(value):
+        return value
     if isinstance(default, bool):
         parsed = _parse_bool(name, value)
     elif isinstance(default, int):
@@ -326,6 +328,12 @@ def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
 def _check_together(config: ClientConfig) -> None:
     if config.uses_sasl:
         check_login(config)
+    if config.ssl_context is not None:
+        neutral = type(config)()
+        for name in config.config_keys:
+            other = name.startswith("ssl_") and name != "ssl_context"
+            if other and getattr(config, name) != getattr(neutral, name):
+                raise ConfigError(f"ssl.context replaces {name.replace('_', '.')}: give one")
     if isinstance(config, ProducerConfig):
         if config.delivery_timeout_ms < config.linger_ms + config.request_timeout_ms:
             raise ConfigError(

@@ -9,7 +9,8 @@ from pk.core.auth.jaas import OAUTH_LOGIN, JaasError, parse_jaas
 from pk.core.auth.unsecured_tokens import UNSECURED, asks_for_unsecured, unsecured_token
 from pk.net.client.errors import ConfigError
 from pk.net.oauth.http import Timeouts, check_url
-from pk.net.oauth.token_source import Refresh, TokenSettings
+from pk.net.oauth.token_provider import TokenProvider
+from pk.net.oauth.token_source import PROVIDER, Refresh, TokenSettings
 from pk.net.tls.settings import TlsSettings
 
 _URL = "sasl.oauthbearer.token.endpoint.url"
@@ -49,6 +50,8 @@ class OAuthKeys(Protocol):
     def sasl_oauthbearer_scope(self) -> str | None: ...
     @property
     def sasl_oauthbearer_token_endpoint_url(self) -> str | None: ...
+    @property
+    def sasl_oauthbearer_token_provider(self) -> TokenProvider | str | None: ...
 
 
 def token_settings(config: OAuthKeys) -> TokenSettings:
@@ -65,8 +68,21 @@ def token_settings(config: OAuthKeys) -> TokenSettings:
     if config.pk_sasl_oauthbearer_unsecured or asks_for_unsecured(options):
         return _unsecured(config, options)
     url = config.sasl_oauthbearer_token_endpoint_url
+    if config.sasl_oauthbearer_token_provider is not None:
+        if url:
+            raise ConfigError(f"{_URL} and {PROVIDER} are both given: give one")
+        return TokenSettings(
+            url="",
+            provider=config.sasl_oauthbearer_token_provider,
+            backoff_s=config.sasl_login_retry_backoff_ms / 1000,
+            backoff_max_s=config.sasl_login_retry_backoff_max_ms / 1000,
+            refresh=_refresh(config),
+            extensions=_extensions(options),
+        )
     if not url:
-        raise ConfigError(f"{_URL} is missing: where a client of OAUTHBEARER gets its tokens")
+        raise ConfigError(
+            f"{_URL} or {PROVIDER} is missing: where a client of OAUTHBEARER gets its tokens"
+        )
     try:
         check_url(url, _URL)
     except ValueError as e:
@@ -87,14 +103,18 @@ def token_settings(config: OAuthKeys) -> TokenSettings:
         timeouts=Timeouts(config.sasl_login_connect_timeout_ms, config.sasl_login_read_timeout_ms),
         backoff_s=config.sasl_login_retry_backoff_ms / 1000,
         backoff_max_s=config.sasl_login_retry_backoff_max_ms / 1000,
-        refresh=Refresh(
-            config.sasl_login_refresh_window_factor,
-            config.sasl_login_refresh_window_jitter,
-            config.sasl_login_refresh_min_period_seconds,
-            config.sasl_login_refresh_buffer_seconds,
-        ),
+        refresh=_refresh(config),
         extensions=_extensions(options),
         tls=TlsSettings.of(options.get),
+    )
+
+
+def _refresh(config: OAuthKeys) -> Refresh:
+    return Refresh(
+        config.sasl_login_refresh_window_factor,
+        config.sasl_login_refresh_window_jitter,
+        config.sasl_login_refresh_min_period_seconds,
+        config.sasl_login_refresh_buffer_seconds,
     )
 
 

@@ -83,8 +83,8 @@ async def _exchange(config: ClientConfig, host: str) -> ClientExchange:
         return await gssapi_client(config, host)
     if config.sasl_mechanism == OAUTHBEARER:
         settings = token_settings(config)
-        token = await token_source(settings).get()
-        return OAuthBearerClient(token, dict(settings.extensions))
+        found = await token_source(settings).get()
+        return OAuthBearerClient(found.token, dict((*settings.extensions, *found.extensions)))
     user, password = login_of(config)
     by_token = has_token(config)
     if config.sasl_mechanism == PLAIN:

@@ -60,11 +60,13 @@ def _contexts(settings: TlsSettings) -> CurrentContext:
 async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConfig) -> TlsSocket:
     """Do the handshake on `sock`, which it takes over; returns the TLS socket. Raises
     ConnectFailed, ConfigError, OSError."""
-    settings = TlsSettings.of(lambda key: getattr(config, key.replace(".", "_"), None))
-    try:
-        context = await _contexts(settings).get()
-    except TlsError as e:
-        raise ConfigError(str(e)) from None
+    context = config.ssl_context
+    if context is None:
+        settings = TlsSettings.of(lambda key: getattr(config, key.replace(".", "_"), None))
+        try:
+            context = await _contexts(settings).get()
+        except TlsError as e:
+            raise ConfigError(str(e)) from None
     plain = socket.socket(fileno=sock.detach())
     try:
         secured = TlsSocket(plain, context, node.host)

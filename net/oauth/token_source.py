@@ -1,6 +1,6 @@
 """Gets a client's tokens: from the provider's token endpoint with the client's own credentials (RFC
-6749, client credentials), or from a file. All connections with the same settings share a token,
-which is replaced after most of its lifetime."""
+6749, client credentials), from a file, or from a function of the program. All connections with the
+same settings share a token, which is replaced after most of its lifetime."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from pk.core.auth.sasl import SaslError
 from pk.core.auth.unsecured_tokens import unsecured_token
 from pk.core.structs import repr_without
 from pk.net.oauth.http import HttpFailed, Timeouts, read_url
+from pk.net.oauth.token_provider import AccessToken, ProviderFailed, TokenProvider, ask
 from pk.net.tls.contexts import TlsError, client_context
 from pk.net.tls.settings import TlsSettings
 
@@ -46,6 +47,7 @@ class Refresh(Struct, frozen=True):
         return max(min(used_s, life_s - self.buffer_s), self.min_period_s)
 
 
+PROVIDER: Final = "sasl.oauthbearer.token.provider"
 _TIMEOUTS: Final = Timeouts()
 _REFRESH: Final = Refresh()
 
@@ -67,6 +69,8 @@ class TokenSettings(Struct, frozen=True):
     extensions: tuple[tuple[str, str], ...] = ()
     unsecured: tuple[tuple[str, str], ...] = ()
     """The options of a login that makes its own, unsigned tokens."""
+    provider: TokenProvider | str | None = None
+    """A function, or a command, that returns tokens."""
     tls: TlsSettings = TlsSettings()
 
     def __repr__(self) -> str:
@@ -80,12 +84,12 @@ class TokenSource:
         """`now_s` is the time of day."""
         self._settings = settings
         self._now_s = now_s
-        self._token: str | None = None
+        self._token: AccessToken | None = None
         self._replaced_at = 0.0
         self._ends_at = 0.0
         self._lock = trio.Lock()
 
-    async def get(self) -> str:
+    async def get(self) -> AccessToken:
         """A token that stays valid for a while. Raises SaslError, without secrets."""
         if self._token is not None and self._now_s() < self._replaced_at:
             return self._token
@@ -97,14 +101,17 @@ class TokenSource:
             except HttpFailed as e:
                 if self._token is not None and self._now_s() < self._ends_at:
                     return self._token
-                raise SaslError(f"no token (sasl.oauthbearer.token.endpoint.url): {e}") from None
+                key = "sasl.oauthbearer.token.endpoint.url"
+                if self._settings.provider is not None:
+                    key = PROVIDER
+                raise SaslError(f"no token ({key}): {e}") from None
             now = self._now_s()
             self._token = token
             used_s = self._settings.refresh.used_s(life_s, random.random())
             self._replaced_at, self._ends_at = now + used_s, now + life_s
             return token
 
-    async def _fetch(self) -> tuple[str, float]:
+    async def _fetch(self) -> tuple[AccessToken, float]:
         """Ask until there is an answer, for at most `sasl.login.retry.backoff.max.ms`."""
         settings = self._settings
         wait_s, until = settings.backoff_s, trio.current_time() + settings.backoff_max_s
@@ -117,8 +124,15 @@ class TokenSource:
             await trio.sleep(wait_s)
             wait_s *= 2
 
-    def _ask(self) -> tuple[str, float]:
+    def _ask(self) -> tuple[AccessToken, float]:
         settings = self._settings
+        if settings.provider is not None:
+            try:
+                found = ask(settings.provider)
+            except ProviderFailed as e:
+                raise HttpFailed(str(e)) from e
+            _, life_s = _with_life(found.token, found.expires_in_s, self._now_s())
+            return found, life_s
         if settings.unsecured:
             token = unsecured_token(dict(settings.unsecured), self._now_s())
             return _with_life(token, None, self._now_s())
@@ -165,15 +179,15 @@ def token_source(settings: TokenSettings) -> TokenSource:
     return TokenSource(settings)
 
 
-def _with_life(token: str, expires_in: object, now_s: float) -> tuple[str, float]:
+def _with_life(token: str, expires_in: object, now_s: float) -> tuple[AccessToken, float]:
     """The token with its lifetime in seconds, from the token itself or from the provider; without
     one, it is used once."""
     expires = _claim(token, "exp")
     if isinstance(expires, int | float):
-        return token, max(float(expires) - now_s, 0.0)
+        return AccessToken(token), max(float(expires) - now_s, 0.0)
     if isinstance(expires_in, int | float):
-        return token, max(float(expires_in), 0.0)
-    return token, 0.0
+        return AccessToken(token), max(float(expires_in), 0.0)
+    return AccessToken(token), 0.0
 
 
 def _claim(token: str, name: str) -> object:

@@ -3,9 +3,13 @@ others."""
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import ssl
+import sys
 import time
+import types
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,6 +46,7 @@ from pk.net.oauth import token_source
 from pk.net.oauth.http import Timeouts
 from pk.net.oauth.jwks import Jwks
 from pk.net.oauth.jwt_validator import Expected, JwtValidator, parse_key
+from pk.net.oauth.token_provider import AccessToken
 from pk.net.oauth.token_source import Refresh, TokenSource
 
 OAUTH_LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -429,7 +434,7 @@ async def test_a_wrong_secret_is_said_without_it() -> None:
         ({"sasl.oauthbearer.token.endpoint.url": "ftp://x/y"}, "must be an URL"),
         ({"sasl.oauthbearer.token.endpoint.url": "https:///y"}, "must be an URL"),
         ({"sasl.oauthbearer.token.endpoint.url": "https://[x"}, "must be an URL"),
-        ({}, "token.endpoint.url is missing"),
+        ({}, "token.endpoint.url or sasl.oauthbearer.token.provider is missing"),
         ({"sasl.oauthbearer.token.endpoint.url": "http://x/y"}, "client.credentials.client.id"),
         (
             {"sasl.jaas.config": f'{OAUTH_LOGIN} unsecuredLoginStringClaim_sub="a";'},
@@ -603,3 +608,113 @@ def test_the_keys_of_refresh_reach_the_source() -> None:
     for wrong in ("0.4", "1.5", "much", "nan"):
         with pytest.raises(ConfigError, match="a number from 0.5 to 1"):
             parse(AdminConfig, {**keys, "sasl.login.refresh.window.factor": wrong})
+
+
+def by_provider(provider: object) -> dict[str, object]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.provider": provider,
+    }
+
+
+def made_token() -> str:
+    """A provider that `module:function` names."""
+    assert MADE is not None
+    return MADE.token("alice")
+
+
+MADE: Provider | None = None
+
+
+@trio_test
+async def test_a_program_can_bring_a_function_that_returns_tokens() -> None:
+    calls: list[str] = []
+    with running_provider() as provider:
+
+        def token() -> AccessToken:
+            calls.append("asked")
+            return AccessToken(provider.token("alice"), 3600)
+
+        async with secured(provider) as node:
+            for _ in range(2):  # the second client uses the first one's token
+                async with open_admin(node.address, by_provider(token)) as admin:
+                    assert (await admin.describe_cluster()).brokers
+        assert calls == ["asked"]
+
+
+@trio_test
+async def test_a_provider_is_a_function_or_a_command_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_provider() as provider:
+        monkeypatch.setattr(sys.modules[__name__], "MADE", provider)
+        script = tmp_path / "token"
+        for printed in (
+            provider.token("alice"),
+            json.dumps({"access_token": provider.token("alice"), "expires_in": 60}),
+        ):
+            script.write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
+            script.chmod(0o755)
+            async with secured(provider) as node:
+                for name in (f"{__name__}:made_token", f"{script} --region eu"):
+                    async with open_admin(node.address, by_provider(name)) as admin:
+                        assert (await admin.describe_cluster()).brokers
+
+
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        (lambda: None, "it returned NoneType, not a token"),
+        (lambda: 1 / 0, "it raised ZeroDivisionError: division by zero"),
+        ("no.such.module:token", "it raised ModuleNotFoundError: No module named 'no'"),
+        ("/no/such/command", "/no/such/command: "),
+        ("sh -c 'echo expired credentials >&2; exit 3'", "sh: expired credentials"),
+        ("echo {}", "echo printed JSON without access_token"),
+    ],
+)
+@trio_test
+async def test_a_provider_that_fails_says_why(provider: object, said: str) -> None:
+    config = parse(AdminConfig, by_provider(provider) | {"sasl.login.retry.backoff.max.ms": 0})
+    with pytest.raises(SaslError) as caught:
+        await TokenSource(token_settings(config)).get()
+    assert "(sasl.oauthbearer.token.provider)" in str(caught.value) and said in str(caught.value)
+
+
+def test_a_provider_and_an_endpoint_exclude_each_other() -> None:
+    both = by_provider("echo x") | {"sasl.oauthbearer.token.endpoint.url": "https://x/token"}
+    with pytest.raises(ConfigError, match="give one"):
+        parse(AdminConfig, both)
+    with pytest.raises(ConfigError, match="neither module:function nor a command"):
+        parse(AdminConfig, by_provider("sh -c 'open"))
+
+
+@pytest.mark.parametrize("name", ["msk_token", "event_hubs_token"])
+def test_the_documented_functions_return_tokens(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """With stand-ins for the libraries of the two clouds, which need accounts."""
+    ends_s = time.time() + 900
+    msk = types.ModuleType("aws_msk_iam_sasl_signer")
+    azure = types.ModuleType("azure.identity")
+
+    class MSKAuthTokenProvider:
+        @staticmethod
+        def generate_auth_token(region: str) -> tuple[str, int]:
+            assert region
+            return "signed", int(ends_s * 1000)
+
+    class DefaultAzureCredential:
+        def get_token(self, scope: str) -> types.SimpleNamespace:
+            assert scope.startswith("https://")
+            return types.SimpleNamespace(token="signed", expires_on=int(ends_s))
+
+    msk.__dict__["MSKAuthTokenProvider"] = MSKAuthTokenProvider
+    azure.__dict__["DefaultAzureCredential"] = DefaultAzureCredential
+    monkeypatch.setitem(sys.modules, msk.__name__, msk)
+    monkeypatch.setitem(sys.modules, "azure", types.ModuleType("azure"))
+    monkeypatch.setitem(sys.modules, azure.__name__, azure)
+    page = (Path(__file__).resolve().parents[2] / "docs/authentication.md").read_text()
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if name in c)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    found = names[name]()
+    assert found.token == "signed" and 890 < found.expires_in_s <= 900

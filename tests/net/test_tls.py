@@ -38,8 +38,9 @@ from pk.core.wire.messages.incremental_alter_configs import (
 )
 from pk.core.wire.messages.metadata import MetadataRequest
 from pk.net.client.admin import open_admin
+from pk.net.client.config import AdminConfig, parse
 from pk.net.client.consumer import open_consumer
-from pk.net.client.errors import ClientError, ConnectFailed, Disconnected, NoBrokers
+from pk.net.client.errors import ClientError, ConfigError, ConnectFailed, Disconnected, NoBrokers
 from pk.net.client.producer import open_producer
 from pk.net.client.results import NewTopic
 from pk.net.node import Node
@@ -587,3 +588,25 @@ async def test_noise_through_tls_ends_its_connection_and_nobody_else_s(tmp_path:
                 await bad.send_all(kind(chance))
         async with open_admin(node.address, files.pk(certificate=True)) as admin:
             assert (await admin.describe_cluster()).brokers
+
+
+@trio_test
+async def test_a_program_can_bring_a_context_of_its_own(files: Files) -> None:
+    trusting = ssl.create_default_context(cafile=files.trust)
+    async with secured(files) as node:
+        config = {"security.protocol": "SSL", "ssl.context": trusting}
+        async with open_admin(node.address, config) as admin:
+            assert (await admin.describe_cluster()).brokers
+        config["ssl.context"] = ssl.create_default_context()  # it does not know our authority
+        async with open_admin(node.address, config) as admin:
+            with pytest.raises(NoBrokers, match="not to be trusted"):
+                await admin.describe_cluster()
+
+
+def test_a_context_replaces_the_keys_of_tls(files: Files) -> None:
+    context = ssl.create_default_context()
+    both = {"ssl.context": context, "ssl.truststore.location": files.trust}
+    with pytest.raises(ConfigError, match=r"ssl\.context replaces ssl\.truststore\.location"):
+        parse(AdminConfig, both)
+    with pytest.raises(ConfigError, match="only a program can give"):
+        parse(AdminConfig, {"ssl.context": "default"})
