@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # `typing` takes longer to import than everything else he
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pk.cli.command_line.parsed import Parsed
     from pk.cli.exits import UsageError
 
 
@@ -57,6 +58,7 @@ def _run(words: list[str]) -> int:
         return usage(e)
     if not parsed.path and parsed.values["version"]:
         return print_out(_version())
+    say_renamed(parsed)
     if parsed.wants_help:
         from pk.cli.command_line.help import help_text
         from pk.cli.terminal.pager import paged
@@ -79,6 +81,14 @@ def _version() -> str:
     return (
         f"pk {__version__} (Python {python}, {system.sysname} {system.release} {system.machine})\n"
     )
+
+
+def say_renamed(parsed: "Parsed") -> None:
+    """Tells a person at a terminal the new name of a command. A script is not bothered."""
+    if parsed.renamed and sys.stderr.isatty():
+        from pk.cli.terminal.streams import Streams
+
+        sys.stderr.write(f"{Streams().folded(parsed.renamed)}\n")
 
 
 def usage(error: "UsageError") -> int:

@@ -1,5 +1,5 @@
-"""Groups that hold the offsets of a pipeline (`pk pipeline`): they have no members, and what they
-commit says whose it is.
+"""Groups that hold the offsets of a pipeline (`pk spark pipeline`): they have no members, and the
+metadata of their commits names the pipeline.
 
 The metadata of each offset is `{"pk.pipeline": "NAME", "batch": N, "at_ms": N}`, which
 `pk.spark.pipeline.group_offsets` writes.

@@ -11,7 +11,7 @@ import typer
 
 from pk.cli.command_line.declared import Declared
 from pk.cli.command_line.describe import described, described_noun
-from pk.cli.command_line.kit import HELP, is_given, refused
+from pk.cli.command_line.kit import HELP, RENAMED, is_given, refused
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.options.option_values import Values
 from pk.cli.options.parameters import BY_OPTION, Parameter, signature
@@ -58,15 +58,18 @@ def _help_of_noun(context: typer.Context) -> Parsed:
     group: Any = context.command
     given = {name for name in context.params if is_given(context, name)}
     values = {"version": False, **context.params}
-    return Parsed(described_noun(group), _path(context), Values(values, given), _typed(context))
+    found = Values(values, given)
+    renamed = context.meta.get(RENAMED, "")
+    return Parsed(described_noun(group), _path(context), found, _typed(context), renamed=renamed)
 
 
 def _to_run(context: typer.Context, declared: Declared) -> Parsed:
     """What a command line asks for. An option before the noun is the command's, if it takes it.
     Raises UsageError."""
     node, path, typed = described(declared), _path(context), _typed(context)
+    renamed = context.meta[RENAMED]
     if any(each.params[HELP.name] for each in (context.find_root(), *_lineage(context))):
-        return Parsed(node, path, Values(), typed)
+        return Parsed(node, path, Values(), typed, renamed=renamed)
     root: Any = context.find_root()
     values = dict(context.params)  # typer would give the function lists, and None for empty ones
     given = {name for name in values if is_given(context, name)}
@@ -85,4 +88,4 @@ def _to_run(context: typer.Context, declared: Declared) -> Parsed:
     work = declared.call(values)
     known = {**root.params, **values}
     shown = {k: v for k, v in known.items() if not k.endswith(BY_OPTION) and k != HELP.name}
-    return Parsed(node, path, Values(shown, given), typed, work, declared)
+    return Parsed(node, path, Values(shown, given), typed, work, declared, renamed)

@@ -107,7 +107,6 @@ class Noun:
         else:
             found = cast(Group, get_group(self.app))
             found.declarations, found.make = self._declarations, _command
-        found.name = self.name
         return found
 
 

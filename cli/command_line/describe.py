@@ -6,10 +6,16 @@ from typing import Any
 
 from pk.cli.command_line import tree
 from pk.cli.command_line.declared import Declared
-from pk.cli.command_line.kit import Command, Group
-from pk.cli.command_line.nouns import NOUNS
+from pk.cli.command_line.kit import Command, Group, load_noun
+from pk.cli.command_line.nouns import NOUNS, under
 from pk.cli.command_line.schema import column_names
-from pk.cli.options.parameters import Argument, Option, Parameter, arguments_of, options_of
+from pk.cli.options.parameters import (
+    Argument,
+    Option,
+    Parameter,
+    arguments_of,
+    options_of,
+)
 from pk.cli.options.values import (
     Pair,
     apache_minutes,
@@ -112,15 +118,17 @@ def _command(declared: Declared, options: list[dict[str, Any]]) -> dict[str, Any
 
 def noun_data(name: str, node: Command | Group, options: list[dict[str, Any]]) -> dict[str, Any]:
     """A noun as the index holds it."""
-    if isinstance(node, Command):
-        return _command(node.declared, options)
     entry = NOUNS[name]
+    if isinstance(node, Command):
+        return _command(node.declared, options) | {"names": list(entry.names)}
     children = [_command(each, options) for each in node.declarations.values()]
+    nested = dict.fromkeys(under(name).values())
+    children += [noun_data(each, load_noun(each), options) for each in nested]
     return {
         "names": list(entry.names),
         "help": entry.help,
         "children": children,
-        **_present(also=entry.also),
+        **_present(usual=entry.usual),
     }
 
 
@@ -133,11 +141,11 @@ def described(declared: Declared) -> tree.Command:
 def described_noun(group: Group) -> tree.Group:
     """A noun as data; for the root, only the names of its nouns."""
     options: list[dict[str, Any]] = []
-    if group.name in NOUNS:
-        return tree.Group(noun_data(group.name, group, options), list(options))
+    if group.key:
+        return tree.Group(noun_data(group.key, group, options), list(options))
+    entries = [NOUNS[key] for key in dict.fromkeys(under("").values())]
     children = [
-        {"names": list(e.names), "help": e.help, "options": [], "children": []}
-        for e in NOUNS.values()
+        {"names": list(e.names), "help": e.help, "options": [], "children": []} for e in entries
     ]
     data = {
         "names": ["pk"],

@@ -60,7 +60,7 @@ INVALID_PRODUCER_EPOCH | Another producer with the same transactional.id took ov
 INVALID_TXN_STATE | The transaction is in a state that does not allow this. | The client must call in order: begin, send, commit or abort.
 INVALID_PRODUCER_ID_MAPPING | The producer's id and its transactional.id do not belong together. | The id expired (transactional.id.expiration.ms); restart the producer.
 INVALID_TRANSACTION_TIMEOUT | transaction.timeout.ms is longer than the broker allows. | transaction.max.timeout.ms of the broker.
-CONCURRENT_TRANSACTIONS | The previous transaction is still ending. | Clients try again; if it lasts, `pk producers describe TOPIC` shows the producer.
+CONCURRENT_TRANSACTIONS | The previous transaction is still ending. | Clients try again; if it lasts, `pk transactions producers TOPIC` shows the producer.
 TRANSACTION_COORDINATOR_FENCED | A transaction marker came from a coordinator that was replaced. | Between brokers only; resolves itself.
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED | The user may not use this transactional.id. | Ask for Write (and Describe) on the transactional id.
 SECURITY_DISABLED | The cluster has no authorizer, so there are no ACLs. | Set authorizer.class.name on the brokers.

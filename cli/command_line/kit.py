@@ -7,14 +7,21 @@ second), and help is `pk.cli.command_line.help`, since typer's imports rich.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from pk.cli.command_line.nouns import NOUNS
+from pk.cli.command_line.nouns import NOUNS, under
+from pk.cli.command_line.renamed import renamed
 from pk.cli.exits import UsageError
-from pk.cli.options.parameters import Option, Parameter, options_of, placed
+from pk.cli.options.parameters import (
+    Option,
+    Parameter,
+    options_of,
+    placed,
+)
 from pk.cli.options.values import ConfigValueError
 from pk.core.nearest import did_you_mean, did_you_mean_one_of, nearest
 
@@ -31,6 +38,9 @@ HELP: Final = Parameter(
 
 _WORDS: Final = "pk.words"
 """The words that a command is parsed from, in the context's `meta`."""
+
+RENAMED: Final = "pk.renamed"
+"""What to say about an old name on the command line, in the context's `meta`."""
 
 
 def refused(context: typer.Context, said: str) -> UsageError:
@@ -178,6 +188,9 @@ class Group(_Parsing, TyperGroup):
     """A pk noun. Of its commands only the one that is named becomes typer's, since making all of
     them takes longer than a short command."""
 
+    key: str = ""
+    """Its words after `pk`, as `NOUNS` has them; "" for `pk` itself."""
+
     declarations: "Mapping[str, Declared]"
     """Each command by its main name."""
 
@@ -186,34 +199,39 @@ class Group(_Parsing, TyperGroup):
 
     @property
     def names(self) -> dict[str, str]:
-        """Each name of a command → its main name."""
+        """Each name of a command or of a noun under this one → its main name."""
         found: dict[str, str] = {}
         for name, declared in self.declarations.items():
             found.update(dict.fromkeys(declared.names, name))
+        for name, key in under(self.key).items():
+            found[name] = key.rpartition(" ")[2]
         return found
 
-    def own(self, name: str) -> "Command | None":
-        """Its command of this name or alias."""
+    def own(self, name: str) -> "Command | Group | None":
+        """Its command or noun of this name or alias."""
         main = self.names.get(name)
         if main is None:
             return None
         if main not in self.commands:
-            self.commands[main] = self.make(self.declarations[main])
-        return cast(Command, self.commands[main])
+            declared = self.declarations.get(main)
+            key = f"{self.key} {main}".lstrip()
+            self.commands[main] = load_noun(key) if declared is None else self.make(declared)
+        return cast(Command | Group, self.commands[main])
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Part of typer's Group."""
-        return list(self.declarations)
+        return list(dict.fromkeys(self.names.values()))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Part of typer's Group: the command of this name or alias, also of the noun whose commands
-        work under this one too."""
-        found = self.own(cmd_name)
-        also = NOUNS[self.name].also if self.name in NOUNS else ""
-        if found is None and also:
-            other = load_noun(also)
-            return other.own(cmd_name) if isinstance(other, Group) else None
-        return found
+        """Part of typer's Group: the command of this name or alias."""
+        return self.own(cmd_name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Part of typer's Command. Raises UsageError."""
+        usual = NOUNS[self.key].usual if self.key else ""
+        if usual and args and args[0].startswith("-") and args[0] not in HELP.names:
+            args = [usual, *args]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
         """Part of typer's Group. Raises UsageError."""
@@ -233,39 +251,33 @@ class Group(_Parsing, TyperGroup):
 
     def hint(self, args: list[str]) -> str:
         """What an unknown command, the first of `args`, may have meant."""
-        from pk.cli.command_line.other_tools import under
+        from pk.cli.command_line.other_tools import below
 
-        found = under(self.name or "", args[0])
-        return f"; in pk that is `pk {found}`" if found else self.near(args[0])
+        found = below(self.name or "", args[0])
+        near = f"; in pk that is `pk {found}`" if found else self.near(args[0])
+        if not near and self.key and NOUNS[self.key].usual:
+            return f"; did you mean `pk {self.key} -- {args[0]}`?"
+        return near
 
     def unknown_option(self, ctx: Any, name: str) -> str:
         """What is said of an option that does not exist, or that a command takes."""
         commands = self.declarations.items()
         taking = (n for n, d in commands if any(name in p.names for p in d.parameters))
-        under = next(taking, None)
-        if under is None:
+        first = next(taking, None)
+        if first is None:
             return super().unknown_option(ctx, name)
-        return f"{name} must follow a command, as in `{ctx.command_path} {under} {name}`"
+        return f"{name} must follow a command, as in `{ctx.command_path} {first} {name}`"
 
 
 class Root(Group):
     """`pk` itself: imports a noun when it is named."""
 
-    @property
-    def names(self) -> dict[str, str]:
-        """Each name of a noun → its main name."""
-        return {name: noun for noun, entry in NOUNS.items() for name in entry.names}
+    declarations: "Mapping[str, Declared]" = MappingProxyType({})
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Part of typer's Group."""
-        return list(NOUNS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Part of typer's Group."""
-        name = self.names.get(cmd_name)
-        if name is not None and name not in self.commands:
-            self.commands[name] = load_noun(name)
-        return self.commands[name] if name is not None else None
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
+        """Part of typer's Group: an old name means the new one. Raises UsageError."""
+        args, ctx.meta[RENAMED] = renamed(args)
+        return super().resolve_command(ctx, args)
 
     def hint(self, args: list[str]) -> str:
         """The equivalent of another tool's words, or the nearest name."""
@@ -280,10 +292,13 @@ class Root(Group):
 
 
 def load_noun(name: str) -> Command | Group:
-    """The typer command of a noun, imported now."""
+    """The typer command of a noun, by its key in `NOUNS`; imported now."""
     from importlib import import_module
 
     module, _, variable = NOUNS[name].declared.partition(":")
     found = getattr(import_module(module), variable).for_typer()
     assert isinstance(found, Command | Group)
+    found.name = name.rpartition(" ")[2]
+    if isinstance(found, Group):
+        found.key = name
     return found

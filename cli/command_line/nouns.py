@@ -16,8 +16,8 @@ class Entry(NamedTuple):
     declared: str
     """The declaration, as "module:variable"."""
 
-    also: str = ""
-    """Another noun whose commands also work under this one."""
+    usual: str = ""
+    """The command that is meant if an option or `--` follows the noun at once."""
 
 
 NOUNS: Final[dict[str, Entry]] = {
@@ -26,16 +26,24 @@ NOUNS: Final[dict[str, Entry]] = {
         "Start one or several brokers on this machine, in the foreground; Ctrl-C drains them.",
         "pk.cli.nouns.up:UP",
     ),
-    "broker": Entry(
-        ("broker",),
-        "Start and stop single brokers: one with its own config, or a node of a `pk up` cluster.",
-        "pk.cli.nouns.broker.commands:BROKER",
-        also="brokers",
+    "node": Entry(
+        ("node",),
+        "Processes on this machine: start and stop a broker, or a node of a `pk up` cluster.",
+        "pk.cli.nouns.node.commands:NODE",
     ),
     "test": Entry(
         ("test",),
-        "Run a command, such as a test suite, with a Kafka of its own.",
+        "For tests: run a command with a Kafka of its own, and make brokers misbehave.",
         "pk.cli.nouns.test.commands:TEST",
+        usual="run",
+    ),
+    "test faults": Entry(
+        (
+            "faults",
+            "fault",
+        ),
+        "What pk's brokers do wrong for a test: list, add, clear.",
+        "pk.cli.nouns.faults.commands:FAULTS",
     ),
     "topics": Entry(
         (
@@ -116,11 +124,10 @@ NOUNS: Final[dict[str, Entry]] = {
     "brokers": Entry(
         (
             "brokers",
-            "nodes",
+            "broker",
         ),
         "The brokers of the cluster: list, describe, log directories.",
         "pk.cli.nouns.brokers.commands:BROKERS",
-        also="broker",
     ),
     "cluster": Entry(
         (
@@ -135,15 +142,15 @@ NOUNS: Final[dict[str, Entry]] = {
             "users",
             "user",
         ),
-        "Users who log in by SCRAM: list, add, alter, delete.",
+        "Users who log in by SCRAM: list, add, alter, delete; and delegation tokens.",
         "pk.cli.nouns.users.commands:USERS",
     ),
-    "tokens": Entry(
+    "users tokens": Entry(
         (
             "tokens",
             "token",
         ),
-        "Delegation tokens, logins that end by themselves: list, create, renew, expire.",
+        "Delegation tokens, which expire by themselves: list, create, renew, expire.",
         "pk.cli.nouns.tokens.commands:TOKENS",
     ),
     "acls": Entry(
@@ -162,20 +169,12 @@ NOUNS: Final[dict[str, Entry]] = {
         "Quotas, how much clients may take: list, set, delete.",
         "pk.cli.nouns.quotas.commands:QUOTAS",
     ),
-    "producers": Entry(
-        (
-            "producers",
-            "producer",
-        ),
-        "Idempotent and transactional producers, as partition leaders know them.",
-        "pk.cli.nouns.producers.commands:PRODUCERS",
-    ),
     "transactions": Entry(
         (
             "transactions",
             "transaction",
         ),
-        "Transactions: list, describe, abort, find hanging ones.",
+        "Transactions and their producers: list, describe, abort, find hanging ones.",
         "pk.cli.nouns.transactions.commands:TRANSACTIONS",
     ),
     "schema": Entry(
@@ -236,46 +235,43 @@ NOUNS: Final[dict[str, Entry]] = {
         "Wait for a condition: a topic, in-sync replicas, lag, an empty group, brokers.",
         "pk.cli.nouns.wait.commands:WAIT",
     ),
-    "faults": Entry(
-        (
-            "faults",
-            "fault",
-        ),
-        "Faults of pk's brokers for tests: list, add, clear.",
-        "pk.cli.nouns.faults.commands:FAULTS",
-    ),
     "undo": Entry(
         ("undo",),
         "Undo a change: restore group offsets or configs.",
         "pk.cli.nouns.undo:UNDO",
-    ),
-    "history": Entry(
-        ("history",),
-        "List changes made from this machine that `pk undo` can undo, newest first.",
-        "pk.cli.nouns.undo:HISTORY",
     ),
     "spark-export": Entry(
         ("spark-export",),
         "Write topics to parquet files or tables with Spark.",
         "pk.cli.nouns.spark_export.commands:SPARK_EXPORT",
     ),
-    "pipeline": Entry(
+    "spark-import": Entry(
+        ("spark-import",),
+        "Write rows of files and tables to a topic with Spark, each exactly once.",
+        "pk.cli.nouns.spark_import.commands:SPARK_IMPORT",
+    ),
+    "spark": Entry(
+        ("spark",),
+        "Kafka and Spark: export, import, pipelines, package, warm-up.",
+        "pk.cli.nouns.spark.commands:SPARK",
+    ),
+    "spark export": Entry(
+        ("export",),
+        "Write topics to parquet files or tables with Spark.",
+        "pk.cli.nouns.spark_export.commands:SPARK_EXPORT",
+    ),
+    "spark import": Entry(
+        ("import",),
+        "Write rows of files and tables to a topic with Spark, each exactly once.",
+        "pk.cli.nouns.spark_import.commands:SPARK_IMPORT",
+    ),
+    "spark pipeline": Entry(
         (
             "pipeline",
             "pipelines",
         ),
         "Streams on Spark that a file declares: init, check, run, status, stop, export.",
         "pk.cli.nouns.pipeline.commands:PIPELINE",
-    ),
-    "spark": Entry(
-        ("spark",),
-        "Spark itself: package, warm-up.",
-        "pk.cli.nouns.spark.commands:SPARK",
-    ),
-    "spark-import": Entry(
-        ("spark-import",),
-        "Write rows of files and tables to a topic with Spark, each exactly once.",
-        "pk.cli.nouns.spark_import.commands:SPARK_IMPORT",
     ),
     "shell": Entry(
         ("shell",),
@@ -306,9 +302,16 @@ NOUNS: Final[dict[str, Entry]] = {
     ),
 }
 
+
+def under(noun: str) -> dict[str, str]:
+    """The nouns under a noun, or those of `pk` itself under "": each name → its key in `NOUNS`."""
+    keys = [key for key in NOUNS if key.rpartition(" ")[0] == noun]
+    return {name: key for key in keys for name in NOUNS[key].names}
+
+
 SECTIONS: Final = (
-    ("Run brokers", ("up", "broker", "schema-registry")),
-    ("For tests", ("test", "faults")),
+    ("Run brokers", ("up", "node", "schema-registry")),
+    ("For tests", ("test",)),
     (
         "Records",
         (
@@ -317,7 +320,6 @@ SECTIONS: Final = (
             "share-consume",
             "cp",
             "spark-export",
-            "pipeline",
             "spark-import",
             "spark",
             "perf",
@@ -333,17 +335,15 @@ SECTIONS: Final = (
             "brokers",
             "cluster",
             "users",
-            "tokens",
             "acls",
             "quotas",
-            "producers",
             "transactions",
             "schema",
         ),
     ),
     ("Replicas", ("partitions", "isr", "reassign")),
     ("Monitor", ("top", "metrics", "doctor", "why", "wait")),
-    ("Undo", ("undo", "history")),
+    ("Undo", ("undo",)),
     ("pk itself", ("shell", "profile", "completion", "help")),
 )
 """The commands as `pk --help` groups them."""

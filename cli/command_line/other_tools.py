@@ -14,7 +14,7 @@ TOOLS = {
     "consumer-groups": "groups",
     "consumer-perf-test": "perf consume",
     "delete-records": "topics trim",
-    "delegation-tokens": "tokens",
+    "delegation-tokens": "users tokens",
     "dump-log": "log dump",
     "e2e-latency": "perf e2e",
     "features": "cluster features",
@@ -25,8 +25,8 @@ TOOLS = {
     "metadata-quorum": "cluster quorum",
     "producer-perf-test": "perf produce",
     "reassign-partitions": "reassign",
-    "server-start": "broker start",
-    "server-stop": "broker stop",
+    "server-start": "node start",
+    "server-stop": "node stop",
     "share-groups": "groups",
     "streams-groups": "groups",
     "topics": "topics",
@@ -69,12 +69,15 @@ WORDS = {
     "share-group": "groups list --type share",
     "logdirs": "brokers logdirs",
     "client-quotas": "quotas",
-    "dtoken": "tokens",
+    "dtoken": "users tokens",
     "misc api-versions": "brokers describe ID",
     "misc errcode": "help errors CODE",
     "misc errtext": "help errors NAME",
     "misc list-offsets": "topics offsets TOPIC",
     "misc": "help",
+    "node list": "brokers list",
+    "node describe": "brokers describe ID",
+    "node logdirs": "brokers logdirs",
     "query": "consume TOPIC --where EXPRESSION",
     "tail": "consume TOPIC",
     "rebalance": "reassign plan --balance",
@@ -99,7 +102,7 @@ VERBS = {
 }
 """The verbs that others put first → pk's, which follows the noun."""
 
-_NOUNS = {"consumer-group": "groups", "cg": "groups", "node": "brokers", "acl": "acls"}
+_NOUNS = {"consumer-group": "groups", "cg": "groups", "acl": "acls"}
 
 OPTIONS = {
     ("pk", "-C"): "consume TOPIC",
@@ -138,10 +141,10 @@ def here(words: Sequence[str], nouns: Mapping[str, str]) -> str | None:
     if verb is None or noun is None:
         return None
     rest = [word for word in words[2:] if not word.startswith("-")][:1]
-    return under(noun, verb) or " ".join((noun, verb, *rest))
+    return below(noun, verb) or " ".join((noun, verb, *rest))
 
 
-def under(noun: str, word: str) -> str | None:
+def below(noun: str, word: str) -> str | None:
     """The pk command for a word after a noun that is not one of its commands: `topic consume`."""
     return WORDS.get(f"{noun.removesuffix('s')} {word}")
 

@@ -22,6 +22,7 @@ class Parsed:
         typed: tuple[str, ...],
         work: "Callable[[Context], Any] | None" = None,
         declared: "Declared | None" = None,
+        renamed: str = "",
     ) -> None:
         self.node = node
         self.path = path
@@ -31,6 +32,9 @@ class Parsed:
 
         self.declared = declared
         """The command's declaration; None for a noun."""
+
+        self.renamed = renamed
+        """What to say about an old name on the command line; "" if there is none."""
 
         self.work = work
         """The function that does it; None if only help is wanted."""

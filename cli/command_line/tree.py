@@ -142,24 +142,17 @@ class Command:
 
 
 class Group:
-    """A noun: the commands under it. Those of `also` may be written under it too (`pk broker
-    list`), and are not shown."""
+    """A noun: the commands under it."""
 
-    __slots__ = ("_also", "_children", "_data", "_options", "_root", "help", "hidden", "names")
+    __slots__ = ("_children", "_data", "_options", "help", "hidden", "names", "usual")
 
-    def __init__(
-        self,
-        data: Mapping[str, Any],
-        options: "list[Mapping[str, Any]]",
-        root: "Group | None" = None,
-    ) -> None:
+    def __init__(self, data: Mapping[str, Any], options: "list[Mapping[str, Any]]") -> None:
         self.names: tuple[str, ...] = tuple(data["names"])
         self.help: str = data["help"]
+        self.usual: str = data.get("usual", "")
         self.hidden: bool = False
-        self._also: str | None = data.get("also")
         self._data = data
         self._options = options
-        self._root = root
         self._children: dict[str, Command | Group] = {}
 
     @property
@@ -177,21 +170,8 @@ class Group:
         """What stands under it, in the order of help."""
         return tuple(self._child(each) for each in self._data["children"])
 
-    @property
-    def also(self) -> "Group | None":
-        """The noun whose commands may be written under this one too."""
-        found = self._root.child(self._also) if self._root and self._also else None
-        return found if isinstance(found, Group) else None
-
     def child(self, word: str) -> "Command | Group | None":
         """The command or noun of that name."""
-        for each in self._data["children"]:
-            if word in each["names"]:
-                return self._child(each)
-        other = self.also
-        return other._own(word) if other else None
-
-    def _own(self, word: str) -> "Command | Group | None":
         found = (each for each in self._data["children"] if word in each["names"])
         return next((self._child(each) for each in found), None)
 
@@ -201,9 +181,7 @@ class Group:
         name = data["names"][0]
         if name not in self._children:
             made = (
-                Group(data, self._options, self._root or self)
-                if "children" in data
-                else Command(data, self._options)
+                Group(data, self._options) if "children" in data else Command(data, self._options)
             )
             self._children[name] = made
         return self._children[name]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pk.cli.command_line.describe import noun_data, numbered
 from pk.cli.command_line.kit import load_noun
-from pk.cli.command_line.nouns import NOUNS
+from pk.cli.command_line.nouns import under
 from pk.cli.command_line.parse import root
 
 
@@ -15,11 +15,12 @@ def whole_tree() -> dict[str, Any]:
     """The whole tree, as the index holds it."""
     options: list[dict[str, Any]] = []
     group = root()
+    keys = dict.fromkeys(under("").values())
     data = {
         "names": ["pk"],
         "help": group.help or "",
         "options": numbered(group.parameters, options),
-        "children": [noun_data(name, load_noun(name), options) for name in NOUNS],
+        "children": [noun_data(key, load_noun(key), options) for key in keys],
     }
     return {"root": data, "options": options}
 

@@ -242,6 +242,6 @@ def old_transactions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "coordinator aborts it after the producer's transaction.timeout.ms.",
             f"pk transactions describe {known}"
             if known
-            else f"pk producers describe {' '.join(topics[:6])}",
+            else f"pk transactions producers {' '.join(topics[:6])}",
             tuple(partition_name(tp) for tp in places),
         )

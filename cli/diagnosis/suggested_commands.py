@@ -18,7 +18,7 @@ def cluster_words(context: Context) -> list[str]:
 
 
 def with_words(command: str, words: Sequence[str]) -> str:
-    # `pk broker` finds the cluster of this machine itself.
-    if not command.startswith("pk ") or command.startswith("pk broker "):
+    # `pk node` finds the cluster of this machine itself.
+    if not command.startswith("pk ") or command.startswith("pk node "):
         return command
     return " ".join((command, *words))

@@ -53,7 +53,7 @@ def _pipeline(f: LagFacts) -> Iterator[Reason]:
         f"it belongs to the pipeline {name}, which committed batch {batch} {age} ago and nothing "
         "since: it is stopped, it fails, or its batch takes that long",
         (Evidence("pipeline", f"{name}, batch {batch}, committed {age} ago"),),
-        ("pk pipeline status FILE",),
+        ("pk spark pipeline status FILE",),
     )
 
 
@@ -221,7 +221,7 @@ def _open_transaction(f: LagFacts) -> Iterator[Reason]:
         "open-transaction",
         f"it has read all that read_committed allows: a transaction is open in {names(held)}{whom}",
         tuple(evidence),
-        (*steps, f"pk producers describe {topics}"),
+        (*steps, f"pk transactions producers {topics}"),
     )
 
 

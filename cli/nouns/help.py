@@ -59,6 +59,7 @@ def show_help(context: "Context", words: Sequence[str], man: str | None) -> None
     """`pk help`."""
     from pk.cli.command_line.help import help_text, text_width
     from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
+    from pk.cli.command_line.renamed import renamed
     from pk.cli.command_line.tree import Group, tree
     from pk.cli.exits import Unusable
     from pk.core.nearest import did_you_mean
@@ -71,6 +72,10 @@ def show_help(context: "Context", words: Sequence[str], man: str | None) -> None
     if words and words[0] in PAGES and (len(words) == 1 or words[0] in SEARCHABLE):
         context.write_page(page(words[0], words[1:], text_width()))
         return
+    now, said = renamed(words)
+    if said:
+        context.say(said)
+        words = [word for word in now if not word.startswith("-")]
     node: Command | Group = tree()
     path: list[str] = []
     for word in words:

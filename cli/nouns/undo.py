@@ -1,15 +1,16 @@
-"""`pk undo` and `pk history`: its commands and their options."""
+"""The command `pk undo`, with its options."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pk.cli.cluster.acl_rows import ChangedAclRow
 from pk.cli.cluster.quota_rows import ChangedQuotaRow
 from pk.cli.command_line.declare import Noun
-from pk.cli.options.option_sets import Anyway, Change, ChangeId, Connection, Debug, Listing
+from pk.cli.options.option_sets import Anyway, Change, ChangeId, Connection, Listing
+from pk.cli.options.parameters import Option
 from pk.cli.undo.rows import ChangeRow, ConfigUndoRow, OffsetChangeRow, UserUndoRow
 
 UNDO = Noun("undo")
-HISTORY = Noun("history")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +18,9 @@ class UndoChange:
     """Arguments of `pk undo`."""
 
     change_id: ChangeId = None
+    list_all: Annotated[
+        bool, Option("--list", help="List all changes made from this machine, newest first.")
+    ] = False
     anyway: Anyway = False
 
 
@@ -25,7 +29,7 @@ UNDO.command(
     worker="pk.cli.undo.undo:undo",
     arguments=UndoChange,
     takes=(Change, Listing, Connection),
-    examples=("pk undo", "pk undo last --dry-run"),
+    examples=("pk undo", "pk undo last --dry-run", "pk undo --list --where 'undone = null'"),
     notes=(
         "Commands that can be undone say so: groups reset-offsets, delete, delete-offsets, "
         "configs alter and edit, topics alter, users add, acls add and delete, quotas set and "
@@ -36,14 +40,4 @@ UNDO.command(
         "change_id": (OffsetChangeRow, ConfigUndoRow, ChangedAclRow, UserUndoRow, ChangedQuotaRow),
         "": ChangeRow,
     },
-)
-
-
-HISTORY.command(
-    help="List changes made from this machine that `pk undo` can undo, newest first.",
-    worker="pk.cli.undo.change_list:history",
-    takes=(Listing, Debug),
-    examples=("pk history", "pk history --where 'undone = null'"),
-    shows=ChangeRow,
-    blocking=True,
 )

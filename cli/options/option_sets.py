@@ -496,7 +496,7 @@ ChangeId = Annotated[
     Argument(
         "ID",
         help=(
-            "The change to undo, as `pk history` numbers it, or `last` on this cluster; without "
+            "The change to undo, as `pk undo` numbers it, or `last` on this cluster; without "
             "it, list the changes that can be undone."
         ),
         complete="change",

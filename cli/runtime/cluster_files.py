@@ -224,7 +224,7 @@ _WHY_SILENT: Final = {
     DEAD: ("has died", "start"),
     PAUSED: ("is paused", "resume"),
 }
-"""State → why the node does not answer, and the verb of `pk broker` that changes it."""
+"""State → why the node does not answer, and the verb of `pk node` that changes it."""
 
 
 def silent_controller(addresses: Iterable[str]) -> tuple[str, str] | None:
@@ -249,7 +249,7 @@ def waking(state: ClusterState, node: NodeState) -> str:
     """The command that has a stopped or paused node answer again."""
     _, verb = _WHY_SILENT.get(node.state, ("", "start"))
     several = f" --data {shlex.quote(state.directory)}" if len(running()) > 1 else ""
-    return f"pk broker {verb} {node.node}{several}"
+    return f"pk node {verb} {node.node}{several}"
 
 
 def silent_nodes(addresses: Iterable[str]) -> str | None:

@@ -223,14 +223,16 @@ def last(cluster_id: str | None, kind: str | None = None) -> Change:
         open_ = change.undone_ms is None and change.undoes is None
         if open_ and change.cluster_id == cluster_id and kind in (None, change.kind):
             return change
-    raise CommandError("Nothing to undo on this cluster; `pk history` shows all changes.")
+    raise CommandError("Nothing to undo on this cluster; `pk undo --list` shows all changes.")
 
 
 def find(change_id: str, kind: str | None = None) -> Change:
     """The change with this id, which must be of `kind` if given. Raises CommandError."""
     found = _read(change_id) if change_id.isascii() and change_id.isdigit() else None
     if found is None:
-        raise CommandError(f"Change {change_id!r} does not exist; `pk history` shows all changes.")
+        raise CommandError(
+            f"Change {change_id!r} does not exist; `pk undo --list` shows all changes."
+        )
     if kind not in (None, found.kind):
         raise CommandError(
             f"Change {change_id} is a different kind of change ({found.description}); "

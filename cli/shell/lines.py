@@ -21,7 +21,7 @@ from pk.cli.command_line.parse import parse
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import Command, tree
 from pk.cli.exits import CommandError, Exit, UsageError
-from pk.cli.main import usage
+from pk.cli.main import say_renamed, usage
 from pk.cli.options.option_sets import Reach
 from pk.cli.run import handler_of
 from pk.cli.runtime.context import Context
@@ -220,6 +220,7 @@ class Shell:
             words = self.last
         parsed = parse(self.filled(words))
         self.last = words
+        say_renamed(parsed)
         self._check(parsed, line)
         with _redirected(line) as (out, terminal):
             if parsed.wants_help:

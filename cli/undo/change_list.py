@@ -1,4 +1,4 @@
-"""The recorded changes as a list: `pk history`, and `pk undo` without an id."""
+"""The recorded changes as a list, for `pk undo`."""
 
 from collections.abc import Sequence
 
@@ -36,8 +36,3 @@ def show_changes(context: Context, changes: Sequence[store.Change]) -> None:
     if not any(row["undone"] for row in rows):
         wide.add("undone")
     context.show(listing(ChangeRow, rows, _style, wide=wide))
-
-
-def history(context: Context) -> None:
-    """`pk history`: every recorded change, newest first."""
-    show_changes(context, store.history())

@@ -1,4 +1,4 @@
-"""The rows of `pk history`, `pk undo` and of offsets that are set."""
+"""The rows of `pk undo` and of offsets that are set."""
 
 from typing import Annotated, TypedDict
 

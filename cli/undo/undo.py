@@ -33,18 +33,29 @@ class Undo(Protocol):
 
 
 async def undo(
-    context: Context, *, change_id: str | None, anyway: bool, kind: str | None = None
+    context: Context,
+    *,
+    change_id: str | None,
+    anyway: bool,
+    list_all: bool = False,
+    kind: str | None = None,
 ) -> None:
     """`pk undo`: lists what can be undone, or undoes a change. With a `kind`, only changes of that
     kind.
 
-    `change_id` is a number from `pk history`, or `last`; None lists. With `anyway` it also undoes
-    what changed since.
+    `change_id` is a number from `pk undo --list`, or `last`; None lists the changes that can be
+    undone. With `list_all` it lists the others too. With `anyway` it also undoes what changed
+    since.
     """
     trying = context.change.dry_run
+    if list_all:
+        if change_id is not None or context.change.yes or trying or anyway:
+            raise Unusable("--list undoes nothing; leave it out to undo a change.")
+        show_changes(context, store.history())
+        return
     if change_id is None:
         if context.change.yes or trying or anyway:
-            raise Unusable("Give a change: `pk undo last`, or an ID of `pk history`.")
+            raise Unusable("Give a change: `pk undo last`, or an ID of `pk undo`.")
         left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
         show_changes(context, left)
         context.say("pk undo ID undoes one." if left else "Nothing to undo.")

@@ -1,4 +1,4 @@
-"""Runs a broker in this process, for `pk up` and `pk broker start`. The node handles signals
+"""Runs a broker in this process, for `pk up` and `pk node start`. The node handles signals
 itself."""
 
 import os

@@ -289,7 +289,7 @@ class Supervisor:
         # Printed after the state is written, so that a reader of the line finds the new state.
         if died:
             again = (
-                f"`pk broker start {node.node}` starts it again"
+                f"`pk node start {node.node}` starts it again"
                 if pause_s is None
                 else f"it is started again in {pause_s:g} s"
             )

@@ -261,7 +261,7 @@ pk.etcd.user STRING null
 
 pk.faults.enable BOOLEAN false
     Whether tests may ask this broker for faults: failed, delayed and dropped requests, a clock
-    that is wrong (pk faults, pk.testing). Never where data matters.
+    that is wrong (pk test faults, pk.testing). Never where data matters.
 
 pk.log.format STRING text valid=text,json
     How the broker writes what it logs to standard error: lines for people, or one JSON object an

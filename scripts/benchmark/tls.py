@@ -72,7 +72,7 @@ def _listeners(plain: int, secure: int, store: Path, *more: str) -> dict[str, st
 
 @contextlib.contextmanager
 def pk(folder: Path, store: Path, properties: Mapping[str, str]) -> Iterator[Served]:
-    """pk, by `pk broker start`."""
+    """pk, by `pk node start`."""
     keys = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
     with configured_broker(folder, "SSL", {**keys, **properties}) as broker:
         yield Served("pk", broker.bootstrap, broker.other, broker.process.pid)

@@ -1,1 +1,1 @@
-"""`pk pipeline`: streams that a TOML file declares, run by Spark."""
+"""`pk spark pipeline`: streams that a TOML file declares, run by Spark."""

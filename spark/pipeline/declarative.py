@@ -39,7 +39,7 @@ configuration:
 _NO_REGISTRY: Final = "a project's code would hold the login of the schema registry"
 
 _HEAD: Final = '''\
-"""{name}, written by `pk pipeline export --declarative` from {file}."""
+"""{name}, written by `pk spark pipeline export --declarative` from {file}."""
 
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession

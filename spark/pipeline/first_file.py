@@ -1,4 +1,4 @@
-"""The file that `pk pipeline init` writes: a pipeline that works, with comments that name what else
+"""The file that `pk spark pipeline init` writes: a pipeline that works, with comments that name what else
 there is."""
 
 import json
@@ -154,7 +154,7 @@ _NO_ERRORS: Final = """\
 """
 
 _FILE: Final = '''\
-# A pipeline of pk. `pk pipeline check` checks it, `pk pipeline run` runs it; docs/pipelines.md explains every key.
+# A pipeline of pk. `pk spark pipeline check` checks it, `pk spark pipeline run` runs it; docs/pipelines.md explains every key.
 # Paths are relative to this file.
 
 name = "{name}"

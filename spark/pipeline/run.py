@@ -2,7 +2,7 @@
 a field is new.
 
 After each batch the offsets are committed to the pipeline's group and the status file is replaced.
-A stop, by `pk pipeline stop`, Ctrl-C or SIGTERM, waits for the end of the running batches.
+A stop, by `pk spark pipeline stop`, Ctrl-C or SIGTERM, waits for the end of the running batches.
 """
 
 import json

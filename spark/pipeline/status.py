@@ -1,7 +1,7 @@
 """The files of a running pipeline beside its checkpoint: a status file, a lock, and a file that
 asks it to stop.
 
-`pk pipeline status` and `stop` read and write these files, so they need neither Spark nor the
+`pk spark pipeline status` and `stop` read and write these files, so they need neither Spark nor the
 process.
 """
 

@@ -1,7 +1,7 @@
 """Whether a pipeline's sinks can take its rows, asked before anything runs.
 
-`pk pipeline check` and each start of a pipeline ask the same function, so that nothing passes the
-one and is refused by the other. Nothing is written.
+`pk spark pipeline check` and each start of a pipeline call the same function, so a pipeline that
+passes the check is not refused when it starts. Nothing is written.
 """
 
 import os

@@ -386,7 +386,7 @@ def test_acls_that_the_broker_refuses_are_said_once(
 ) -> None:
     with PkBroker(config={**AUTHORIZER, "pk.faults.enable": "true"}, memory=True) as broker:
         monkeypatch.setenv("PK_BOOTSTRAP_SERVER", broker.bootstrap)
-        fault = pk(*shlex.split("faults add fail CreateAcls --error POLICY_VIOLATION -y"))
+        fault = pk(*shlex.split("test faults add fail CreateAcls --error POLICY_VIOLATION -y"))
         assert fault.code == 0, fault.err
         words = shlex.split("acls add --allow alice --topic orders --operation read -y -f table")
         one = pk(*words)

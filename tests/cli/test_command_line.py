@@ -186,7 +186,7 @@ def test_an_option_of_apache_s_without_a_value_has_the_one_that_is_meant(
 def test_every_action_of_apache_s_is_a_command() -> None:
     for noun, actions in ACTIONS.items():
         for action in actions:
-            assert parse([noun, f"--{action}", "--help"]).path[0] == noun
+            assert noun in parse([noun, f"--{action}", "--help"]).path
 
 
 @pytest.mark.parametrize(
@@ -310,8 +310,8 @@ def test_every_command_says_what_it_does(path: tuple[str, ...], command: Command
 
 def test_a_noun_of_one_word_says_of_itself_what_its_command_does() -> None:
     for path, command in commands(tree()):
-        if len(path) == 1:
-            assert NOUNS[path[0]].help == command.help, path
+        if " ".join(path) in NOUNS:
+            assert NOUNS[" ".join(path)].help == command.help, path
 
 
 @for_each(("path", "command"), ALL)
@@ -366,7 +366,7 @@ OWN_LETTERS = {
 """The letters that only some commands have. They, too, mean one thing."""
 
 LONG = {
-    "--key": {"spark-export"},  # what keys become
+    "--key": {"spark-export", "spark export"},  # what keys become
     "--header": set(),
     "--offset": set(),
     "--num": set(),
@@ -490,7 +490,7 @@ def typer_commands(noun: str) -> list[TyperCommand]:
     if isinstance(node, TyperCommand):
         return [node]
     assert isinstance(node, Group)
-    return [found for name in node.declarations if (found := node.own(name))]
+    return [cast(TyperCommand, node.own(name)) for name in node.declarations]
 
 
 def test_the_parser_is_typer_s() -> None:
@@ -534,7 +534,7 @@ def test_what_is_special_about_a_command_stands_in_its_declaration() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        'if path == ("broker", "start"): pass',
+        'if path == ("node", "start"): pass',
         'if " ".join(words) in {"topics list", "x"}: pass',
         'if parsed.path[0] in ("isr",): pass',
     ],

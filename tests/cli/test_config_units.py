@@ -127,7 +127,7 @@ def test_a_unit_is_converted_before_the_request_and_shown_both_ways(at: Run, fre
         ("configs", "alter", "topic", "t", "-c", "retention.ms=1GiB"),
         ("configs", "alter", "topic", "t", "--add-config", "retention.ms=1GiB"),
         ("topics", "list", "-X", "request.timeout.ms=1GiB"),
-        ("broker", "start", "-X", "log.retention.ms=1GiB"),
+        ("node", "start", "-X", "log.retention.ms=1GiB"),
     ],
 )
 def test_a_unit_that_makes_no_sense_is_refused_before_anything(pk: Run, words: Any) -> None:

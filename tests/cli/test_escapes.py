@@ -46,7 +46,7 @@ def test_names_in_tables_and_sentences_are_inert(at: Run, fresh: Fresh) -> None:
         at("groups", "delete-offsets", group, "-t", topic, "-d"),
         at("groups", "delete", group, "-d"),
         at("why", "lag", group),
-        at("history"),
+        at("undo", "--list"),
         at("undo", "last", "-d"),
     ]
     for ran in everything:

@@ -29,17 +29,19 @@ from pk.cli.shell.words import split_line
 
 NOT_RUN = {
     "up": "starts brokers: test_up.py",
-    "test": "starts brokers: test_pk_test.py",
-    "broker start": "starts brokers: test_process.py, test_up.py",
-    "broker stop": "test_process.py, test_up.py",
-    "broker status": "test_process.py, test_up.py",
-    "broker kill": "test_up.py",
-    "broker restart": "test_up.py",
-    "broker pause": "test_up.py",
-    "broker resume": "test_up.py",
+    "test run": "starts brokers: test_pk_test.py",
+    "node start": "starts brokers: test_process.py, test_up.py",
+    "node stop": "test_process.py, test_up.py",
+    "node status": "test_process.py, test_up.py",
+    "node kill": "test_up.py",
+    "node restart": "test_up.py",
+    "node pause": "test_up.py",
+    "node resume": "test_up.py",
     "shell": "test_shell.py",
     "schema-registry start": "starts a registry: test_schema.py",
     "log adopt": "wants a directory of Apache Kafka's: tests/clients/test_adopt.py",
+    "spark export": "wants Spark: test_spark_export.py",
+    "spark import": "wants Spark: test_spark_import.py",
     "spark-export": "wants Spark: test_spark_export.py",
     **{
         f"pipeline {verb}": "test_pipeline.py, and with Spark tests/spark/test_pipelines.py"
@@ -69,10 +71,10 @@ NOTHING_TO_DO = {
     "pk transactions abort -t orders:0": "none is open",
     "pk groups remove-members billing --instance billing-7": "no static member",
     "pk acls": "SECURITY_DISABLED",
-    "pk faults": "pk.faults.enable=true",
+    "pk test faults": "pk.faults.enable=true",
     "pk metrics": "No broker serves metrics",
     "pk why denied": "SECURITY_DISABLED",
-    "pk tokens": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
+    "pk users tokens": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
 }
 """How examples begin that act on what a cluster at rest does not have, and what they say then."""
 
@@ -361,8 +363,8 @@ NOT_THAT_FAR = (
     "reassign cancel",
     "reassign rollback",
     "users add",
-    "tokens renew",
-    "tokens expire",
+    "users tokens renew",
+    "users tokens expire",
 )
 """Changes for which there is nothing to change here: they end before anything would be refused."""
 

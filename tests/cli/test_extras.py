@@ -73,9 +73,9 @@ def test_a_pipeline_without_a_registry_needs_spark_alone(
     topic = fresh("orders")
     at("topics", "create", topic, "-p", "1")
     at("produce", topic, '{"id": 1}')
-    assert at("pipeline", "init", str(tmp_path / "p.toml"), "--topic", topic).code == 0
+    assert at("spark", "pipeline", "init", str(tmp_path / "p.toml"), "--topic", topic).code == 0
     for words in (["check", "p.toml"], ["run", "p.toml", "--once"]):
-        ran = run(["spark"], tmp_path, "pipeline", *words)
+        ran = run(["spark"], tmp_path, "spark", "pipeline", *words)
         assert ran.returncode == 0, ran.stderr
 
 
@@ -107,7 +107,7 @@ def test_a_pipeline_with_a_registry_names_the_extra_that_it_lacks(tmp_path: Path
         '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
     )
     (tmp_path / "p.toml").write_text(AVRO.replace("REGISTRY", str(tmp_path / "schemas")))
-    ran = run(["spark"], tmp_path, "pipeline", "check", "p.toml")
+    ran = run(["spark"], tmp_path, "spark", "pipeline", "check", "p.toml")
     assert ran.returncode == 1
     assert "pip install 'pk-broker[schemas]'" in ran.stderr, ran.stderr
 
@@ -115,7 +115,7 @@ def test_a_pipeline_with_a_registry_names_the_extra_that_it_lacks(tmp_path: Path
 @pytest.mark.parametrize("words", ["check", "run"])
 def test_a_pipeline_without_spark_names_the_extra(words: str, tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(AVRO.replace("REGISTRY", "http://127.0.0.1:1"))
-    ran = run([], tmp_path, "pipeline", words, "p.toml")
+    ran = run([], tmp_path, "spark", "pipeline", words, "p.toml")
     assert ran.returncode == 1
     assert "pip install 'pk-broker[spark]'" in ran.stderr, ran.stderr
 

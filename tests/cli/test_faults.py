@@ -1,4 +1,4 @@
-"""`pk faults`: against a broker that makes faults, and one that does not."""
+"""`pk test faults`: against a broker that makes faults, and one that does not."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,11 +17,10 @@ Faults = Callable[..., str]
 
 @pytest.fixture
 def faults(pk: Run) -> Callable[..., str]:
-    """`pk faults`, which must end with `code`: what it says, on standard output or (of an error) on
-    standard error."""
+    """Runs `pk test faults`, which must end with `code`; returns its output, or its error."""
 
     def run(*words: str, code: Exit = Exit.OK) -> str:
-        ran = pk("faults", *words)
+        ran = pk("test", "faults", *words)
         assert ran.code == code, ran.err
         return ran.err if code else ran.text
 

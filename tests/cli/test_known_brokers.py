@@ -77,9 +77,9 @@ def local(tmp_path: Path, **states: str) -> str:
 @pytest.mark.parametrize(
     ("state", "said", "step"),
     [
-        ("stopped", "was stopped or killed", "pk broker start 0"),
-        ("dead", "has died", "pk broker start 0"),
-        ("paused", "is paused", "pk broker resume 0"),
+        ("stopped", "was stopped or killed", "pk node start 0"),
+        ("dead", "has died", "pk node start 0"),
+        ("paused", "is paused", "pk node resume 0"),
     ],
 )
 def test_why_a_controller_is_silent(tmp_path: Path, state: str, said: str, step: str) -> None:
@@ -98,7 +98,7 @@ def test_nodes_that_run_are_not_blamed(tmp_path: Path) -> None:
     try:
         assert silent_controller(["x:2"]) is None
         assert silent_nodes(["x:2"]) == (
-            "node 1 has died, node 2 is paused: `pk broker start 1` and `pk broker resume 2` bring "
+            "node 1 has died, node 2 is paused: `pk node start 1` and `pk node resume 2` bring "
             "them back"
         )
         assert silent_nodes(["elsewhere:2"]) is None
@@ -113,7 +113,7 @@ def test_a_dead_controller_and_a_dead_first_broker(
     first, second = up.bootstrap.split(",")
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", first)
     assert pk("topics", "create", "t", "-r", "2").code == 0
-    assert pk("broker", "kill", "0", "-y").code == 0
+    assert pk("node", "kill", "0", "-y").code == 0
     for words in (
         ("topics", "create", "more"),
         ("configs", "alter", "topic", "t", "-c", "retention.ms=500000", "-y"),
@@ -122,18 +122,18 @@ def test_a_dead_controller_and_a_dead_first_broker(
         ran = pk(*words)
         assert ran.code == 3, ran.err
         assert "The controller, node 0 of the cluster in " in ran.err
-        assert "was stopped or killed" in ran.err and "`pk broker start 0` brings it" in ran.err
+        assert "was stopped or killed" in ran.err and "`pk node start 0` brings it" in ran.err
         assert "it hangs" not in ran.err and "take effect" not in ran.err
     brokers = pk("brokers", "list", "-f", "json")
     assert [row["controller"] for row in brokers.json] == [None, None]
-    assert "`pk broker start 0` brings it back" in brokers.err
+    assert "`pk node start 0` brings it back" in brokers.err
     (found,) = [f for f in pk("doctor", "-f", "json").json if f["check"] == "controller"]
-    assert (found["severity"], found["fix"]) == ("error", "pk broker start 0")
+    assert (found["severity"], found["fix"]) == ("error", "pk node start 0")
     assert pk(*found["fix"].split()[1:]).code == 0
     assert pk("topics", "create", "more").code == 0
     assert [row["controller"] for row in pk("brokers", "list", "-f", "json").json] == [False, False]
 
-    assert pk("broker", "kill", "1", "-y").code == 0
+    assert pk("node", "kill", "1", "-y").code == 0
     by_files = pk("topics", "list", "-f", "name")
     assert by_files.lines == ["more", "t"], by_files.err
     assert f"{first} does not answer; {second}, another broker of the cluster, did (node 1 was" in (
@@ -144,7 +144,7 @@ def test_a_dead_controller_and_a_dead_first_broker(
         by_memory = pk("consume", "t", "-e")
     assert by_memory.code == 0, by_memory.err
     assert f"{first} does not answer; {second}, another broker" in by_memory.err
-    assert pk("broker", "kill", "2", "-y").code == 0
+    assert pk("node", "kill", "2", "-y").code == 0
     dead = pk("topics", "list")
     assert dead.code == 3
-    assert "`pk broker start 1` and `pk broker start 2` bring them back" in dead.err
+    assert "`pk node start 1` and `pk node start 2` bring them back" in dead.err

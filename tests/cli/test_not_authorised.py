@@ -142,7 +142,7 @@ def test_4_from_what_is_about_the_cluster(pk: Run, sealed: str, line: str) -> No
         "configs describe topic secret",
         "configs alter topic secret -c retention.ms=7000000 -y",
         "configs edit topic secret --file {file} -y",
-        "producers describe secret",
+        "transactions producers secret",
         "why partition secret/0",
         "why lag hidden",
         "why config secret retention.ms",

@@ -1,4 +1,4 @@
-"""`pk pipeline`, as far as it needs no Spark: files, status and stop. With Spark:
+"""`pk spark pipeline`, as far as it needs no Spark: files, status and stop. With Spark:
 tests/spark/test_pipelines.py."""
 
 import json
@@ -58,7 +58,7 @@ def test_init_writes_a_file_for_the_topic(at: Run, fresh: Fresh, tmp_path: Path)
     topic, path = fresh("orders"), tmp_path / "new.toml"
     at("topics", "create", topic, "-p", "2")
     at("produce", topic, '{"id": 1, "at": "2026-01-01T00:00:00Z"}', '{"id": 2, "note": "x"}')
-    made = at("pipeline", "init", str(path), "--topic", topic)
+    made = at("spark", "pipeline", "init", str(path), "--topic", topic)
     assert (made.code, made.text) == (0, ""), made.err
     pipeline = parse_pipeline(path.read_text(), str(path))
     fields = pipeline.topics[0].fields
@@ -68,18 +68,18 @@ def test_init_writes_a_file_for_the_topic(at: Run, fresh: Fresh, tmp_path: Path)
         "at TIMESTAMP",
         "note STRING",
     ]
-    again = at("pipeline", "init", str(path), "--topic", topic)
+    again = at("spark", "pipeline", "init", str(path), "--topic", topic)
     assert (again.code, "exists; --overwrite replaces it" in again.err) == (5, True)
-    assert at("pipeline", "init", str(path), "--topic", topic, "--overwrite").code == 0
-    unknown = at("pipeline", "init", str(tmp_path / "other.toml"), "--topic", f"{topic}x")
+    assert at("spark", "pipeline", "init", str(path), "--topic", topic, "--overwrite").code == 0
+    unknown = at("spark", "pipeline", "init", str(tmp_path / "other.toml"), "--topic", f"{topic}x")
     assert (unknown.code, f"{topic}x" in unknown.err) == (1, True)
-    assert at("pipeline", "init", str(tmp_path / "other.toml")).code == 2
+    assert at("spark", "pipeline", "init", str(tmp_path / "other.toml")).code == 2
 
 
 @pytest.mark.parametrize("verb", ["check", "run", "status", "stop"])
 def test_problems_of_the_file_have_places(pk: Run, file: Path, verb: str) -> None:
     file.write_text(FILE.replace("topic =", "topc =").replace('from = "orders"', 'from = "order"'))
-    wrong = pk("pipeline", verb, str(file))
+    wrong = pk("spark", "pipeline", verb, str(file))
     assert wrong.code == 1
     said = wrong.err.replace("\n", " ")
     assert f"{file}:4:1: a [[source]] needs one of topic, files or jdbc; none is given" in said
@@ -90,28 +90,28 @@ def test_problems_of_the_file_have_places(pk: Run, file: Path, verb: str) -> Non
 def test_status_of_a_pipeline_that_runs_that_has_died_and_that_never_ran(
     pk: Run, file: Path, tmp_path: Path
 ) -> None:
-    never = pk("pipeline", "status", str(file))
+    never = pk("spark", "pipeline", "status", str(file))
     assert (never.code, "it has never run here" in never.err) == (1, True), never.err
     status = status_of(file)
     with Lock(Places(parse_pipeline(FILE, str(file)))):
         status.write("running")
-        found = pk("pipeline", "status", str(file), "-f", "json")
+        found = pk("spark", "pipeline", "status", str(file), "-f", "json")
         assert found.code == 0
         [row] = found.json
         assert row.keys() == QueryRow.__annotations__.keys()
         assert (row["pipeline"], row["sink"], row["state"]) == ("p", "orders", "running")
         assert (row["batch"], row["rows"], row["rows_per_second"]) == (3, 1200, 99.5)
         assert (row["lag"], row["batch_ms"], row["dead_letters"]) == (7, 1500, 2)
-    died = pk("pipeline", "status", str(file))
+    died = pk("spark", "pipeline", "status", str(file))
     assert (died.code, "died" in died.text) == (0, True), died.text
     status.write("failed", "a record does not parse: orders, partition 0, offset 4")
-    failed = pk("pipeline", "status", str(file))
+    failed = pk("spark", "pipeline", "status", str(file))
     assert "p: a record does not parse: orders, partition 0, offset 4" in failed.err
 
 
 def test_a_pipeline_is_asked_to_stop_and_waited_for(pk: Run, file: Path) -> None:
     places = Places(parse_pipeline(FILE, str(file)))
-    stopped = pk("pipeline", "stop", str(file))
+    stopped = pk("spark", "pipeline", "stop", str(file))
     assert (stopped.code, stopped.err) == (0, "p is not running.\n")
     running, done = threading.Event(), threading.Event()
 
@@ -124,28 +124,31 @@ def test_a_pipeline_is_asked_to_stop_and_waited_for(pk: Run, file: Path) -> None
     thread = threading.Thread(target=pipeline)
     thread.start()
     assert running.wait(60)
-    stopped = pk("pipeline", "stop", str(file))
+    stopped = pk("spark", "pipeline", "stop", str(file))
     thread.join()
     assert (stopped.code, stopped.err) == (0, "p has stopped.\n")
 
 
 def test_a_pipeline_that_goes_on_is_said(pk: Run, file: Path) -> None:
     with Lock(Places(parse_pipeline(FILE, str(file)))):
-        waited = pk("pipeline", "stop", str(file), "--timeout", "0")
+        waited = pk("spark", "pipeline", "stop", str(file), "--timeout", "0")
         assert (waited.code, "has not stopped within 0 ms" in waited.err) == (124, True)
-        second = pk("pipeline", "run", str(file))
+        second = pk("spark", "pipeline", "run", str(file))
         assert (second.code, "Another process runs this pipeline" in second.err) == (5, True)
 
 
 def test_a_read_only_profile_runs_no_pipeline(pk: Run, file: Path) -> None:
     pk("profile", "add", "safe", "-b", "127.0.0.1:1", "--guard", "readonly")
-    refused = pk("pipeline", "run", str(file), "--profile", "safe")
+    refused = pk("spark", "pipeline", "run", str(file), "--profile", "safe")
     assert (refused.code, "read-only by its profile" in refused.err) == (5, True)
     assert not (file.parent / "cp").exists()
 
 
 def test_a_file_that_is_no_text(pk: Run, tmp_path: Path) -> None:
-    assert "cannot be read: No such file" in pk("pipeline", "check", str(tmp_path / "none")).err
+    assert (
+        "cannot be read: No such file"
+        in pk("spark", "pipeline", "check", str(tmp_path / "none")).err
+    )
     (tmp_path / "latin").write_bytes(b"name = '\xff'")
-    assert "is not UTF-8 text" in pk("pipeline", "check", str(tmp_path / "latin")).err
-    assert json.loads(pk("pipeline", "status", str(tmp_path / "x"), "-f", "schema").text)
+    assert "is not UTF-8 text" in pk("spark", "pipeline", "check", str(tmp_path / "latin")).err
+    assert json.loads(pk("spark", "pipeline", "status", str(tmp_path / "x"), "-f", "schema").text)

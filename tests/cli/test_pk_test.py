@@ -92,7 +92,7 @@ def test_a_command_that_cannot_run(command: list[str], code: int) -> None:
 
 
 def test_no_command_is_a_mistake() -> None:
-    assert run().returncode == 2
+    assert run("--").returncode == 2
 
 
 @pytest.mark.parametrize(

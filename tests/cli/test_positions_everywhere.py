@@ -83,6 +83,7 @@ SHOWN = {
     "groups reset-offsets": ("groups reset-offsets T -t T --to {} -d", "target"),
     "topics trim": ("topics trim T -o {} -d", "target"),
     "cp": ("cp T T-copy --create --once -o {} -d", "from"),
+    "spark export": ("spark export T --to {out} -o {} -d", "begin"),
     "spark-export": ("spark-export T --to {out} -o {} -d", "begin"),
 }
 """Commands that show where a position is, and the column that says it."""
@@ -116,6 +117,7 @@ def test_committed_is_what_the_group_has_committed(
         "topics offsets": ("topics offsets T -g T -o {}", None),
         "topics trim": ("topics trim T -g T -o {} -d", 0),
         "cp": ("cp T T-copy --create --once -g T -o {} -d", 6),
+        "spark export": (f"spark export T --to {tmp_path}/out -g T -o {{}} -d", 6),
         "spark-export": (f"spark-export T --to {tmp_path}/out -g T -o {{}} -d", 6),
         "groups reset-offsets": ("groups reset-offsets T --to {} -d", None),
     }
@@ -186,6 +188,7 @@ UNKNOWN = {
     "groups reset-offsets": "groups reset-offsets T -t T --to {} -y",
     "consume": "consume T -e -o {}",
     "cp": "cp T T-copy --create --once -o {} -y",
+    "spark export": "spark-export T --to {out} -o {} -d",
     "spark-export": "spark-export T --to {out} -o {} -d",
     "log cat": "log cat {files} -o {}",
     "log dump": "log dump {files} -o {}",

@@ -1,4 +1,4 @@
-"""`pk up` and `pk broker`: processes that start, say so, drain and leave nothing behind."""
+"""`pk up` and `pk node`: processes that start, say so, drain and leave nothing behind."""
 
 import os
 import re
@@ -101,7 +101,7 @@ def test_a_service_manager_hears_when_it_is_ready_reloads_and_stops(
         messages.bind(f"\0{name}" if abstract else name)
         words = ("--data", str(tmp_path / "data"), "-X", "node.id=1", "--port", "0")
         shown = f"@{name}" if abstract else name
-        one = up("broker", "start", *words, NOTIFY_SOCKET=shown)
+        one = up("node", "start", *words, NOTIFY_SOCKET=shown)
         assert messages.recv(1000) == b"READY=1"
         one.process.send_signal(signal.SIGHUP)
         assert messages.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
@@ -128,7 +128,7 @@ def test_a_service_manager_hears_of_no_reload_before_the_node_is_ready(tmp_path:
             "controller.listener.names": "CONTROLLER",
         }
         options = [word for key, value in keys.items() for word in ("-X", f"{key}={value}")]
-        words = ("broker", "start", "--data", str(tmp_path / "data"), "--port", "0", *options)
+        words = ("node", "start", "--data", str(tmp_path / "data"), "--port", "0", *options)
         with subprocess.Popen(
             [sys.executable, "-m", "pk.cli.main", *words],
             env={**ENVIRONMENT, "NOTIFY_SOCKET": f"{folder}/socket"},
@@ -154,7 +154,7 @@ def test_a_service_manager_that_is_gone_is_no_reason_to_fail(
     up: Callable[..., Up], tmp_path: Path
 ) -> None:
     words = ("--data", str(tmp_path / "data"), "-X", "node.id=1", "--port", "0")
-    one = up("broker", "start", *words, NOTIFY_SOCKET=str(tmp_path / "gone"))
+    one = up("node", "start", *words, NOTIFY_SOCKET=str(tmp_path / "gone"))
     assert "is ready" in one.line
     code, error = one.end()
     assert code == 0
@@ -227,15 +227,15 @@ def test_what_promises_security_does_not_start(
         "principal.builder.class=org.example.Mine\n"
         "super.users=User:admin\n"
     )
-    for words in (("broker", "start"), ("up",), ("up", "--brokers", "3")):
+    for words in (("node", "start"), ("up",), ("up", "--brokers", "3")):
         refused = pk(*words, "--config-file", str(file))
         assert refused.code == 2, refused.err
         assert "principal.builder.class (that" in refused.err and "super.users (that" in refused.err
         assert "pk.security.ignore=true" in refused.err
         assert not data.exists()
-    detached = pk("broker", "start", "--config-file", str(file), "--detach")
+    detached = pk("node", "start", "--config-file", str(file), "--detach")
     assert (detached.code, "super.users" in detached.err) == (2, True), detached.err
-    known = up("broker", "start", "--config-file", str(file), "-X", "pk.security.ignore=true")
+    known = up("node", "start", "--config-file", str(file), "-X", "pk.security.ignore=true")
     code, error = known.end()
     assert code == 0 and "ignored, not implemented: principal.builder.class" in error
 
@@ -277,12 +277,12 @@ def test_a_detached_broker(pk: Run, tmp_path: Path) -> None:
         f"# a comment\nnode.id = 7\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={data}\n"
     )
     where = ("--config-file", str(properties))
-    stopped = pk("broker", "status", *where, "-f", "json")
+    stopped = pk("node", "status", *where, "-f", "json")
     assert (stopped.code, stopped.json[0]["running"]) == (1, False)
     environment = dict(os.environ)
     os.environ["PYTHONPATH"] = ENVIRONMENT["PYTHONPATH"]
     try:
-        started = pk("broker", "start", *where, "--detach")
+        started = pk("node", "start", *where, "--detach")
     finally:
         os.environ.clear()
         os.environ.update(environment)
@@ -291,7 +291,7 @@ def test_a_detached_broker(pk: Run, tmp_path: Path) -> None:
         address = started.text.split()[-1]
         (broker,) = pk("brokers", "list", "-b", address, "-f", "json").json
         assert broker["broker"] == 7
-        running = pk("broker", "status", *where, "-f", "json")
+        running = pk("node", "status", *where, "-f", "json")
         assert (running.code, running.json[0]["running"]) == (0, True)
         pid = int((data / "pk.pid").read_text())
         assert running.json[0]["pid"] == pid
@@ -300,22 +300,22 @@ def test_a_detached_broker(pk: Run, tmp_path: Path) -> None:
             ["ps", "-ww", "-o", "args=", "-p", str(pid)], stdout=subprocess.PIPE, check=True
         )
         assert str(properties).encode() in command.stdout and b"PLAINTEXT" not in command.stdout
-        again = pk("broker", "start", *where, "--detach")
+        again = pk("node", "start", *where, "--detach")
         assert (again.code, "already running in" in again.err) == (1, True)
     finally:
-        ended = pk("broker", "stop", *where)
+        ended = pk("node", "stop", *where)
     assert ended.code == 0, ended.err
     assert not (data / "pk.pid").exists()
-    assert pk("broker", "status", *where).code == 1
-    assert (pk("broker", "stop", *where).code, (data / "pk.log").exists()) == (1, True)
+    assert pk("node", "status", *where).code == 1
+    assert (pk("node", "stop", *where).code, (data / "pk.log").exists()) == (1, True)
 
 
 def test_a_detached_broker_that_cannot_start_says_why(
     pk: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
-    assert pk("broker", "start").code == 2
-    assert "node.id" in pk("broker", "start", "--data", str(tmp_path / "a")).err
+    assert pk("node", "start").code == 2
+    assert "node.id" in pk("node", "start", "--data", str(tmp_path / "a")).err
     failed = pk(
         "broker",
         "start",
@@ -333,11 +333,11 @@ def test_a_detached_broker_that_cannot_start_says_why(
 
 def test_a_stale_pid_file_is_no_broker(pk: Run, tmp_path: Path) -> None:
     (tmp_path / "pk.pid").write_text(str(os.getpid()))
-    words = ("broker", "status", "--data", str(tmp_path), "-f", "json")
+    words = ("node", "status", "--data", str(tmp_path), "-f", "json")
     shown = pk(*words)
     (row,) = check_json(words, shown.out)
     assert (shown.code, row["pid"]) == (1, None)
-    assert pk("broker", "stop", "--data", str(tmp_path)).code == 1
+    assert pk("node", "stop", "--data", str(tmp_path)).code == 1
 
 
 def test_profiles(pk: Run, monkeypatch: pytest.MonkeyPatch) -> None:

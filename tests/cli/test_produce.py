@@ -445,7 +445,7 @@ def test_interrupted_while_refused_it_says_what_was_not_written_and_why(
         piped = Piped(broker, "t", "--print-offsets")
         piped.write(b"one\n")
         assert piped.line() == "t/0 @ 0\n"
-        fault = ("faults", "add", "fail", "Produce", "--error", "NOT_ENOUGH_REPLICAS")
+        fault = ("test", "faults", "add", "fail", "Produce", "--error", "NOT_ENOUGH_REPLICAS")
         assert pk(*fault, "-b", broker.bootstrap).code == 0
         piped.write(b"two\nthree\n")
         if closed:

@@ -1,4 +1,4 @@
-"""`pk producers describe`: who has written to a partition, and whose transaction is open."""
+"""`pk transactions producers`: who has written to a partition, and whose transaction is open."""
 
 import confluent_kafka
 import pytest
@@ -20,7 +20,7 @@ def topic(at: Run, fresh: Fresh) -> str:
 
 
 def test_a_producer_its_epoch_and_last_sequence(at: Run, topic: str) -> None:
-    words = ("producers", "describe", topic, "-f", "json")
+    words = ("transactions", "producers", topic, "-f", "json")
     (row,) = check_json(words, at(*words).out)
     assert (row["topic"], row["partition"], row["producer_epoch"], row["last_sequence"]) == (
         topic,
@@ -31,16 +31,16 @@ def test_a_producer_its_epoch_and_last_sequence(at: Run, topic: str) -> None:
     assert (row["open_since_offset"], row["open_ms"]) == (None, None)
     assert 0 <= row["idle_ms"] < 600_000
     one = ("--producer", str(row["producer_id"]))
-    assert len(at("producers", "describe", f"{topic}:0", *one, "-f", "json").json) == 1
+    assert len(at("transactions", "producers", f"{topic}:0", *one, "-f", "json").json) == 1
     other = ("--producer", str(row["producer_id"] + 1))
-    assert at("producers", "describe", topic, *other, "-f", "json").json == []
+    assert at("transactions", "producers", topic, *other, "-f", "json").json == []
     broker = at("brokers", "list", "--columns", "broker", "-f", "name").lines[0]
-    asked = at("producers", "describe", topic, "--broker", broker, "-f", "json").json
+    asked = at("transactions", "producers", topic, "--broker", broker, "-f", "json").json
     assert [r["producer_id"] for r in asked] == [row["producer_id"]]
 
 
 def test_an_unwritten_partition_is_reported(at: Run, topic: str) -> None:
-    ran = at("producers", "describe", f"{topic}:1")
+    ran = at("transactions", "producers", f"{topic}:1")
     assert (
         ran.code,
         f"No idempotent or transactional producer is known for {topic}" in ran.err,
@@ -48,7 +48,7 @@ def test_an_unwritten_partition_is_reported(at: Run, topic: str) -> None:
         0,
         True,
     )
-    ran = at("producers", "describe", topic, "--open")
+    ran = at("transactions", "producers", topic, "--open")
     assert "No open transaction is known" in ran.err
 
 
@@ -64,7 +64,7 @@ def test_an_unwritten_partition_is_reported(at: Run, topic: str) -> None:
 def test_missing_topics_and_partitions(
     at: Run, topic: str, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    ran = at("producers", "describe", *(word.format(topic=topic) for word in words))
+    ran = at("transactions", "producers", *(word.format(topic=topic) for word in words))
     assert (ran.code, said.format(topic=topic) in ran.err) == (code, True), ran.err
 
 
@@ -88,7 +88,7 @@ def test_since_where_and_when_a_transaction_is_open(
     producer.begin_transaction()
     producer.produce(name, b"2")
     assert producer.flush(60) == 0
-    words = ["producers", "describe", name, "--open", "-f", "json"]
+    words = ["transactions", "producers", name, "--open", "-f", "json"]
     capsys.readouterr()
     assert main(words) == 0
     (row,) = check_json(words, capsys.readouterr().out)

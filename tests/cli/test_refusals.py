@@ -122,6 +122,6 @@ def test_the_step_that_a_refusal_names_is_a_command(pk: Run) -> None:
 def test_a_token_command_names_what_it_was_to_do(
     pk: Run, closed: str, words: tuple[str, ...], api: str
 ) -> None:
-    ran = pk("tokens", *words, "-y", "-b", closed)
+    ran = pk("users", "tokens", *words, "-y", "-b", closed)
     assert ran.code != 0
     assert api in ran.err and "DescribeDelegationToken" not in ran.err

@@ -108,7 +108,7 @@ def test_a_search_finds_no_secret(
     by("SCRAM-SHA-512", admin, "configs", "alter", "broker", "1", "-c", changed, "-y")
     by("SCRAM-SHA-512", admin, "configs", "describe", "broker", "1", "-f", "json")
     by("SCRAM-SHA-512", admin, "users", "add", "bob", "-d", stdin=NEW.encode())
-    by("SCRAM-SHA-512", admin, "tokens", "list", "-f", "json")
+    by("SCRAM-SHA-512", admin, "users", "tokens", "list", "-f", "json")
     by("SCRAM-SHA-512", admin, "doctor", "--fail-on", "never")
     by(
         "SCRAM-SHA-512",

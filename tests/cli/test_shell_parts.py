@@ -173,7 +173,7 @@ def test_completion_asks_for_the_configs_it_lacks_and_does_not_wait() -> None:
 def test_the_menu_of_the_shells_own_words() -> None:
     complete = ShellCompleter(tree(), Cache(HERE))
     assert next(c.word for c in complete.matches([], "consu")) == "consume"
-    assert [c.word for c in complete.matches([], "prod")][:2] == ["produce", "producers"]
+    assert [c.word for c in complete.matches([], "prod")][:1] == ["produce"]
     assert [c.word for c in complete.matches([], "console-c")] == ["console-consumer"]
     assert [c.word for c in complete.matches([], "\\t")] == ["\\timing"]
     assert [c.word for c in complete.matches(["topics", "list"], "\\")] == ["\\w", "\\G"]
@@ -409,7 +409,7 @@ def test_partitions_of_the_used_topic_are_offered_only_where_it_is_the_target() 
         "wait topic t",
         "test -- true",
         "profile edit",
-        "pipeline run f",
+        "spark pipeline run f",
         "topics trim t",
         "perf e2e",
     ],

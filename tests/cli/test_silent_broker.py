@@ -230,7 +230,7 @@ TIMED_OUT = [
     "brokers logdirs 2",
     "configs describe broker 2",
     "configs alter broker 2 -c num.io.threads=2 -y",
-    "producers describe orders",
+    "transactions producers orders",
     "cluster features",
     "reassign status",
     "reassign throttle",

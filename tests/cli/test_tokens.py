@@ -1,4 +1,4 @@
-"""`pk tokens`: what it makes is a login, what it hides stays hidden."""
+"""`pk users tokens`: what it makes is a login, what it hides stays hidden."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def at(broker: PkBroker, pk: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_token_is_made_used_renewed_and_ended(
     at: Run, pk: Run, tmp_path: Path, broker: PkBroker
 ) -> None:
-    words = ("tokens", "create", "--renewer", "bob", "--max-lifetime", "2h", "-y", "-f", "json")
+    options = ("--renewer", "bob", "--max-lifetime", "2h", "-y", "-f", "json")
+    words = ("users", "tokens", "create", *options)
     made = at(*words)
     assert made.code == 0, made.err
     (token,) = check_json(words, made.out)
@@ -63,26 +64,26 @@ def test_a_token_is_made_used_renewed_and_ended(
         'tokenauth="true";\n'
     )
     assert pk("topics", "list", "--config-file", str(file)).code == 0
-    by_token = pk("tokens", "create", "-y", "--config-file", str(file))
+    by_token = pk("users", "tokens", "create", "-y", "--config-file", str(file))
     assert by_token.code == 1 and "NOT_ALLOWED" in by_token.err, by_token.err
 
-    listed = at("tokens", "list", "--owner", "bob", "-f", "json")
-    (row,) = check_json(("tokens", "list", "-f", "json"), listed.out)
+    listed = at("users", "tokens", "list", "--owner", "bob", "-f", "json")
+    (row,) = check_json(("users", "tokens", "list", "-f", "json"), listed.out)
     assert (row["token"], row["hmac"]) == (token["token"], None)
-    shown = at("tokens", "list", "--hmac", "-f", "json").json
+    shown = at("users", "tokens", "list", "--hmac", "-f", "json").json
     assert token["hmac"] in [one["hmac"] for one in shown]
-    assert at("tokens", "list", "--owner", "nobody", "-f", "json").json == []
+    assert at("users", "tokens", "list", "--owner", "nobody", "-f", "json").json == []
 
-    renewed = at("tokens", "renew", token["token"], "--for", "90m", "-y", "-f", "json")
-    (row,) = check_json(("tokens", "renew", "x", "-f", "json"), renewed.out)
+    renewed = at("users", "tokens", "renew", token["token"], "--for", "90m", "-y", "-f", "json")
+    (row,) = check_json(("users", "tokens", "renew", "x", "-f", "json"), renewed.out)
     assert row["result"] == "renewed" and row["expires"] >= token["expires"]
-    tried = at("tokens", "expire", token["token"], "-d", "-f", "json")
+    tried = at("users", "tokens", "expire", token["token"], "-d", "-f", "json")
     assert tried.json[0]["result"] == "would be ended"
-    later = at("tokens", "expire", token["token"], "--after", "10m", "-y", "-f", "json")
+    later = at("users", "tokens", "expire", token["token"], "--after", "10m", "-y", "-f", "json")
     assert later.json[0]["expires"] < token["expires"]
-    ended = at("tokens", "expire", token["token"], "-y", "-f", "json")
+    ended = at("users", "tokens", "expire", token["token"], "-y", "-f", "json")
     assert (ended.code, ended.json[0]["result"]) == (0, "ended"), ended.err
-    again = at("tokens", "expire", token["token"], "-y")
+    again = at("users", "tokens", "expire", token["token"], "-y")
     assert again.code == 1 and "There is no token" in again.err
     assert pk("topics", "list", "--config-file", str(file)).code == 4
     for secret in (SECRET, token["hmac"]):
@@ -102,26 +103,26 @@ def test_a_failed_login_is_reported_as_that(
 
 
 def test_nothing_is_made_without_a_yes(at: Run) -> None:
-    before = at("tokens", "list", "-f", "json").json
-    assert at("tokens", "create").code == 5
-    tried = at("tokens", "create", "-d")
+    before = at("users", "tokens", "list", "-f", "json").json
+    assert at("users", "tokens", "create").code == 5
+    tried = at("users", "tokens", "create", "-d")
     assert tried.code == 0 and "can log in as you do" in tried.err
-    assert at("tokens", "list", "-f", "json").json == before
-    assert at("tokens", "create", "--max-lifetime", "soon", "-y").code == 2
+    assert at("users", "tokens", "list", "-f", "json").json == before
+    assert at("users", "tokens", "create", "--max-lifetime", "soon", "-y").code == 2
 
 
 def test_a_read_only_profile_makes_none(at: Run, pk: Run, broker: PkBroker) -> None:
     assert pk("profile", "add", "safe", "-b", broker.bootstrap, "--guard", "readonly").code == 0
-    made = at("tokens", "create", "-y").code
+    made = at("users", "tokens", "create", "-y").code
     assert made == 0
-    (token, *_) = at("tokens", "list", "-f", "json").json
+    (token, *_) = at("users", "tokens", "list", "-f", "json").json
     for words in (("create",), ("renew", token["token"]), ("expire", token["token"])):
         refused = at("tokens", *words, "-y", "--profile", "safe")
         assert refused.code == 5 and "read-only" in refused.err, words
-    assert token in at("tokens", "list", "-f", "json").json
+    assert token in at("users", "tokens", "list", "-f", "json").json
 
 
 def test_a_trace_shows_no_hmac(at: Run) -> None:
-    made = at("tokens", "create", "-y", "--trace", "-f", "json")
+    made = at("users", "tokens", "create", "-y", "--trace", "-f", "json")
     (token,) = made.json
     assert made.code == 0 and token["hmac"] not in made.err

@@ -278,7 +278,7 @@ def test_a_deleted_config_falls_back_to_the_default(
 def test_a_config_that_is_not_set_is_not_deleted(at: Run, fresh: Fresh) -> None:
     topic = fresh("unset")
     at("topics", "create", topic, "-c", "segment.ms=1h")
-    before = at("history", "-f", "json").json
+    before = at("undo", "--list", "-f", "json").json
     for words in (
         ("configs", "alter", "topic", topic, "--delete", "retention.ms"),
         ("topics", "alter", topic, "--delete-config", "retention.ms"),
@@ -287,14 +287,14 @@ def test_a_config_that_is_not_set_is_not_deleted(at: Run, fresh: Fresh) -> None:
         assert (ran.code, ran.json) == (0, []), ran.err
         assert ran.err == f"Nothing to change: retention.ms is not set on {topic}.\n"
         assert at(*words, "-d").out == b""
-    assert at("history", "-f", "json").json == before
+    assert at("undo", "--list", "-f", "json").json == before
     both = ("--delete", "retention.ms", "--delete", "segment.ms", "-y", "-f", "json")
     some = at("configs", "alter", "topic", topic, *both)
     assert [(row["name"], row["result"]) for row in some.json] == [
         ("retention.ms", "unchanged"),
         ("segment.ms", "changed"),
     ]
-    (kept, *_) = at("history", "-f", "json").json
+    (kept, *_) = at("undo", "--list", "-f", "json").json
     assert "segment.ms" in kept["change"] and "retention.ms" not in kept["change"]
 
 

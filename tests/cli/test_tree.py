@@ -7,8 +7,8 @@ from each import for_each
 
 from pk.cli.command_line.declared import Declared
 from pk.cli.command_line.kit import Command as DeclaredCommand
-from pk.cli.command_line.kit import load_noun
-from pk.cli.command_line.parse import parse
+from pk.cli.command_line.kit import Group as DeclaredGroup
+from pk.cli.command_line.parse import parse, root
 from pk.cli.command_line.schema import (
     columns_of,
     rows_by_option,
@@ -27,11 +27,11 @@ BY_PATH = dict(commands(tree()))
 STARTS = frozenset(
     (
         "up",
-        "test",
-        *(f"broker {verb}" for verb in ("start", "stop", "kill", "restart", "pause", "resume")),
+        "test run",
+        *(f"node {verb}" for verb in ("start", "stop", "kill", "restart", "pause", "resume")),
         "shell",
         "schema-registry start",
-        *(f"pipeline {verb}" for verb in ("run", "stop")),
+        *(f"spark pipeline {verb}" for verb in ("run", "stop")),
     )
 )
 """Commands that start or stop something of the user's own, and change no cluster."""
@@ -41,10 +41,10 @@ OWN = frozenset(
         "profile add",
         "profile use",
         "profile edit",
-        "pipeline init",
+        "spark pipeline init",
         "spark package",
         "spark warm-up",
-        "pipeline export",
+        "spark pipeline export",
     )
 )
 """Commands that change a file of the user's, which the next one changes back."""
@@ -73,21 +73,21 @@ LOOKS = frozenset(
         "cluster describe",
         "cluster health",
         "cluster quorum",
-        "producers describe",
+        "transactions producers",
         "transactions list",
         "transactions describe",
         "transactions find-hanging",
         "users list",
-        "tokens list",
+        "users tokens list",
         "acls list",
         "quotas list",
         "acls check",
-        "faults list",
+        "test faults list",
         "metrics",
         "log dump",
         "log verify",
         "log cat",
-        "broker status",
+        "node status",
         "profile list",
         "profile show",
         "doctor",
@@ -95,10 +95,9 @@ LOOKS = frozenset(
         "why lag",
         "why config",
         "why denied",
-        "pipeline check",
+        "spark pipeline check",
         *(f"schema {verb}" for verb in ("list", "show", "check", "diff")),
-        "pipeline status",
-        "history",
+        "spark pipeline status",
         "top",
         "completion",
         "help",
@@ -158,7 +157,7 @@ def test_a_time_in_another_unit_says_which() -> None:
         (["consume", "t", "--timeout-ms", "-1"], "timeout_ms", -1),
         (["produce", "t", "--timeout", "7"], "linger_ms", 7),
         (["groups", "describe", "g", "--timeout", "5000"], "timeout", 5000),
-        (["broker", "stop", "--timeout-s", "5"], "timeout", Duration(5000)),
+        (["node", "stop", "--timeout-s", "5"], "timeout", Duration(5000)),
         (
             ["transactions", "find-hanging", "--max-transaction-timeout", "2"],
             "max_transaction_timeout",
@@ -206,14 +205,20 @@ def test_what_takes_one_option_of_a_set_takes_them_all(
 
 @for_each(("path", "command"), ALL)
 def test_every_list_can_be_filtered(path: tuple[str, ...], command: Command) -> None:
-    if path[-1] in ("list", "describe", "status", "health", "history") and path[0] != "broker":
+    if path[-1] in ("list", "describe", "status", "health") and path[0] != "node":
         assert command.lists, name(path)
 
 
 def declared(path: tuple[str, ...]) -> Declared:
     """A command as it was declared."""
-    node = load_noun(path[0])
-    return node.declared if isinstance(node, DeclaredCommand) else node.declarations[path[-1]]
+    node = root()
+    for word in path:
+        found = node.own(word)
+        if isinstance(found, DeclaredCommand):
+            return found.declared
+        assert isinstance(found, DeclaredGroup)
+        node = found
+    raise AssertionError(path)
 
 
 @for_each(("path", "command"), ALL)
@@ -238,7 +243,7 @@ def test_names_are_singular_and_plural() -> None:
             for each in child.children:
                 assert singular.child(each.name) is each, (child.name, each.name)
                 assert child.child(each.name) is each
-    for noun in ("topic", "group", "partition", "config", "broker", "cluster", "producer", "log"):
+    for noun in ("topic", "group", "partition", "config", "broker", "cluster", "log"):
         one, many = tree().child(noun), tree().child(f"{noun}s")
         assert isinstance(one, Group) and isinstance(many, Group), noun
         for each in (*one.children, *many.children):

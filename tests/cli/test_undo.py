@@ -76,7 +76,7 @@ def test_groups_undo_is_about_groups() -> None:
 @pytest.mark.parametrize("name", ["9", "0x1", "../1", "", "١"])
 def test_what_was_never_kept_is_not_found(name: str) -> None:
     _store("a")
-    with pytest.raises(CommandError, match="pk history"):
+    with pytest.raises(CommandError, match="pk undo --list"):
         undo.find(name)
 
 
@@ -98,7 +98,7 @@ def test_the_oldest_go_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_a_change_there_is_nothing_to_list(pk: Run) -> None:
-    listed = pk("history", "-f", "json")
+    listed = pk("undo", "--list", "-f", "json")
     assert (listed.code, listed.json) == (0, [])
     assert pk("undo", "4").code == 1
     empty = pk("undo")
@@ -141,7 +141,7 @@ def test_a_reset_is_listed_shown_and_undone(at: Run, fresh: Fresh, timed_topic: 
     assert (twice.code, "was undone" in twice.err) == (5, True)
     assert at("undo", again, "-y").code == 0
     assert committed(at, group) == {(timed_topic, 0): 10, (timed_topic, 1): 4}
-    words = ("history", "-f", "json")
+    words = ("undo", "--list", "-f", "json")
     assert [bool(c["undone"]) for c in check_json(words, at(*words).out)][:3] == [False, True, True]
 
 
@@ -288,9 +288,9 @@ def test_a_reset_that_changes_nothing_keeps_nothing(
 ) -> None:
     group = fresh("same")
     at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "end", "-y")
-    before = at("history", "-f", "json").json
+    before = at("undo", "--list", "-f", "json").json
     assert "changes nothing" in at("groups", "reset-offsets", group, "--to", "end", "-y").err
-    assert [c["id"] for c in at("history", "-f", "json").json] == [c["id"] for c in before]
+    assert [c["id"] for c in at("undo", "--list", "-f", "json").json] == [c["id"] for c in before]
 
 
 # Configs.
@@ -316,7 +316,7 @@ def test_configs_go_back_to_what_they_were(at: Run, timed_topic: str) -> None:
         "-y",
     )
     number = _id(changed.err)
-    (listed, *_) = at("history", "-f", "json").json
+    (listed, *_) = at("undo", "--list", "-f", "json").json
     assert listed["change"] == (
         f"topic {timed_topic}: retention.ms = 5000 and cleanup.policy = compact"
     )
@@ -343,7 +343,7 @@ def test_a_config_that_was_changed_since_is_left_alone_without_anyway(
 
 
 def test_a_change_that_was_refused_is_not_kept(at: Run, timed_topic: str) -> None:
-    before = len(at("history", "-f", "json").json)
+    before = len(at("undo", "--list", "-f", "json").json)
     refused = at("configs", "alter", "topic", timed_topic, "-c", "retention.ms=-7", "-y")
     assert refused.code == 1
-    assert len(at("history", "-f", "json").json) == before
+    assert len(at("undo", "--list", "-f", "json").json) == before

@@ -38,7 +38,7 @@ around it ends too."""
 
 
 def nodes_of(pk: Run, *words: str) -> dict[int, dict[str, Any]]:
-    status = ("broker", "status", *words, "-f", "json")
+    status = ("node", "status", *words, "-f", "json")
     return {node["node"]: node for node in check_json(status, pk(*status).out)}
 
 
@@ -74,26 +74,26 @@ def test_brokers_come_up_are_killed_restarted_and_go(
     assert "SIGKILL" in up.wait_for("broker 2 (process")
     after = nodes_of(pk)
     assert (after[2]["state"], after[2]["pid"]) == ("dead", None)
-    assert pk("broker", "kill", "2").code == 1, "it is dead already"
+    assert pk("node", "kill", "2").code == 1, "it is dead already"
     assert len(pk("consume", "t", "-b", up.bootstrap, "-e").lines) == 3
-    assert pk("broker", "start", "2").code == 0
+    assert pk("node", "start", "2").code == 0
     again = nodes_of(pk)[2]
     assert (again["state"], again["address"]) == ("running", nodes[2]["address"])
     assert again["pid"] != nodes[2]["pid"]
-    assert pk("broker", "start", "2").code == 1, "it runs already"
-    assert pk("broker", "stop", "1").code == 0
+    assert pk("node", "start", "2").code == 1, "it runs already"
+    assert pk("node", "stop", "1").code == 0
     assert nodes_of(pk)[1]["state"] == "stopped"
-    assert pk("broker", "status").code == 1
-    assert pk("broker", "restart", "1").code == 0
-    assert pk("broker", "status").code == 0
-    assert "0, 1, 2" in pk("broker", "stop", "9").err
+    assert pk("node", "status").code == 1
+    assert pk("node", "restart", "1").code == 0
+    assert pk("node", "status").code == 0
+    assert "0, 1, 2" in pk("node", "stop", "9").err
 
     pids = [node["pid"] for node in nodes_of(pk).values()]
     assert up.end() == ENDED, up.said
     await_end(pids)
     assert list(tmp_path.glob("pk-*")) == []
     assert "Traceback" not in "".join(up.said)
-    assert "No cluster runs" in pk("broker", "stop", "1").err
+    assert "No cluster runs" in pk("node", "stop", "1").err
 
 
 @pytest.mark.parametrize(
@@ -342,9 +342,9 @@ def test_several_clusters_are_told_apart(
         cluster("--brokers", "2", "--data", one),
         cluster("--brokers", "2", "--data", two),
     )
-    unclear = pk("broker", "stop", "2")
+    unclear = pk("node", "stop", "2")
     assert (unclear.code, one in unclear.err, two in unclear.err) == (2, True, True)
-    assert pk("broker", "stop", "2", "--data", one).code == 0
+    assert pk("node", "stop", "2", "--data", one).code == 0
     assert nodes_of(pk, "--data", one)[2]["state"] == "stopped"
     assert nodes_of(pk, "--data", two)[2]["state"] == "running"
     assert (first.end(), second.end()) == (ENDED, ENDED)
@@ -454,17 +454,17 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed_paused_and_restar
     try:
         for node in (1, 2, 3):
             await_more(acknowledged)
-            assert pk("broker", "kill", str(node)).code == 0
+            assert pk("node", "kill", str(node)).code == 0
             await_more(acknowledged)
-            assert pk("broker", "start", str(node)).code == 0
+            assert pk("node", "start", str(node)).code == 0
             wait_in_sync(admin)
-        assert pk("broker", "pause", "1").code == 0
+        assert pk("node", "pause", "1").code == 0
         assert nodes_of(pk)[1]["state"] == "paused"
         wait_until("an ISR without it", lambda: not any(1 in isr for isr in isrs(admin)), WAIT_S)
         await_more(acknowledged)
-        assert pk("broker", "resume", "1").code == 0
+        assert pk("node", "resume", "1").code == 0
         wait_in_sync(admin)
-        assert pk("broker", "restart", "2").code == 0
+        assert pk("node", "restart", "2").code == 0
         wait_in_sync(admin)
     finally:
         over.set()
@@ -540,7 +540,7 @@ def test_etcd_is_started_beside_the_brokers_and_any_node_may_be_killed(
     }
     at = ("-b", up.bootstrap)
     assert pk("topics", "create", "t", "-p", "3", "-r", "3", *at).code == 0
-    assert pk("broker", "kill", "101").code == 0
+    assert pk("node", "kill", "101").code == 0
     (about,) = json.loads(
         pk("cluster", "quorum", "-f", "json", "--where", "role = leader", *at).text
     )

@@ -154,7 +154,7 @@ def test_what_shows_and_changes_nothing_can_be_watched() -> None:
         "cluster quorum",
         "configs list",
         "configs describe",
-        "producers describe",
+        "transactions producers",
     }
     for path, command in commands(tree()):
         if " ".join(path) in watched:

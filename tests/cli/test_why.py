@@ -473,7 +473,7 @@ def test_a_member_that_stands_still_elsewhere_is_still_named() -> None:
         (
             PinningTransaction(4003, None, Known.UNHEARD),
             ("producer 4003", "not all coordinators answered"),
-            "pk producers describe orders",
+            "pk transactions producers orders",
         ),
     ],
 )
@@ -695,7 +695,7 @@ def test_an_open_transaction_holds_readers_up(at: Run, fresh: Fresh, transaction
         at("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y")
         (reported,) = at("why", "lag", group, "-f", "json").json
         assert any(f"a transaction is open in {topic}/0" in e["what"] for e in reported["evidence"])
-        assert f"pk producers describe {topic}" in reported["next"]
+        assert f"pk transactions producers {topic}" in reported["next"]
         assert f"pk transactions describe {topic}" in reported["next"]
         (listed,) = at("transactions", "list", topic, "-f", "json").json
         whose = {e["about"]: e["what"] for e in reported["evidence"]}[f"open in {topic}/0"]

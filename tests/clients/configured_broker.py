@@ -1,4 +1,4 @@
-"""pk with any configuration, by `pk broker start`: with listeners of its own, for instance. `pk up`
+"""pk with any configuration, by `pk node start`: with listeners of its own, for instance. `pk up`
 chooses its own."""
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def configured_broker(
     }
     file, log = folder / "server.properties", folder / "log"
     file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-    command = pk_command("broker", "start", "--config-file", str(file))
+    command = pk_command("node", "start", "--config-file", str(file))
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=pk_environment()

@@ -1,4 +1,4 @@
-"""Starts a cluster of pk's nodes, each a process of its own by `pk broker start`, as on several
+"""Starts a cluster of pk's nodes, each a process of its own by `pk node start`, as on several
 machines.
 
 `pk up --brokers N` is for people; tests that kill, stop and cut off single nodes want each process
@@ -150,7 +150,7 @@ class PkCluster:
         with (path / "server.log").open("ab") as log:
             self._log_bytes[node_id] = log.tell()
             self._processes[node_id] = subprocess.Popen(
-                pk_command("broker", "start", "--config-file", str(path / "server.properties")),
+                pk_command("node", "start", "--config-file", str(path / "server.properties")),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

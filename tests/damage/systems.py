@@ -54,7 +54,7 @@ class System(Protocol):
 
 
 class PkSystem:
-    """pk's nodes, by `pk broker start`."""
+    """pk's nodes, by `pk node start`."""
 
     def __init__(self, cluster: PkCluster) -> None:
         self._cluster = cluster

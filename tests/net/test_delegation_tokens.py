@@ -185,7 +185,7 @@ class Dashes(Random):
 
 @trio_test
 async def test_the_id_of_a_token_is_no_option() -> None:
-    """`pk tokens renew` takes it as an argument."""
+    """`pk users tokens renew` takes it as an argument."""
     async with secured() as node, open_admin(node.address, login("alice")) as admin:
         node.broker.random = Dashes()
         token = await admin.create_token()

@@ -98,7 +98,7 @@ def test_a_node_that_cannot_use_its_store_says_what_to_do(
     environment = pk_environment()
     environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
     listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
-    words = ["broker", "start", "--data", str(tmp_path / "data"), "-X", "node.id=1"]
+    words = ["node", "start", "--data", str(tmp_path / "data"), "-X", "node.id=1"]
     words += ["-X", f"listeners={listeners}", "-X", "controller.listener.names=CONTROLLER"]
     ran = subprocess.run(
         pk_command(*words, "-X", f"{key}={value}"),

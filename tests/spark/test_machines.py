@@ -196,7 +196,7 @@ def test_machines_without_pk(world: World) -> None:
         said = world.run(*export)
         said += job(world, archive)
         (folder / "copied.toml").write_text(PIPELINE)
-        run = pk_command("pipeline", "run", "copied.toml", "--once", *on_cluster, *login)
+        run = pk_command("spark", "pipeline", "run", "copied.toml", "--once", *on_cluster, *login)
         said += world.run(*run)
         found = json.loads(world.python(LOOK))
     assert found == {name: list(range(RECORDS)) for name in ("table", "stream", "pipeline")}

@@ -34,7 +34,7 @@ def test_what_java_says_is_shown_though_its_spark_has_ended(tmp_path: Path) -> N
     environ["PYTHONPATH"] += f"{os.pathsep}{tmp_path / 'modules'}"
     path = tmp_path / "p.toml"
     path.write_text(FILE)
-    words = pk_command("pipeline", "run", str(path), "--once", "-b", "127.0.0.1:1")
+    words = pk_command("spark", "pipeline", "run", str(path), "--once", "-b", "127.0.0.1:1")
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
     said = "Spark's Python does not find the data source pk"
     assert done.returncode == 1 and said in done.stderr, done.stderr

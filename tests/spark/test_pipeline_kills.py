@@ -2,7 +2,7 @@
 gives.
 
 `PK_PIPELINE_KILLS=50` says how often they are killed (default: 3). They run beside each other, each
-`pk pipeline run` of its own, and each kill is a kill of every one of them.
+`pk spark pipeline run` of its own, and each kill is a kill of every one of them.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def kill_in_a_batch(
 
 def start(file: Path, bootstrap: str) -> subprocess.Popen[bytes]:
     """A pipeline that runs until it is killed."""
-    words = pk_command("pipeline", "run", str(file), "--cores", "1", "-b", bootstrap)
+    words = pk_command("spark", "pipeline", "run", str(file), "--cores", "1", "-b", bootstrap)
     return subprocess.Popen(words, env=pk_environment(), start_new_session=True)
 
 
@@ -115,7 +115,8 @@ def children(parent: int) -> list[int]:
 
 
 def run_to_the_end(file: Path, bootstrap: str) -> None:
-    words = pk_command("pipeline", "run", str(file), "--once", "--cores", "2", "-b", bootstrap)
+    options = ("--once", "--cores", "2", "-b", bootstrap)
+    words = pk_command("spark", "pipeline", "run", str(file), *options)
     done = subprocess.run(
         words, env=pk_environment(), capture_output=True, text=True, check=False, timeout=WAIT_S
     )

@@ -163,9 +163,11 @@ def locate(root: Group, words: Sequence[str]) -> CursorContext:
             given.append((waiting, word))
             waiting = None
         elif word == "--" and not only_values:
-            only_values = True
+            only_values, node = True, _usual(node)
         elif word.startswith("-") and len(word) > 1 and not only_values:
             name, equals, text = word.partition("=")
+            node = _usual(node)
+            options.update({n: o for o in node.options for n in o.names})
             option = options.get(name)
             if option is None and not word.startswith("--"):
                 option, text = _last_short(options, word)
@@ -183,6 +185,12 @@ def locate(root: Group, words: Sequence[str]) -> CursorContext:
             plain.append(word)
     argument = _next_argument(node, plain) if isinstance(node, Command) else None
     return CursorContext(node, waiting, argument, tuple(plain), tuple(given), only_values)
+
+
+def _usual(node: Command | Group) -> Command | Group:
+    """The command that is meant if an option follows a noun at once: `pk test -- pytest`."""
+    usual = node.child(node.usual) if isinstance(node, Group) and node.usual else None
+    return node if usual is None else usual
 
 
 def _last_short(options: dict[str, Option], word: str) -> tuple[Option | None, str]:
@@ -208,6 +216,7 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
     if cursor.option is not None:
         return _values(cursor.option, cursor, typed, names)
     if typed.startswith("-") and not cursor.only_values:
+        cursor = CursorContext(_usual(cursor.node), *cursor[1:])
         name, equals, text = typed.partition("=")
         if equals and name.startswith("--"):
             for option in cursor.node.options:
@@ -222,10 +231,8 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
 
 
 def _commands(group: Group, typed: str) -> list[Candidate]:
-    """The commands of a noun; of its other number (`brokers` beside `broker`) only those that are
-    being written. If no main name begins so, other names that do."""
-    nouns = (group, group.also) if typed and group.also else (group,)
-    shown = [c for noun in nouns for c in noun.children if not c.hidden]
+    """The commands of a noun; if no main name begins as typed, other names that do."""
+    shown = [c for c in group.children if not c.hidden]
     if typed and not any(c.name.startswith(typed) for c in shown):
         named = [(n, c) for c in shown for n in c.names if n.startswith(typed)]
         if named:  # another name is being written, such as console-consumer

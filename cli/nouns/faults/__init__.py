@@ -1,1 +1,1 @@
-"""`pk faults`: faults that brokers of pk make for tests."""
+"""`pk test faults`: faults that brokers of pk make for tests."""

@@ -1,4 +1,4 @@
-"""The commands of `pk faults`, with their options."""
+"""The commands of `pk test faults`, with their options."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,7 +9,7 @@ from pk.cli.nouns.faults.rows import ChangedFaultRow, FaultRow
 from pk.cli.options.option_sets import Change, Connection, Listing, Watch
 from pk.cli.options.parameters import Argument
 
-FAULTS = Noun("faults")
+FAULTS = Noun("test faults")
 
 _ONLY_PK = (
     "Only brokers of pk make faults, and only with pk.faults.enable=true, as those of `pk "
@@ -23,7 +23,7 @@ FAULTS.command(
     help="List the faults that requests meet, and how often they have.",
     worker="faults:list_faults",
     takes=(Listing, Watch, Connection),
-    examples=("pk faults list", "pk faults list --where 'met = 0'"),
+    examples=("pk test faults list", "pk test faults list --where 'met = 0'"),
     notes=_ONLY_PK,
     shows=FaultRow,
 )
@@ -36,10 +36,10 @@ FAULTS.command(
     options=AddFault,
     takes=(Change, Listing, Connection),
     examples=(
-        "pk faults add fail Produce --error NOT_LEADER_OR_FOLLOWER --times 2",
-        "pk faults add delay Fetch --duration 500ms",
-        "pk faults add move-leader orders:0",
-        "pk faults add set-clock --duration 1h",
+        "pk test faults add fail Produce --error NOT_LEADER_OR_FOLLOWER --times 2",
+        "pk test faults add delay Fetch --duration 500ms",
+        "pk test faults add move-leader orders:0",
+        "pk test faults add set-clock --duration 1h",
     ),
     notes=(
         "fail answers requests with an error; delay answers them later; drop closes the "
@@ -55,7 +55,7 @@ FAULTS.command(
 
 @dataclass(frozen=True, kw_only=True)
 class ClearFaults:
-    """Arguments of `pk faults clear`."""
+    """Arguments of `pk test faults clear`."""
 
     fault: Annotated[
         int | None, Argument("FAULT", help="The fault's number in the list (default: all).")
@@ -68,7 +68,7 @@ FAULTS.command(
     worker="faults:clear",
     arguments=ClearFaults,
     takes=(Change, Listing, Connection),
-    examples=("pk faults clear", "pk faults clear 3"),
+    examples=("pk test faults clear", "pk test faults clear 3"),
     notes=f"The clock stays as it was set. {_ONLY_PK}",
     shows=ChangedFaultRow,
 )

@@ -1,4 +1,4 @@
-"""`pk faults`: what brokers of pk do wrong because a test asked for it."""
+"""`pk test faults`: what brokers of pk do wrong because a test asked for it."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ REQUEST_KINDS = ("fail", "delay", "drop", "drop-answer")
 
 
 async def list_faults(context: Context) -> None:
-    """`pk faults list`."""
+    """`pk test faults list`."""
     admin = await context.admin()
     rows: list[FaultRow] = [
         {
@@ -39,7 +39,7 @@ async def list_faults(context: Context) -> None:
 
 
 async def add(context: Context, options: AddFault) -> None:
-    """`pk faults add`."""
+    """`pk test faults add`."""
     request = _request(options)
     admin = await context.admin()
     # Also a dry run says that these brokers make no faults.
@@ -63,7 +63,7 @@ async def add(context: Context, options: AddFault) -> None:
 
 
 async def clear(context: Context, fault: int | None) -> None:
-    """`pk faults clear`."""
+    """`pk test faults clear`."""
     admin = await context.admin()
     brokers = await admin.ask_faults(PkFaultsRequest(action="list"))
     having = [
@@ -72,7 +72,7 @@ async def clear(context: Context, fault: int | None) -> None:
         if fault is None or fault in [one.fault_id for one in answer.faults]
     ]
     if not having:
-        raise Unusable(f"No broker has fault {fault}; `pk faults list` shows the faults in force.")
+        raise Unusable(f"No broker has fault {fault}; `pk test faults list` shows them all.")
     target = None if fault is None else str(fault)
     if context.change.dry_run:
         _show(context, "clear", target, dict.fromkeys(having, "would be done"))

@@ -1,4 +1,4 @@
-"""The options of `pk faults add`."""
+"""The options of `pk test faults add`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class AddFault:
-    """Options of `pk faults add`."""
+    """Options of `pk test faults add`."""
 
     kind: Annotated[Kind, Argument("KIND", help="What happens; see below.")]
     target: Annotated[

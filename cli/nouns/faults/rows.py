@@ -1,4 +1,4 @@
-"""The rows of `pk faults`."""
+"""The rows of `pk test faults`."""
 
 from typing import Annotated, TypedDict
 

@@ -1,1 +1,1 @@
-"""`pk pipeline`."""
+"""`pk spark pipeline`."""

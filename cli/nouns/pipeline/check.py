@@ -1,4 +1,4 @@
-"""`pk pipeline check`: plans a pipeline, and shows the columns of each step."""
+"""`pk spark pipeline check`: plans a pipeline, and shows the columns of each step."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check(context: Context, options: "OneFile") -> None:
-    """`pk pipeline check`."""
+    """`pk spark pipeline check`."""
     pipeline = read_pipeline(context, options.file)
     run_with = run_options(context, pipeline, options.cores)
     context.show_status("Spark is planning the pipeline…")

@@ -1,4 +1,4 @@
-"""The commands of `pk pipeline`, with their options."""
+"""The commands of `pk spark pipeline`, with their options."""
 
 from pk.cli.command_line.declare import Noun
 from pk.cli.nouns.pipeline.options import (
@@ -12,7 +12,7 @@ from pk.cli.nouns.pipeline.options import (
 from pk.cli.nouns.pipeline.rows import CheckedRow, QueryRow
 from pk.cli.options.option_sets import Debug, Listing, Untraced, Watch
 
-PIPELINE = Noun("pipeline")
+PIPELINE = Noun("spark pipeline")
 
 
 PIPELINE.command(
@@ -21,7 +21,7 @@ PIPELINE.command(
     worker="init:init",
     options=InitPipeline,
     takes=(Untraced,),
-    examples=("pk pipeline init orders.toml --topic orders",),
+    examples=("pk spark pipeline init orders.toml --topic orders",),
     notes=(
         "The file counts the topic's records by minute and writes the counts to another topic. "
         "Its comments name the other kinds of sources, steps and sinks. Fields of JSON values "
@@ -37,7 +37,7 @@ PIPELINE.command(
     worker="check:check",
     options=OneFile,
     takes=(Listing, Untraced),
-    examples=("pk pipeline check orders.toml",),
+    examples=("pk spark pipeline check orders.toml",),
     notes=(
         "Spark plans every step, on the fields and tables that are there, and nothing runs. Each "
         "problem is shown as FILE:LINE:COLUMN; the exit code is then 1."
@@ -53,10 +53,11 @@ PIPELINE.command(
     worker="run:run",
     options=RunPipeline,
     takes=(Listing, Untraced),
-    examples=("pk pipeline run orders.toml --once", "pk pipeline run orders.toml"),
+    examples=("pk spark pipeline run orders.toml --once", "pk spark pipeline run orders.toml"),
     notes=(
-        "Ctrl-C or `pk pipeline stop` ends it after the running batch; a second Ctrl-C ends it at "
-        "once, and the next run repeats that batch. The next run goes on where this one ended."
+        "Ctrl-C or `pk spark pipeline stop` ends it after the running batch; a second Ctrl-C ends "
+        "it at once, and the next run repeats that batch. The next run continues where this one "
+        "ended."
     ),
     shows=QueryRow,
     blocking=True,
@@ -70,7 +71,7 @@ PIPELINE.command(
     worker="status:status",
     options=Files,
     takes=(Listing, Watch, Debug),
-    examples=("pk pipeline status orders.toml", "pk pipeline status *.toml -f json"),
+    examples=("pk spark pipeline status orders.toml", "pk spark pipeline status *.toml -f json"),
     shows=QueryRow,
 )
 
@@ -81,7 +82,7 @@ PIPELINE.command(
     worker="stop:stop",
     options=StopPipeline,
     takes=(Debug,),
-    examples=("pk pipeline stop orders.toml",),
+    examples=("pk spark pipeline stop orders.toml",),
 )
 
 
@@ -91,7 +92,7 @@ PIPELINE.command(
     worker="export:export",
     options=ExportPipeline,
     takes=(Untraced,),
-    examples=("pk pipeline export orders.toml --declarative --to project",),
+    examples=("pk spark pipeline export orders.toml --declarative --to project",),
     notes=(
         "`spark-pipelines run` in DIR runs the project; pip install 'pk-broker[declarative]' "
         "brings it. Sinks that update, dead letters, JDBC, Delta and Iceberg have no counterpart "

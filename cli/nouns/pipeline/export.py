@@ -1,4 +1,4 @@
-"""`pk pipeline export --declarative`: writes a pipeline as a project for another runner."""
+"""`pk spark pipeline export --declarative`: writes a pipeline as a project for another runner."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def export(context: Context, options: "ExportPipeline") -> None:
-    """`pk pipeline export`."""
+    """`pk spark pipeline export`."""
     if not options.declarative:
         raise Unusable("Give the kind of project to write: --declarative.")
     if options.to is None:

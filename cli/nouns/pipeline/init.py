@@ -1,4 +1,4 @@
-"""`pk pipeline init`: writes a commented file for a topic."""
+"""`pk spark pipeline init`: writes a commented file for a topic."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _SAMPLE = 1_000
 
 
 def init(context: Context, options: "InitPipeline") -> None:
-    """`pk pipeline init`."""
+    """`pk spark pipeline init`."""
     if options.topic is None:
         raise Unusable("Give the topic that the pipeline reads: --topic TOPIC.")
     place = Path(options.file)
@@ -45,4 +45,4 @@ def init(context: Context, options: "InitPipeline") -> None:
         raise CommandError(f"{options.file} cannot be written: {e.strerror}.") from e
     for each in mixed_fields(values):
         context.say(f"{each}; with another type in `fields`, what does not fit is a dead letter.")
-    context.say(f"{options.file} is written; `pk pipeline check {options.file}` checks it.")
+    context.say(f"{options.file} is written; `pk spark pipeline check {options.file}` checks it.")

@@ -1,4 +1,4 @@
-"""Options of `pk pipeline`."""
+"""Options of `pk spark pipeline`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -23,7 +23,7 @@ _Cores = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class OneFile:
-    """Options of `pk pipeline check`."""
+    """Options of `pk spark pipeline check`."""
 
     file: _File
     cores: _Cores = None
@@ -31,7 +31,7 @@ class OneFile:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPipeline(OnCluster):
-    """Options of `pk pipeline run`."""
+    """Options of `pk spark pipeline run`."""
 
     file: _File
     once: Annotated[bool, Option("--once", help="End when all that is there now is done.")] = False
@@ -40,7 +40,7 @@ class RunPipeline(OnCluster):
 
 @dataclass(frozen=True, kw_only=True)
 class InitPipeline:
-    """Options of `pk pipeline init`."""
+    """Options of `pk spark pipeline init`."""
 
     file: _File
     topic: Annotated[str | None, TOPIC_BY_OPTION] = None
@@ -49,7 +49,7 @@ class InitPipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportPipeline:
-    """Options of `pk pipeline export`."""
+    """Options of `pk spark pipeline export`."""
 
     file: _File
     declarative: Annotated[
@@ -63,7 +63,7 @@ class ExportPipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """Options of `pk pipeline status`."""
+    """Options of `pk spark pipeline status`."""
 
     files: Annotated[
         tuple[str, ...], Argument("FILE", help="The pipelines' files.", complete="file")
@@ -72,7 +72,7 @@ class Files:
 
 @dataclass(frozen=True, kw_only=True)
 class StopPipeline:
-    """Options of `pk pipeline stop`."""
+    """Options of `pk spark pipeline stop`."""
 
     file: _File
     timeout: Annotated[Duration, stop_timeout_option("5m")] = Duration(5 * 60_000)

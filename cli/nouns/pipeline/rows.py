@@ -1,4 +1,4 @@
-"""The rows of `pk pipeline`."""
+"""The rows of `pk spark pipeline`."""
 
 from typing import Annotated, Literal, TypedDict
 
@@ -8,7 +8,7 @@ from pk.cli.positions.times import show_clock, show_span
 
 
 class CheckedRow(TypedDict):
-    """A source, table, step or sink that `pk pipeline check` found right."""
+    """A source, table, step or sink that `pk spark pipeline check` found right."""
 
     kind: Literal["source", "table", "step", "sink"]
     name: str

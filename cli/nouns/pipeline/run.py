@@ -1,4 +1,4 @@
-"""`pk pipeline run`: runs a pipeline in this process, and shows how it goes."""
+"""`pk spark pipeline run`: runs a pipeline in this process, and shows how it goes."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(context: Context, options: "RunPipeline") -> None:
-    """`pk pipeline run`."""
+    """`pk spark pipeline run`."""
     pipeline = read_pipeline(context, options.file)
     context.allow()
     run_with = run_options(context, pipeline, options.cores)

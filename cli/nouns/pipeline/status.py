@@ -1,4 +1,4 @@
-"""`pk pipeline status`: what the status files beside the checkpoints say."""
+"""`pk spark pipeline status`: what the status files beside the checkpoints say."""
 
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 async def status(context: Context, options: "Files") -> None:
-    """`pk pipeline status`."""
+    """`pk spark pipeline status`."""
     rows: list[QueryRow] = []
     for file in options.files:
         pipeline = read_pipeline(context, file)
         found = read_status(Places(pipeline))
         if found is None:
-            never = CommandError(f"it has never run here; `pk pipeline run {file}` runs it.")
+            never = CommandError(f"it has never run here; `pk spark pipeline run {file}` runs it.")
             context.failed(never, file)
             continue
         rows += query_rows(found)

@@ -1,5 +1,5 @@
-"""`pk pipeline stop`: asks a pipeline to end by a file beside its checkpoint, and waits until it
-has."""
+"""`pk spark pipeline stop`: asks a pipeline to end, by a file beside its checkpoint, and waits
+until it has ended."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ _POLL_S = 0.1
 
 
 async def stop(context: Context, options: "StopPipeline") -> None:
-    """`pk pipeline stop`."""
+    """`pk spark pipeline stop`."""
     pipeline = read_pipeline(context, options.file)
     places = Places(pipeline)
     if not is_running(places):

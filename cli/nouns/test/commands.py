@@ -1,4 +1,4 @@
-"""The command `pk test`, with its options."""
+"""The command `pk test run`, with its options."""
 
 from pk.cli.command_line.declare import Noun
 from pk.cli.nouns.test.options import Test
@@ -8,6 +8,7 @@ TEST = Noun("test")
 
 
 TEST.command(
+    "run",
     help="Run a command, such as a test suite, with a Kafka of its own.",
     worker="run_command:run_with_kafka",
     options=Test,
@@ -16,8 +17,8 @@ TEST.command(
     notes=(
         "The command finds the brokers in KAFKA_BOOTSTRAP_SERVERS (and pk in "
         "PK_BOOTSTRAP_SERVER). Everything is in memory and ends with the command, whose exit code "
-        "is that of `pk test`; signals are passed on to it. The brokers make faults: `pk faults "
-        "add` works within the command."
+        "is that of `pk test`; signals are passed on to it. `pk test faults add` works within the "
+        "command. `pk test -- …` is short for `pk test run -- …`."
     ),
     screen="streams",
 )

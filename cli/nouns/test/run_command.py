@@ -1,4 +1,4 @@
-"""`pk test`: start brokers, run the command, pass signals on to it, end with its exit code.
+"""`pk test run`: start brokers, run the command, pass signals on to it, end with its exit code.
 
 One broker runs in a thread of this process, several in processes of their own, as in `pk.testing`.
 """

@@ -1,1 +1,1 @@
-"""`pk tokens`: delegation tokens."""
+"""`pk users tokens`: delegation tokens."""

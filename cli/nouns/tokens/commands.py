@@ -1,11 +1,11 @@
-"""The commands of `pk tokens`, with their options."""
+"""The commands of `pk users tokens`, with their options."""
 
 from pk.cli.command_line.declare import Noun
 from pk.cli.nouns.tokens.options import CreateToken, ExpireToken, ListTokens, RenewToken
 from pk.cli.nouns.tokens.rows import ChangedTokenRow, TokenRow
 from pk.cli.options.option_sets import Change, Connection, Listing, Watch
 
-TOKENS = Noun("tokens")
+TOKENS = Noun("users tokens")
 
 _LOGIN = (
     "The brokers need delegation.token.secret.key, and the connection must have logged in, not "
@@ -20,7 +20,7 @@ TOKENS.command(
     worker="tokens:list_tokens",
     options=ListTokens,
     takes=(Listing, Watch, Connection),
-    examples=("pk tokens list", "pk tokens list --owner alice --hmac"),
+    examples=("pk users tokens list", "pk users tokens list --owner alice --hmac"),
     notes=_LOGIN,
     shows=TokenRow,
 )
@@ -32,10 +32,10 @@ TOKENS.command(
     worker="tokens:create",
     options=CreateToken,
     takes=(Change, Listing, Connection),
-    examples=("pk tokens create", "pk tokens create --renewer bob --max-lifetime 12h"),
+    examples=("pk users tokens create", "pk users tokens create --renewer bob --max-lifetime 12h"),
     notes=(
         "A client logs in by SCRAM with the token as its user, the HMAC as its password, and "
-        f"tokenauth=true in sasl.jaas.config. {_LOGIN} `pk tokens expire` takes a token back."
+        f"tokenauth=true in sasl.jaas.config. {_LOGIN} `pk users tokens expire` takes a token back."
     ),
     shows=TokenRow,
 )
@@ -48,8 +48,8 @@ TOKENS.command(
     options=RenewToken,
     takes=(Change, Listing, Connection),
     examples=(
-        "pk tokens renew nE4oQOZOQmyUrrLZ9d3yWw",
-        "pk tokens renew nE4oQOZOQmyUrrLZ9d3yWw --for 1d",
+        "pk users tokens renew nE4oQOZOQmyUrrLZ9d3yWw",
+        "pk users tokens renew nE4oQOZOQmyUrrLZ9d3yWw --for 1d",
     ),
     notes=_LOGIN,
     shows=ChangedTokenRow,
@@ -63,8 +63,8 @@ TOKENS.command(
     options=ExpireToken,
     takes=(Change, Listing, Connection),
     examples=(
-        "pk tokens expire nE4oQOZOQmyUrrLZ9d3yWw",
-        "pk tokens expire nE4oQOZOQmyUrrLZ9d3yWw --after 10m",
+        "pk users tokens expire nE4oQOZOQmyUrrLZ9d3yWw",
+        "pk users tokens expire nE4oQOZOQmyUrrLZ9d3yWw --after 10m",
     ),
     notes=f"Sessions that stand go on until they log in again. {_LOGIN}",
     shows=ChangedTokenRow,

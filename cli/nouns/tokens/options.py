@@ -1,4 +1,4 @@
-"""Options of the commands of `pk tokens`."""
+"""Options of the commands of `pk users tokens`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,12 +7,14 @@ from pk.cli.options.parameters import Argument, Option
 from pk.cli.options.values import span
 from pk.core.durations import Duration
 
-TokenId = Annotated[str, Argument("TOKEN", help="The token's id, as `pk tokens list` shows it.")]
+TokenId = Annotated[
+    str, Argument("TOKEN", help="The token's id, as `pk users tokens list` shows it.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListTokens:
-    """Options of `pk tokens list`."""
+    """Options of `pk users tokens list`."""
 
     owner: Annotated[
         tuple[str, ...],
@@ -31,7 +33,7 @@ class ListTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class CreateToken:
-    """Options of `pk tokens create`."""
+    """Options of `pk users tokens create`."""
 
     owner: Annotated[
         str | None,
@@ -63,7 +65,7 @@ class CreateToken:
 
 @dataclass(frozen=True, kw_only=True)
 class RenewToken:
-    """Options of `pk tokens renew`."""
+    """Options of `pk users tokens renew`."""
 
     token: TokenId
     period: Annotated[
@@ -79,7 +81,7 @@ class RenewToken:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpireToken:
-    """Options of `pk tokens expire`."""
+    """Options of `pk users tokens expire`."""
 
     token: TokenId
     after: Annotated[

@@ -1,4 +1,4 @@
-"""The rows of `pk tokens`."""
+"""The rows of `pk users tokens`."""
 
 from typing import Annotated, TypedDict
 

@@ -1,5 +1,5 @@
-"""`pk tokens`: delegation tokens, named by their ids. A broker knows them by their HMACs, which pk
-looks up."""
+"""`pk users tokens`: delegation tokens, named by their ids. A broker knows them by their HMACs,
+which pk looks up."""
 
 from base64 import b64encode
 
@@ -18,7 +18,7 @@ from pk.net.client.admin_operations.tokens import Token
 
 
 async def list_tokens(context: Context, options: ListTokens) -> None:
-    """`pk tokens list`."""
+    """`pk users tokens list`."""
     admin = await context.admin()
     owners = [_principal(text) for text in options.owner]
     found = await admin.describe_tokens(owners or None)
@@ -27,7 +27,7 @@ async def list_tokens(context: Context, options: ListTokens) -> None:
 
 
 async def create(context: Context, options: CreateToken) -> None:
-    """`pk tokens create`."""
+    """`pk users tokens create`."""
     admin = await context.admin()
     owner = None if options.owner is None else _principal(options.owner)
     renewers = [_principal(text) for text in options.renewer]
@@ -49,11 +49,11 @@ async def create(context: Context, options: CreateToken) -> None:
         max_lifetime_ms=_or_default(options.max_lifetime),
     )
     context.show(listing(TokenRow, [_row(made, show_hmac=True)]))
-    context.say(f"To end it: pk tokens expire {made.token_id}")
+    context.say(f"To end it: pk users tokens expire {made.token_id}")
 
 
 async def renew(context: Context, options: RenewToken) -> None:
-    """`pk tokens renew`."""
+    """`pk users tokens renew`."""
     admin = await context.admin()
     token = await _token(admin, options.token, "RenewDelegationToken")
     period = show_span(options.period.ms) if options.period else "as long as the brokers let it"
@@ -71,7 +71,7 @@ async def renew(context: Context, options: RenewToken) -> None:
 
 
 async def expire(context: Context, options: ExpireToken) -> None:
-    """`pk tokens expire`."""
+    """`pk users tokens expire`."""
     admin = await context.admin()
     token = await _token(admin, options.token, "ExpireDelegationToken")
     when = f"in {show_span(options.after.ms)}" if options.after else "at once"
@@ -102,7 +102,7 @@ async def _token(admin: Admin, token_id: str, doing: str) -> Token:
         if token.token_id == token_id:
             return token
     raise CommandError(
-        f"There is no token {token_id!r} that you may see; `pk tokens list` lists those."
+        f"There is no token {token_id!r} that you may see; `pk users tokens list` lists those."
     )
 
 

@@ -4,11 +4,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.nouns.transactions.options import AbortTransactions, FindHanging, ListTransactions
+from pk.cli.nouns.transactions.options import (
+    AbortTransactions,
+    FindHanging,
+    ListProducers,
+    ListTransactions,
+)
 from pk.cli.nouns.transactions.rows import (
     AbortedRow,
     DescribedTransaction,
     HangingRow,
+    ProducerRow,
     TransactionRow,
 )
 from pk.cli.options.option_sets import Change, Connection, Listing, Watch
@@ -100,4 +106,25 @@ TRANSACTIONS.command(
     shows=HangingRow,
     from_use=True,
     repeatable=True,
+)
+
+
+TRANSACTIONS.command(
+    "producers",
+    help="Show the producers of partitions: id, epoch, last sequence and write, open transaction.",
+    worker="producers:producers",
+    options=ListProducers,
+    takes=(Listing, Watch, Connection),
+    examples=(
+        "pk transactions producers orders",
+        "pk transactions producers --open --sort -open_ms",
+        "pk transactions producers orders:0 -f json",
+    ),
+    notes=(
+        "OPEN FROM is the offset of the first record of an open transaction; "
+        "read_committed readers wait there. A leader forgets a producer "
+        "producer.id.expiration.ms after its last write."
+    ),
+    shows=ProducerRow,
+    from_use=True,
 )

@@ -24,7 +24,7 @@ func TestAnOrderIsRead(t *testing.T) {
 	if pk == "" {
 		pk = "pk"
 	}
-	fault := exec.CommandContext(ctx, pk, "faults", "add", "fail", "Produce",
+	fault := exec.CommandContext(ctx, pk, "test", "faults", "add", "fail", "Produce",
 		"--error", "NOT_LEADER_OR_FOLLOWER", "--times", "2")
 	if said, err := fault.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)

@@ -1,4 +1,4 @@
-"""The project that `pk pipeline export --declarative` writes, as text. It runs in
+"""The project that `pk spark pipeline export --declarative` writes, as text. It runs in
 tests/spark/test_pipelines.py."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The file that `pk pipeline init` writes, and the fields that it finds."""
+"""The file that `pk spark pipeline init` writes, and the fields that it finds."""
 
 from __future__ import annotations
 

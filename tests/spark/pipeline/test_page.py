@@ -14,7 +14,7 @@ from pk.spark.pipeline.definition import parse_pipeline
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-COMMANDS = re.findall(r"(?m)^pk pipeline .*$", PAGE)
+COMMANDS = re.findall(r"(?m)^pk spark pipeline .*$", PAGE)
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 
 

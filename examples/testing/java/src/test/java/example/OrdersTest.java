@@ -28,7 +28,7 @@ class OrdersTest {
         }
         // The broker's next two answers are that it does not lead: the client asks who does, and tries again.
         String pk = System.getenv().getOrDefault("PK", "pk");
-        Process fault = new ProcessBuilder(pk, "faults", "add", "fail", "Produce",
+        Process fault = new ProcessBuilder(pk, "test", "faults", "add", "fail", "Produce",
                 "--error", "NOT_LEADER_OR_FOLLOWER", "--times", "2").inheritIO().start();
         assertEquals(0, fault.waitFor());
 

@@ -1,4 +1,4 @@
-"""`pk broker start`, `stop` and `status`: a broker with Kafka's own config; and, with a node's
+"""`pk node start`, `stop` and `status`: a broker with Kafka's own config; and, with a node's
 number, those and `kill`, `restart`, `pause`, `resume` for a node of `pk up --brokers N`."""
 
 import os
@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Sequence
 
 from pk.cli.exits import CommandError, Exit, Unusable
-from pk.cli.nouns.broker.options import StartBroker, StopBroker
-from pk.cli.nouns.broker.rows import DetachedBrokerRow, NodeRow
+from pk.cli.nouns.node.options import StartNode, StopNode
+from pk.cli.nouns.node.rows import DetachedBrokerRow, NodeRow
 from pk.cli.options.values import Pair
 from pk.cli.output.rows import listing
 from pk.cli.runtime import cluster_files
@@ -51,8 +51,8 @@ def _directory(given: dict[str, str]) -> str:
     return (given.get("log.dirs") or given["log.dir"]).split(",")[0].strip()
 
 
-def start(context: Context, options: StartBroker) -> int | None:
-    """`pk broker start`."""
+def start(context: Context, options: StartNode) -> int | None:
+    """`pk node start`."""
     if options.node is not None:
         _check_node(context)
         return _of_cluster(context, "start", options.node, options.data, options.timeout.s)
@@ -103,7 +103,7 @@ def _forget(pid_file: str | None) -> None:
             return
 
 
-def _start_detached(context: Context, options: StartBroker, given: dict[str, str]) -> int:
+def _start_detached(context: Context, options: StartNode, given: dict[str, str]) -> int:
     """Starts a process of its own and waits for its ready line, or for its end."""
     directory = _directory(given)
     try:
@@ -113,10 +113,10 @@ def _start_detached(context: Context, options: StartBroker, given: dict[str, str
     running = running_pid(directory)
     if running is not None:
         raise CommandError(
-            f"A broker is already running in {directory}, as process {running}; `pk broker stop` "
+            f"A broker is already running in {directory}, as process {running}; `pk node stop` "
             "stops it."
         )
-    words = [sys.executable, "-m", "pk.cli.main", "broker", "start", *_asked(options)]
+    words = [sys.executable, "-m", "pk.cli.main", "node", "start", *_asked(options)]
     reader, writer = os.pipe()
     log_path = os.path.join(directory, _LOG)
     with open(log_path, "ab") as log:
@@ -149,7 +149,7 @@ def _start_detached(context: Context, options: StartBroker, given: dict[str, str
     )
 
 
-def _asked(options: StartBroker) -> list[str]:
+def _asked(options: StartNode) -> list[str]:
     """The words of the command line that identify the broker, without secrets: anyone can read a
     process's arguments."""
     named = {"--config-file": options.config_file, "--data": options.data, "--port": options.port}
@@ -180,8 +180,8 @@ def running_pid(directory: str) -> int | None:
     return pid if _alive(pid) and is_held(directory) else None
 
 
-def stop(context: Context, options: StopBroker) -> int | None:
-    """`pk broker stop`."""
+def stop(context: Context, options: StopNode) -> int | None:
+    """`pk node stop`."""
     if options.node is not None:
         _check_node(context)
         return _of_cluster(context, "stop", options.node, options.data, options.timeout.s)
@@ -225,7 +225,7 @@ def _alive(pid: int) -> bool:
 def status(
     context: Context, config_file: str | None, properties: Sequence[Pair], data: str | None
 ) -> int:
-    """`pk broker status`. Exit code 1 if the broker, or any node of the cluster, is not running."""
+    """`pk node status`. Exit code 1 if the broker, or any node of the cluster, is not running."""
     if (state := _cluster_asked_for(config_file, properties, data)) is not None:
         return _cluster_status(context, state)
     directory = _directory(_given(config_file, properties, data))
@@ -245,22 +245,22 @@ def status(
 
 
 def kill(context: Context, node: int, data: str | None, timeout: Duration) -> int:
-    """`pk broker kill`."""
+    """`pk node kill`."""
     return _of_cluster(context, "kill", node, data, timeout.s)
 
 
 def restart(context: Context, node: int, data: str | None, timeout: Duration) -> int:
-    """`pk broker restart`."""
+    """`pk node restart`."""
     return _of_cluster(context, "restart", node, data, timeout.s)
 
 
 def pause(context: Context, node: int, data: str | None, timeout: Duration) -> int:
-    """`pk broker pause`."""
+    """`pk node pause`."""
     return _of_cluster(context, "pause", node, data, timeout.s)
 
 
 def resume(context: Context, node: int, data: str | None, timeout: Duration) -> int:
-    """`pk broker resume`."""
+    """`pk node resume`."""
     return _of_cluster(context, "resume", node, data, timeout.s)
 
 

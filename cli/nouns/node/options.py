@@ -1,4 +1,4 @@
-"""Options of the larger commands of `pk broker`."""
+"""Options of the larger commands of `pk node`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -26,8 +26,8 @@ TIMEOUT = Duration(60_000)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartBroker:
-    """Options of `pk broker start`."""
+class StartNode:
+    """Options of `pk node start`."""
 
     node: NodeOrNone = None
     config_file: PropertiesFile = None
@@ -44,8 +44,8 @@ class StartBroker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StopBroker:
-    """Options of `pk broker stop`."""
+class StopNode:
+    """Options of `pk node stop`."""
 
     node: NodeOrNone = None
     config_file: PropertiesFile = None

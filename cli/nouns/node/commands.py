@@ -1,22 +1,22 @@
-"""The commands of `pk broker`, with their options."""
+"""The commands of `pk node`, with their options."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.nouns.broker.options import (
+from pk.cli.nouns.node.options import (
     TIMEOUT,
     DataDirectory,
-    StartBroker,
-    StopBroker,
+    StartNode,
+    StopNode,
     StopTimeout,
 )
-from pk.cli.nouns.broker.rows import DetachedBrokerRow, NodeRow
+from pk.cli.nouns.node.rows import DetachedBrokerRow, NodeRow
 from pk.cli.options.option_sets import Debug, Format, Yes
 from pk.cli.options.parameters import Argument, Option
 from pk.cli.up.options import BrokerProperties, PropertiesFile
 
-BROKER = Noun("broker")
+NODE = Noun("node")
 
 
 NodeNumber = Annotated[
@@ -35,49 +35,49 @@ ClusterDirectory = Annotated[
 ]
 
 
-BROKER.command(
+NODE.command(
     "start",
     help="Start a broker, in the foreground unless --detach is given.",
-    worker="broker:start",
-    options=StartBroker,
+    worker="node:start",
+    options=StartNode,
     takes=(Debug,),
     shell_needs="detach",
     examples=(
-        "pk broker start --config-file server.properties",
-        "pk broker start --data /var/lib/pk -X node.id=1 --detach",
-        "pk broker start 2",
+        "pk node start --config-file server.properties",
+        "pk node start --data /var/lib/pk -X node.id=1 --detach",
+        "pk node start 2",
     ),
     blocking=True,
 )
 
 
-BROKER.command(
+NODE.command(
     "stop",
     help="Drain and stop a detached broker, or a node of a local cluster.",
-    worker="broker:stop",
-    options=StopBroker,
+    worker="node:stop",
+    options=StopNode,
     takes=(Yes, Debug),
-    examples=("pk broker stop --data /var/lib/pk", "pk broker stop 2"),
+    examples=("pk node stop --data /var/lib/pk", "pk node stop 2"),
     blocking=True,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerStatus:
-    """Arguments of `pk broker status`."""
+class NodeStatus:
+    """Arguments of `pk node status`."""
 
     config_file: PropertiesFile = None
     properties: BrokerProperties = ()
     data: DataDirectory = None
 
 
-BROKER.command(
+NODE.command(
     "status",
     help="Show whether a detached broker runs; without options, the nodes of the running cluster.",
-    worker="broker:status",
-    arguments=BrokerStatus,
+    worker="node:status",
+    arguments=NodeStatus,
     takes=(Format, Debug),
-    examples=("pk broker status --data /var/lib/pk", "pk broker status"),
+    examples=("pk node status --data /var/lib/pk", "pk node status"),
     shows=(DetachedBrokerRow, NodeRow),
     blocking=True,
     repeatable=True,
@@ -86,79 +86,79 @@ BROKER.command(
 
 @dataclass(frozen=True, kw_only=True)
 class KillNode:
-    """Arguments of `pk broker kill`."""
+    """Arguments of `pk node kill`."""
 
     node: NodeNumber
     data: ClusterDirectory = None
     timeout: StopTimeout = TIMEOUT
 
 
-BROKER.command(
+NODE.command(
     "kill",
     help="Kill a node of a local cluster (SIGKILL).",
-    worker="broker:kill",
+    worker="node:kill",
     arguments=KillNode,
     takes=(Yes, Debug),
-    examples=("pk broker kill 2",),
+    examples=("pk node kill 2",),
     blocking=True,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestartNode:
-    """Arguments of `pk broker restart`."""
+    """Arguments of `pk node restart`."""
 
     node: NodeNumber
     data: ClusterDirectory = None
     timeout: StopTimeout = TIMEOUT
 
 
-BROKER.command(
+NODE.command(
     "restart",
     help="Restart a node of a local cluster, or start it if it does not run.",
-    worker="broker:restart",
+    worker="node:restart",
     arguments=RestartNode,
     takes=(Yes, Debug),
-    examples=("pk broker restart 2",),
+    examples=("pk node restart 2",),
     blocking=True,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PauseNode:
-    """Arguments of `pk broker pause`."""
+    """Arguments of `pk node pause`."""
 
     node: NodeNumber
     data: ClusterDirectory = None
     timeout: StopTimeout = TIMEOUT
 
 
-BROKER.command(
+NODE.command(
     "pause",
     help="Pause a node of a local cluster (SIGSTOP): it stays connected but does not respond.",
-    worker="broker:pause",
+    worker="node:pause",
     arguments=PauseNode,
     takes=(Yes, Debug),
-    examples=("pk broker pause 2",),
+    examples=("pk node pause 2",),
     blocking=True,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeNode:
-    """Arguments of `pk broker resume`."""
+    """Arguments of `pk node resume`."""
 
     node: NodeNumber
     data: ClusterDirectory = None
     timeout: StopTimeout = TIMEOUT
 
 
-BROKER.command(
+NODE.command(
     "resume",
     help="Resume a paused node.",
-    worker="broker:resume",
+    worker="node:resume",
     arguments=ResumeNode,
     takes=(Yes, Debug),
-    examples=("pk broker resume 2",),
+    examples=("pk node resume 2",),
     blocking=True,
 )

@@ -1,4 +1,4 @@
-"""The rows of `pk broker status`."""
+"""The rows of `pk node status`."""
 
 from typing import Annotated, TypedDict
 

@@ -1,4 +1,4 @@
-"""`pk producers describe`: the producers of a partition, as its leader knows them
+"""`pk transactions producers`: the producers of a partition, as its leader knows them
 (DescribeProducers, KIP-664).
 
 A leader keeps every idempotent and transactional producer until `producer.id.expiration.ms` after
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from pk.cli.cluster.partition_selection import partitions_named
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.nouns.producers.options import DescribeProducers
-from pk.cli.nouns.producers.rows import ProducerRow
+from pk.cli.nouns.transactions.options import ListProducers
+from pk.cli.nouns.transactions.rows import ProducerRow
 from pk.cli.output.rows import listing
 from pk.cli.phrases import join, partition_name
 from pk.cli.positions.resolve import now_ms
@@ -21,8 +21,8 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 
-async def describe(context: Context, options: DescribeProducers) -> None:
-    """`pk producers describe`."""
+async def producers(context: Context, options: ListProducers) -> None:
+    """`pk transactions producers`."""
     admin = await context.admin()
     tps = await partitions_named(context, admin, (*options.topic, *options.topics))
     broker = await _broker(admin, options.broker)
@@ -56,7 +56,7 @@ async def _broker(admin: Admin, text: str | None) -> int | None:
     return int(text)
 
 
-def _is_wanted(options: DescribeProducers, producer: r.ProducerState) -> bool:
+def _is_wanted(options: ListProducers, producer: r.ProducerState) -> bool:
     if options.open and producer.transaction_start_offset < 0:
         return False
     return options.producer is None or producer.producer_id == options.producer

@@ -1,1 +1,0 @@
-"""`pk producers`."""
