@@ -130,3 +130,24 @@ class BadDocument(ValueError):
     def __init__(self, message: str, before: list[bytes]) -> None:
         super().__init__(message)
         self.before = before
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+def indented(text: str) -> str:
+    """A JSON document on many lines. Numbers, escapes and repeated names stay as they are written,
+    which parsing it would change."""
+    parts: list[str] = []
+    depth = 0
+    previous = ""
+    for token in _TOKEN.findall(text):
+        closes = token in "}]"
+        depth -= closes
+        opened = previous in ("{", "[")
+        if (previous == "," or opened or closes) and not (opened and closes):
+            parts.append("\n" + "  " * depth)
+        parts.append(": " if token == ":" else token)
+        depth += token in "{["
+        previous = token
+    return "".join(parts)

@@ -23,6 +23,7 @@ from pk.cli.terminal.signals import receive_signals
 from pk.cli.top.collect import Collector, ScreenNeeds
 from pk.cli.top.model import Model
 from pk.cli.top.options import Top
+from pk.cli.top.records import Found, RecordReader, Wanted
 from pk.cli.top.state import Screen
 from pk.cli.top.tables import BY_NAME, TABS, snapshot_columns
 from pk.cli.top.view import Painter, Status
@@ -103,6 +104,14 @@ class _Live:
         )
         self._screen.narrow_to(context.output)
         self._painter = Painter()
+        self._reader = RecordReader(
+            context,
+            collector.admin,
+            lambda name: collector.model.topics.get(name),
+            self._found_records,
+        )
+        self._wanted: Wanted | None = None
+        self._reading = trio.CancelScope()
         self._terminal = FullScreen(context.streams, self._press, self._paint_soon)
         self._dirty = trio.Event()
         self._wake = trio.Event()
@@ -112,12 +121,17 @@ class _Live:
     def _paint_soon(self) -> None:
         self._dirty.set()
 
+    def _found_records(self) -> None:
+        self._collector.model.version += 1
+        self._paint_soon()
+
     async def run(self) -> int:
         await self._collector.begin()
         with _signals() as signals:
             async with self._terminal.shown(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._paint)
                 nursery.start_soon(self._collect)
+                nursery.start_soon(self._read_records)
                 if signals is not None:
                     nursery.start_soon(self._handle_signals, signals)
                 await self._quit.wait()
@@ -164,7 +178,30 @@ class _Live:
             with trio.move_on_after(self._screen.interval_s):
                 await self._wake.wait()
 
+    async def _read_records(self) -> None:
+        """Reads the records on the screen; begins again when others are wanted."""
+        screen, model = self._screen, self._collector.model
+        while True:
+            self._wanted = screen.records
+            with trio.CancelScope() as self._reading:
+                if self._wanted is None:
+                    model.records = None
+                    await trio.sleep_forever()
+                else:
+                    model.records = Found(self._wanted)
+                    self._found_records()
+                    await self._reader.follow(
+                        model.records,
+                        lambda: screen.interval_s,
+                        lambda: screen.paused or screen.record is not None,
+                    )
+
     def _press(self, key: str) -> None:
+        self._press_key(key)
+        if self._screen.records != self._wanted:
+            self._reading.cancel()
+
+    def _press_key(self, key: str) -> None:
         self._paint_soon()
         match self._screen.press(key, self._painter.rows(self._screen)):
             case "quit":

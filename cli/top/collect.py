@@ -199,6 +199,8 @@ class Collector:
                 jobs += [("groups", self._groups, 0.0)]
             case "isr":
                 jobs += [("behind", self._behind, 0.0)]
+            case "records":
+                pass  # they are read elsewhere
             case _:
                 jobs += [("moves", self._moves, 0.0)]
         if self.model.began_ms is None:

@@ -14,6 +14,7 @@ from pk.cli.cluster.pipelines import PipelineCommit
 from pk.cli.cluster.reassignment_progress import Seen, Tracker
 from pk.cli.positions.times import show_time
 from pk.cli.top.meter import Cumulative, Meter, TimesMeter
+from pk.cli.top.records import Found
 from pk.core.values import TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo
 from pk.net.client.results import (
@@ -113,6 +114,8 @@ class Model:
         self.moves = Tracker()
         self.moves_seen = False
         self.throttle: int | None = None
+        self.records: Found | None = None
+        """The records of the topic that is open."""
 
     # the cluster
 

@@ -23,7 +23,7 @@ _BAR = 10
 class Drawn(Shown):
     """How the screen draws a field, and how a table shows it."""
 
-    __slots__ = ("drop", "falling", "only_snapshot", "sorts")
+    __slots__ = ("drop", "falling", "flexible", "only_snapshot", "sorts")
 
     def __init__(
         self,
@@ -36,16 +36,19 @@ class Drawn(Shown):
         falling: bool = False,
         only_snapshot: bool = False,
         sorts: bool = True,
+        flexible: bool = False,
         word: bool = False,
     ) -> None:
         """`drop`: 0 if it is always drawn. `falling`: sorting by it starts with the largest.
         `only_snapshot`: the screen draws it only on request. `sorts`: whether rows can be sorted by
-        it."""
+        it. `flexible`: the column takes the space that the others leave, instead of the first
+        column, and is cut at its end."""
         super().__init__(title, show=show, null=null, right=right, wide=drop > 1, word=word)
         self.drop = drop
         self.falling = falling
         self.only_snapshot = only_snapshot
         self.sorts = sorts
+        self.flexible = flexible
 
 
 def _show_percent(percent: float) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from pk.cli.output.formats import Listing, OutputOptions, Row, narrow, plain
+from pk.cli.records.range_reader import Pair
+from pk.cli.top.records import Wanted
 from pk.cli.top.rows import DRAWN_AS
 from pk.cli.top.tables import BY_NAME, TABS, Tab, TopColumn, snapshot_columns
 
@@ -17,8 +19,12 @@ INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 HELP = (
     ("1 … 6, tab, ← →", "cluster, topics, groups, ISR, reassignments, requests"),
     ("↑ ↓, j k", "move; page up and down, g and G for first and last"),
-    ("enter", "open a topic or a group; esc goes back"),
+    ("enter", "open a topic, a group, a partition, a record"),
+    ("v", "view the newest records of the topic; o adds older ones"),
+    ("esc, q", "go back; q quits from a tab"),
     ("/, f4", "filter rows by name (a pattern); esc clears it"),
+    ("", "records: a pattern for key and value, or a condition"),
+    ("", "as for consume --where, such as value.user = 7"),
     ("s, S, < >, f6", "sort by the next or previous column"),
     ("r", "reverse the order"),
     ("i", "show or hide internal topics"),
@@ -26,9 +32,9 @@ HELP = (
     ("+ −", "refresh more often, less often"),
     ("ctrl-l", "redraw"),
     ("?, h, f1", "this help"),
-    ("q, f10, ctrl-c", "quit"),
+    ("Q, f10, ctrl-c", "quit"),
 )
-_SAME = {"f1": "?", "f3": "/", "f4": "/", "f6": "s", "f10": "q"}
+_SAME = {"f1": "?", "f3": "/", "f4": "/", "f6": "s", "f10": "Q"}
 """The function keys of htop."""
 
 
@@ -46,11 +52,17 @@ class TablePosition:
     top: int = 0
 
 
+_RECORDS = 100
+_RECORDS_MAX = 3200
+
+
 class Opened(NamedTuple):
     """The open tab, and the open topic or group."""
 
     tab: str
     subject: str
+    partition: int | None = None
+    """The partition whose records are open; None for those of all."""
 
 
 def first_position(tab: Tab[Any]) -> TablePosition:
@@ -71,7 +83,18 @@ class Screen:
     typing: str | None = None
     """The filter being typed; None if none is."""
 
-    opened: Opened | None = None
+    path: list[Opened] = field(default_factory=list[Opened])
+    """What was opened from the tab, one from another."""
+
+    record: Pair | None = None
+    """The record that is shown whole."""
+
+    record_top: int = 0
+    """The first line of it on the screen."""
+
+    number: int = _RECORDS
+    """How many records to read."""
+
     positions: dict[str, TablePosition] = field(default_factory=dict[str, TablePosition])
     page: int = 10
     """Rows that fit, as of the last drawing."""
@@ -81,6 +104,19 @@ class Screen:
 
     asked: tuple[str, OutputOptions] | None = None
     """The tab to which --where, --columns, --sort and --limit apply, and their values."""
+
+    @property
+    def opened(self) -> Opened | None:
+        """What was opened last."""
+        return self.path[-1] if self.path else None
+
+    @property
+    def records(self) -> Wanted | None:
+        """The records to read for the screen."""
+        opened = self.opened
+        if opened is None or opened.tab != "records":
+            return None
+        return Wanted(opened.subject, opened.partition, self.position.filter, self.number)
 
     @property
     def shown(self) -> Tab[Any]:
@@ -130,7 +166,7 @@ class Screen:
             options = self.asked[1]._replace(columns=(), sort=(), limit=None)
             rows = narrow(Listing(snapshot_columns(tab), rows), options).rows
             limit = self.asked[1].limit
-        left = filtered(rows, tab, self.filter)
+        left = list(rows) if tab.name == "records" else filtered(rows, tab, self.filter)
         if tab.name == "topics" and not self.internal and not self.filter:
             left = [row for row in left if not row["internal"]]
         left = ordered(left, position.sort, reverse=position.reverse)[:limit]
@@ -169,12 +205,17 @@ class Screen:
         key = _SAME.get(key, key)
         if self.help:
             self.help = False
-            return "quit" if key == "q" else None
-        if key in ("q", "Q"):
+            return "quit" if key in ("q", "Q") else None
+        if key == "Q" or (key == "q" and not self.path):
             return "quit"
         if key == "redraw":
             return "redraw"
-        return self._choose(key) or self._move(key, rows) or self._order(key)
+        if self.record is not None:
+            self._read(key, rows)
+            return None
+        return (
+            self._open(key, rows) or self._choose(key) or self._move(key, rows) or self._order(key)
+        )
 
     def _type(self, key: str) -> None:
         assert self.typing is not None
@@ -200,11 +241,12 @@ class Screen:
             return self._go(names[(now + 1) % len(names)])
         if key in ("back-tab", "left") and not (key == "left" and self.opened):
             return self._go(names[(now - 1) % len(names)])
-        if key in ("escape", "backspace", "left"):
-            if self.opened:
-                self.opened = None
+        if key in ("escape", "backspace", "left", "q"):
+            if self.position.filter and key == "escape":
+                self.position.filter = ""
+            elif self.path:
+                self.path.pop()
                 return "refresh"
-            self.position.filter = ""
         elif key in ("?", "h"):
             self.help = True
         elif key in ("p", " "):
@@ -220,8 +262,49 @@ class Screen:
         return None
 
     def _go(self, name: str) -> str:
-        self.tab, self.opened = name, None
+        self.tab = name
+        self.path.clear()
         return "refresh"
+
+    def _open(self, key: str, rows: Sequence[Row]) -> str | None:
+        """Opens the selected row, or the records of its topic."""
+        tab, opened = self.shown, self.opened
+        row = rows[min(self.position.index, len(rows) - 1)] if rows else None
+        if tab.name == "records":
+            if key == "o":
+                self.number = min(2 * self.number, _RECORDS_MAX)
+            elif key == "enter" and row is not None:
+                self.record, self.record_top = row["pair"], 0
+            return None
+        to = Opened("records", "")
+        if key == "v" and opened is not None and opened.tab == "topic":
+            to = Opened("records", opened.subject)
+        elif key == "v" and row is not None and "topic" in row:
+            to = Opened("records", row["topic"], row.get("partition"))
+        elif key != "enter" or row is None or tab.opens is None:
+            return None
+        elif tab.opens == "records":
+            assert opened is not None
+            to = Opened("records", opened.subject, row["partition"])
+        else:
+            to = Opened(tab.opens, str(tab.key(row)))
+        self.path.append(to)
+        self.positions.pop(to.tab, None)
+        self.number = _RECORDS
+        return "refresh"
+
+    def _read(self, key: str, rows: Sequence[Row]) -> None:
+        """What a key does with the record that is shown whole."""
+        if key in ("escape", "q", "enter", "backspace", "left"):
+            self.record = None
+        elif key in ("n", "p") and rows:
+            position = self.position
+            position.index = min(max(position.index + (1 if key == "n" else -1), 0), len(rows) - 1)
+            position.selected = self.shown.key(rows[position.index])
+            self.record, self.record_top = rows[position.index]["pair"], 0
+        else:
+            steps = _steps(self.page, 1 << 30) | {" ": self.page}
+            self.record_top = max(self.record_top + steps.get(key, 0), 0)
 
     def _interval(self, step: int) -> None:
         if step > 0:
@@ -232,23 +315,7 @@ class Screen:
 
     def _move(self, key: str, rows: Sequence[Row]) -> str | None:
         tab, position = self.shown, self.position
-        steps = {
-            "up": -1,
-            "k": -1,
-            "down": 1,
-            "j": 1,
-            "page-up": -self.page,
-            "page-down": self.page,
-            "home": -len(rows),
-            "g": -len(rows),
-            "end": len(rows),
-            "G": len(rows),
-        }
-        if key == "enter" and rows and tab.opens is not None:
-            row = rows[min(position.index, len(rows) - 1)]
-            self.opened = Opened(tab.opens, str(tab.key(row)))
-            self.positions.pop(tab.opens, None)
-            return "refresh"
+        steps = _steps(self.page, len(rows))
         if key not in steps or not rows:
             return None
         if position.selected is not None or key not in ("down", "j"):
@@ -272,6 +339,22 @@ class Screen:
         position.index = position.top = 0
         position.selected = None
         return None
+
+
+def _steps(page: int, all_lines: int) -> dict[str, int]:
+    """By how many lines a key moves."""
+    return {
+        "up": -1,
+        "k": -1,
+        "down": 1,
+        "j": 1,
+        "page-up": -page,
+        "page-down": page,
+        "home": -all_lines,
+        "g": -all_lines,
+        "end": all_lines,
+        "G": all_lines,
+    }
 
 
 def sortable(tab: Tab[Any]) -> list[TopColumn]:

@@ -12,6 +12,7 @@ from pk.cli.output.rows import annotations, columns
 from pk.cli.positions.times import show_time
 from pk.cli.top.meter import trend
 from pk.cli.top.model import Model
+from pk.cli.top.record import RecordOnScreen
 from pk.cli.top.rows import (
     BrokerRow,
     Drawn,
@@ -221,6 +222,40 @@ TOPIC = Tab(
     _by("partition"),
     partition_style,
     "partition",
+    opens="records",
+)
+
+
+def _record_rows(model: Model, _: str | None, __: float) -> list[RecordOnScreen]:
+    if model.records is None:
+        return []
+    return [
+        {
+            "time": record.timestamp,
+            "partition": source.partition,
+            "offset": record.offset,
+            "size": None if record.value is None else len(record.value),
+            "key": record.key,
+            "value": record.value,
+            "pair": (source, record),
+        }
+        for source, record in reversed(model.records.pairs)
+    ]
+
+
+def _record_style(row: RecordOnScreen) -> str | None:
+    return "dim" if row["value"] is None else None
+
+
+RECORDS = Tab(
+    "records",
+    "Records",
+    RecordOnScreen,
+    RecordOnScreen,
+    _record_rows,
+    _by("partition", "offset"),
+    _record_style,
+    "time",
 )
 
 
@@ -438,7 +473,7 @@ REQUESTS = Tab(
 TABS: Sequence[Tab[Any]] = (CLUSTER, TOPICS, GROUPS, ISR, MOVES, REQUESTS)
 """The tabs, in the order of keys 1 to 6."""
 
-BY_NAME: Mapping[str, Tab[Any]] = {tab.name: tab for tab in (*TABS, TOPIC, GROUP)}
+BY_NAME: Mapping[str, Tab[Any]] = {tab.name: tab for tab in (*TABS, TOPIC, RECORDS, GROUP)}
 
 
 def snapshot_columns(tab: Tab[Any]) -> Sequence[Column]:

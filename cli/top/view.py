@@ -17,8 +17,10 @@ from pk.cli.output.formats import Row
 from pk.cli.phrases import count, join
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.terminal.full_screen import Line
-from pk.cli.terminal.text import cut_middle, printable
+from pk.cli.terminal.text import cut, cut_middle, printable
 from pk.cli.top.model import Event, Model
+from pk.cli.top.record import record_lines
+from pk.cli.top.records import Found
 from pk.cli.top.rows import show_ms, spark
 from pk.cli.top.state import HELP, Screen
 from pk.cli.top.tables import TABS, TopColumn
@@ -26,6 +28,8 @@ from pk.cli.top.tables import TABS, TopColumn
 _GAP = 2
 _NAME_MIN = 20
 """Columns are dropped until names have this many cells."""
+_VALUE_MIN = 40
+"""The same for values of records."""
 _SMALLEST = (40, 8)
 
 
@@ -51,6 +55,7 @@ class Painter:
         self._made: tuple[object, Sequence[Row]] = (None, ())
         self._rows: Sequence[Row] = ()
         self._shown = Screen().shown.name
+        self._whole_record: tuple[object, list[Line]] = (None, [])
 
     def rows(self, screen: Screen) -> Sequence[Row]:
         """The table's rows as last arranged, which the keys act on. Empty if another tab was
@@ -86,6 +91,8 @@ class Painter:
         foot = [_foot(screen, status, width)]
         if screen.help:
             body = _help()
+        elif screen.record is not None:
+            body = self._record(screen, width, height - len(head) - len(foot))
         else:
             above = _summary(model, screen, status, width)
             below = _below(model, screen, width, height)
@@ -97,6 +104,21 @@ class Painter:
         body = body[: height - len(head) - len(foot)]
         body += [[] for _ in range(height - len(head) - len(foot) - len(body))]
         return [*head, *body, *foot]
+
+    def _record(self, screen: Screen, width: int, room: int) -> list[Line]:
+        """The part of the open record that fits."""
+        assert screen.record is not None
+        if self._whole_record[0] != (screen.record, width):
+            lines = record_lines(screen.record, width)
+            self._whole_record = ((screen.record, width), lines)
+        lines = self._whole_record[1]
+        screen.page = max(room - 1, 1)
+        screen.record_top = max(min(screen.record_top, len(lines) - room), 0)
+        shown = lines[screen.record_top : screen.record_top + room]
+        if screen.record_top + room < len(lines):
+            more = len(lines) - screen.record_top - room + 1
+            shown = [*shown[:-1], [(f"… {count(more, 'more line')}", "dim")]]
+        return shown
 
     def _table(self, model: Model, screen: Screen, width: int, room: int) -> list[Line]:
         tab, position = screen.shown, screen.position
@@ -116,7 +138,12 @@ class Painter:
             here = position.selected is not None and position.top + n == position.index
             style = "reverse" if here else (tab.style(row) or "")
             text = (" " * _GAP).join(
-                _aligned(cells[n][i], widths[i], columns[i].right) for i in chosen
+                _aligned(
+                    cut(cells[n][i], widths[i]) if columns[i].how.flexible else cells[n][i],
+                    widths[i],
+                    columns[i].right,
+                )
+                for i in chosen
             )
             line: Line = [(text, style)]
             lines.append(_filled(line, width, style) if here else line)
@@ -138,14 +165,18 @@ class Painter:
             key = (tab, column.key)
             wanted.append(max(widest, cell_len(column.title) + 1, self._widths.get(key, 0)))
             self._widths[key] = wanted[-1]
-        name = next((i for i, c in enumerate(columns) if not c.right), 0)
+        texts = (i for i, c in enumerate(columns) if not c.right)
+        name = next((i for i, c in enumerate(columns) if c.how.flexible), next(texts, 0))
         least = list(wanted)
-        least[name] = min(wanted[name], max(_NAME_MIN, len(columns[name].title) + 1))
+        kept = _VALUE_MIN if columns[name].how.flexible else _NAME_MIN
+        least[name] = min(wanted[name], max(kept, len(columns[name].title) + 1))
         chosen = list(range(len(columns)))
         while _total(least, chosen) > width and any(columns[i].how.drop for i in chosen):
             chosen.remove(max(chosen, key=lambda i: columns[i].how.drop))
         left = width - (_total(least, chosen) - least[name])
         widths = list(wanted)
+        if columns[name].how.flexible:
+            least[name] = len(columns[name].title) + 1
         widths[name] = max(min(wanted[name], left), min(least[name], width))
         return chosen, widths
 
@@ -225,7 +256,8 @@ def _summary(model: Model, screen: Screen, status: Status, width: int) -> list[L
     right: Line = []
     if screen.filter and screen.typing is None:
         right.append((f"/{printable(screen.filter)}", "yellow"))
-    left: Line = [(printable(_totals(model, screen, status)), "dim")]
+    failed = screen.records is not None and model.records is not None and model.records.error
+    left: Line = [(printable(_totals(model, screen, status)), "red" if failed else "dim")]
     return [_both(left, right, width)]
 
 
@@ -252,6 +284,8 @@ def _totals(model: Model, screen: Screen, status: Status) -> str:
             return f"{count(len(shown), 'topic')} · {rate} records/s in"
         case "topic" | "group":
             return f"{screen.shown.title} {screen.subject} (esc goes back)"
+        case "records":
+            return _record_totals(model.records)
         case "groups":
             return _group_totals(model)
         case "isr":
@@ -288,6 +322,25 @@ def _request_totals(model: Model) -> list[str]:
         if p99 is not None:
             parts.append(f"{api} p99 {show_ms(p99)}")
     return parts
+
+
+def _record_totals(found: Found | None) -> str:
+    if found is None:
+        return "Reading …"
+    wanted = found.wanted
+    if found.error is not None:
+        return f"{wanted.name}: {found.error}"
+    if wanted.filter:
+        state = "" if found.complete else "Reading … "
+        number = len(found.pairs)
+        text = f"{state}{number:,} of the {count(found.read, 'record')} read match"
+    elif not found.complete:
+        text = "reading …"
+    else:
+        text = f"the newest {count(len(found.pairs), 'record')}"
+    if found.leaderless:
+        text += f"; {count(found.leaderless, 'partition')} without a leader not read"
+    return f"{wanted.name}: {text}"
 
 
 def _group_totals(model: Model) -> str:
@@ -370,9 +423,13 @@ def timeline(model: Model, width: int, now_ms: int | None = None) -> list[Line]:
 def _nothing(model: Model, screen: Screen) -> str:
     if model.began_ms is None:
         return ""
+    if screen.records is not None and (model.records is None or not model.records.complete):
+        return ""
     if screen.filter:
         return "Nothing matches; esc clears the filter."
     match screen.shown.name:
+        case "records":
+            return "There are no records."
         case "groups":
             return "" if model.groups is None else "There are no groups."
         case "topics":
@@ -401,11 +458,12 @@ def _help() -> list[Line]:
 
 def _foot(screen: Screen, status: Status, width: int) -> Line:
     if screen.typing is not None:
+        about = ", e.g. paid, or value.user = 7" if screen.records is not None else ""
         return [
             ("/", "bold"),
             (printable(screen.typing), ""),
             ("█", ""),
-            ("  enter applies it, esc clears it", "dim"),
+            (f"  enter applies it, esc clears it{about}", "dim"),
         ]
     if status.trouble is not None:
         when = f"As of {show_time(status.at_ms)[11:19]}. " if status.at_ms is not None else ""
@@ -414,8 +472,15 @@ def _foot(screen: Screen, status: Status, width: int) -> Line:
             width,
             "bold reverse red",
         )
-    words = ["1-6 tabs", "/ filter", "s sort", "r reverse"]
-    if screen.shown.opens:
-        words.append("enter opens")
-    words += ["p pause", "? help", "q quit"]
+    if screen.record is not None:
+        words = ["↑ ↓ scroll", "n next", "p previous", "esc back"]
+    elif screen.records is not None:
+        words = ["/ filter", "enter opens", "o older", "s sort", "p pause", "? help", "esc back"]
+    else:
+        words = ["1-6 tabs", "/ filter", "s sort"]
+        if screen.shown.opens:
+            words.append("enter opens")
+        if screen.shown.name in ("topics", "topic"):
+            words.append("v records")
+        words += ["p pause", "? help", "q back" if screen.path else "q quit"]
     return [("  ".join(words), "dim")]

@@ -1,6 +1,7 @@
 """`pk top` without a terminal: what several looks make of offsets and in-sync sets, what the keys
 do, how it is laid out."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +15,19 @@ from pk.cli.cluster.pipelines import PipelineCommit, pipeline_of
 from pk.cli.cluster.reassignment_progress import Seen
 from pk.cli.exits import Unusable
 from pk.cli.output.formats import OutputOptions
+from pk.cli.records.json_text import indented
+from pk.cli.records.range_reader import Pair
+from pk.cli.records.source import Source
 from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.meter import Meter, TimesMeter, trend
 from pk.cli.top.model import Model
+from pk.cli.top.record import record_lines
+from pk.cli.top.records import Found, Wanted, filter_of
 from pk.cli.top.rows import spark
 from pk.cli.top.state import Screen, filtered, ordered
 from pk.cli.top.tables import BY_NAME, TABS, snapshot_columns
 from pk.cli.top.view import Painter, Status, timeline, together
+from pk.core.record.batch import Record
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo
 from pk.net.client.results import (
@@ -533,6 +540,136 @@ def test_names_are_cut_in_the_middle_and_controls_are_told() -> None:
     assert cut_middle("orders-of-the-eastern-region", 11) == "order…egion"
     assert cell_len(cut_middle("日本語のトピックの長い名前", 9)) == 9
     assert printable("a\x1b[31mb\udcffc\n") == "a\\x1b[31mb\\xffc\\n"
+
+
+# Records
+
+
+def a_record(value: bytes | None, key: bytes | None = b"k", **fields: Any) -> Pair:
+    return Source("orders", 3), Record(9, 1_700_000_000_000, key, value, **fields)
+
+
+def whole(pair: Pair, width: int = 80) -> list[str]:
+    lines = record_lines(pair, width)
+    assert all(sum(cell_len(text) for text, _ in line) <= width for line in lines)
+    return ["".join(text for text, _ in line) for line in lines]
+
+
+def test_json_is_indented_and_otherwise_stays_as_it_is() -> None:
+    text = '{"b":1.10,"a":[1e400,{},[], "x, {\\\\"y\\\\": 1}"],"b":12345678901234567890}'
+    lines = indented(text).split("\n")
+    assert lines == [
+        "{",
+        '  "b": 1.10,',
+        '  "a": [',
+        "    1e400,",
+        "    {},",
+        "    [],",
+        '    "x, {\\\\"y\\\\": 1}"',
+        "  ],",
+        '  "b": 12345678901234567890',
+        "}",
+    ]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_an_indented_document_is_the_same_document(document: Any) -> None:
+    assert json.loads(indented(json.dumps(document))) == document
+
+
+def test_a_whole_record() -> None:
+    lines = whole(a_record(b'{"a":1}', headers=(("trace", b"abc"), ("none", None))))
+    assert lines[0] == "record    orders/3 @ 9  (leader epoch -1)"
+    assert lines[2:] == [
+        "key       k",
+        "headers   2",
+        "  trace: abc",
+        "  none: null",
+        "value     7 B, JSON",
+        "{",
+        '  "a": 1',
+        "}",
+    ]
+    assert whole(a_record(None))[-1] == "value     null"
+    assert whole(a_record(b""))[-1] == "value     empty"
+    assert whole(a_record(b"{a\tb\n\x1b"))[-2:] == ["{a  b", "\\x1b"]
+    assert whole(a_record(b"A\xff\n"))[-2:] == [
+        "value     3 B, not UTF-8",
+        f"000000  {'41 ff 0a':<48} A..",
+    ]
+    assert "the first 262 kB of 1.0 MB" in whole(a_record(b"a" + "ä".encode() * 500_000))[-1]
+
+
+@given(
+    st.none() | st.binary(max_size=200),
+    st.none() | st.binary(max_size=200),
+    st.lists(st.tuples(st.text(max_size=50), st.none() | st.binary(max_size=50)), max_size=3),
+    st.integers(40, 120),
+)
+def test_no_record_breaks_the_screen(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]], width: int
+) -> None:
+    whole(a_record(value, key, headers=tuple(headers)), width)
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("PAID", True),
+        ("^k$", True),
+        ("state.*open", False),
+        ("(", False),
+        ("a=1", True),
+        ("value.state = paid", True),
+        ("value.state=open", False),
+        ("offset>8 and not key = x", True),
+        ("value contains open", False),
+        ("state in Berlin", False),
+    ],
+)
+def test_a_test_of_records_is_a_pattern_or_a_condition(text: str, matches: bool) -> None:
+    pair = a_record(b'{"state": "paid", "note": "a=1"}')
+    test = filter_of(text)
+    assert (test is None or test(*pair)) is matches
+
+
+def test_a_condition_with_an_unknown_field_is_refused() -> None:
+    with pytest.raises(Unusable, match="there is no field 'vlaue'"):
+        filter_of("vlaue = 7")
+
+
+def test_the_keys_of_records() -> None:
+    screen, painter, model = screen_with("orders")
+    press(screen, painter, model, "down", "v")
+    wanted = screen.records
+    assert wanted == Wanted("orders", None, "", 100)
+    model.records = Found(Wanted("orders", None, "", 100))
+    model.records.pairs = [a_record(b"one"), a_record(b"two")]
+    model.records.complete = True
+    model.version += 1
+    assert "the newest 2 records" in press(screen, painter, model)
+    assert "two" in press(screen, painter, model, "enter") and screen.record is not None
+    assert "one" in press(screen, painter, model, "n", "n")
+    press(screen, painter, model, "p", "q")
+    assert screen.record is None
+    press(screen, painter, model, "o", "/", "x", "enter")
+    assert screen.records == Wanted("orders", None, "x", 200)
+    press(screen, painter, model, "escape")
+    assert screen.records == Wanted("orders", None, "", 200)
+    press(screen, painter, model, "q")
+    assert screen.records is None and screen.shown.name == "topics"
+    press(screen, painter, model, "enter", "enter")
+    assert screen.records == Wanted("orders", 0, "", 100)
+    press(screen, painter, model, "escape", "v")
+    assert screen.records == Wanted("orders", None, "", 100)
+    press(screen, painter, model, "q", "q")
+    assert screen.shown.name == "topics" and screen.press("q", ()) == "quit"
 
 
 def test_an_aged_picture_says_so() -> None:

@@ -79,6 +79,56 @@ def test_every_tab_at_every_size(
     assert (screen.end(), screen.traces()) == (0, [])
 
 
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_the_records_of_a_topic(at: Run, top: Open, fresh: Fresh, columns: int, lines: int) -> None:
+    name = fresh("top-records")
+    assert at("topics", "create", name, "-p", "2").code == 0
+    records = [
+        {"key": "k1", "value": '{"user":7,"price":1.10}', "headers": [["trace", "abc"]]},
+        {"key": "k2", "value": '{"user":8}', "partition": 1},
+        {"key": "k3", "value": None},
+    ]
+    lines_of = "".join(f"{json.dumps(record)}\n" for record in records)
+    assert at("produce", name, "-f", "jsonl", stdin=lines_of.encode()).code == 0
+    screen = top("topics", columns=columns, lines=lines)
+    screen.wait_for("v records")
+    screen.keys("/")
+    screen.send(name)
+    screen.keys("enter")
+    screen.wait_for(lambda text: name in line(text, 4))
+    screen.keys("v")
+    screen.wait_for(f"{name}: the newest 3 records")
+    screen.wait_for(lambda text: all(f" {key} " in text for key in ("k1", "k2", "k3")))
+    screen.keys("/")
+    screen.send("value.user = 7")
+    screen.keys("enter")
+    screen.wait_for(f"{name}: 1 of the 3 records read match")
+    screen.keys("down", "enter")
+    screen.wait_for(lambda text: "trace: abc" in text and '\n  "price": 1.10\n' in text)
+    screen.keys("q")
+    screen.wait_for("1 of the 3 records read match")
+    screen.keys("escape")
+    screen.wait_for("the newest 3 records")
+    at("produce", name, stdin=b"added later\n")
+    screen.wait_for(lambda text: "the newest 4 records" in text and "added later" in text)
+    screen.keys("/")
+    screen.send("LATER")
+    screen.keys("enter")
+    screen.wait_for("1 of the 4 records read match")
+    screen.keys("/", "ctrl-u")
+    screen.send("vlaue = 7")
+    screen.keys("enter")
+    screen.wait_for("there is no field 'vlaue'; did you mean value?")
+    screen.keys("escape", "escape")
+    screen.wait_for(lambda text: name in line(text, 4))
+    screen.keys("enter")
+    screen.wait_for("REPLICAS")
+    screen.keys("down", "down", "enter")  # one partition
+    screen.wait_for(f"{name}/1: the newest")
+    screen.keys("q", "q", "q")
+    assert (screen.end(), screen.traces()) == (0, [])
+
+
 @pytest.mark.parametrize(
     "how",
     ["ctrl-c", signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)],

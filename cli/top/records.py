@@ -1,0 +1,206 @@
+"""The newest records of a topic, for the screen that shows them.
+
+They are read without a group, backwards from the end, as `pk consume --tail` reads them. After that
+only what has been added is read.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import trio
+
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.positions.resolve import bounds_of
+from pk.cli.records.filter import Filter, record_filter
+from pk.cli.records.internal_topics import DECODED, decoded
+from pk.cli.records.range_reader import Pair, Part, Span, last_records
+from pk.cli.records.row import ROW_FIELDS
+from pk.cli.runtime.client_config import client_config
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.failures import leaf, sentence
+from pk.core.errors import KafkaError, ProtocolError
+from pk.core.record.batch import Record
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.config import AdminConfig, ConsumerConfig
+from pk.net.client.consumer import Consumer, open_consumer
+from pk.net.client.errors import ClientError
+from pk.net.client.metadata import TopicInfo
+from pk.net.client.results import ListedOffset
+
+_RETRY_S: Final = 2.0
+
+_CONDITION: Final = re.compile(
+    rf"[\s(]*(?:not\s+)?(?:(?:{'|'.join(ROW_FIELDS)})\b[\w.]*\s*(?:[!=]?[=~]|[<>]|(?:in|contains)\b)"
+    r"|[\w.]+\s+(?:[!=]?[=~]|[<>]=?)\s)"
+)
+"""How a condition begins: a field and an operator. An unknown field counts too if there are spaces
+around the operator, so that a mistyped name is noticed."""
+
+
+class Wanted(NamedTuple):
+    """The records that the screen shows."""
+
+    topic: str
+    partition: int | None
+    """None for all."""
+
+    filter: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        """`orders`, or `orders/3`."""
+        return self.topic if self.partition is None else f"{self.topic}/{self.partition}"
+
+
+class Found:
+    """What was found of them so far."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.pairs: Sequence[Pair] = ()
+        self.read = 0
+        """How many records were read, matching ones and others."""
+
+        self.complete = False
+        """Whether everything up to the end has been read once."""
+
+        self.leaderless = 0
+        """The number of partitions that cannot be read because they have no leader."""
+
+        self.error: str | None = None
+
+
+def filter_of(text: str) -> Filter | None:
+    """The test for a filter: a condition as `pk consume --where` takes it, or a pattern to find in
+    the key or the value. None for an empty one. Raises Unusable."""
+    if not text:
+        return None
+    if _CONDITION.match(text):
+        return record_filter(None, (), text)
+    try:
+        pattern = re.compile(text, re.IGNORECASE)
+    except re.error:
+        pattern = re.compile(re.escape(text), re.IGNORECASE)
+    return lambda _, record: any(
+        data is not None and pattern.search(data.decode(errors="replace")) is not None
+        for data in (record.key, record.value)
+    )
+
+
+class RecordReader:
+    """Reads them, and calls `changed` whenever there is more to show."""
+
+    def __init__(
+        self,
+        context: Context,
+        admin: Admin,
+        topic_of: Callable[[str], TopicInfo | None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._admin = admin
+        self._topic_of = topic_of
+        self._changed = changed
+
+    async def follow(
+        self, found: Found, interval_s: Callable[[], float], paused: Callable[[], bool]
+    ) -> None:
+        """Fills `found` until cancelled. A failure is shown, and retried."""
+        try:
+            test = filter_of(found.wanted.filter)
+        except Unusable as e:
+            found.error = str(e).removeprefix("--where: ")
+            self._changed()
+            await trio.sleep_forever()
+            return
+        ends: dict[TopicPartition, int] = {}
+        while True:
+            try:
+                async with open_consumer(
+                    self._context.settings.bootstrap, self._config()
+                ) as consumer:
+                    while True:
+                        if not paused():
+                            await self._read(consumer, found, test, ends)
+                        await trio.sleep(interval_s())
+            except Exception as error:
+                failure = leaf(error)
+                if not isinstance(
+                    failure, (KafkaError, ClientError, ProtocolError, CommandError, OSError)
+                ):
+                    raise
+                found.error = sentence(failure)
+                self._changed()
+            await trio.sleep(_RETRY_S)
+
+    def _config(self) -> dict[str, object]:
+        config = client_config(
+            ConsumerConfig,
+            self._context.settings,
+            {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted"},
+            about=AdminConfig,
+        )
+        config.pop("group.id", None)
+        return config | {"allow.auto.create.topics": "false", "enable.auto.commit": "false"}
+
+    async def _read(
+        self,
+        consumer: Consumer,
+        found: Found,
+        test: Filter | None,
+        known: dict[TopicPartition, int],
+    ) -> None:
+        """Reads what is new; `known` has the ends up to which partitions were read."""
+        wanted = found.wanted
+        spans = await self._spans(found, known)
+
+        def matching(part: Part) -> Sequence[Record]:
+            records = part.records
+            found.read += len(records)
+            if wanted.topic in DECODED:
+                records = decoded(wanted.topic, records)
+            if test is not None:
+                records = [record for record in records if test(part.source, record)]
+                self._changed()
+            return records
+
+        if any(span.begin < (span.end or 0) for span in spans.values()):
+            newest, _ = await last_records(consumer, spans, wanted.number, matching)
+            both = sorted((*found.pairs, *newest), key=_age)
+            found.pairs = both[-wanted.number :]
+        known.update({tp: span.end or 0 for tp, span in spans.items()})
+        found.complete, found.error = True, None
+        self._changed()
+
+    async def _spans(
+        self, found: Found, known: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, Span]:
+        wanted, topic = found.wanted, self._topic_of(found.wanted.topic)
+        if topic is None:
+            raise CommandError(f"There is no topic {wanted.topic} any more.")
+        numbers = range(len(topic.partitions))
+        chosen = [n for n in numbers if wanted.partition is None or n == wanted.partition]
+        led = [n for n in chosen if topic.partitions[n].leader_id >= 0]
+        found.leaderless = len(chosen) - len(led)
+        starts, ends = await bounds_of(self._admin, [TopicPartition(topic.name, n) for n in led])
+        spans: dict[TopicPartition, Span] = {}
+        for tp, end in ends.items():
+            start = starts[tp]
+            if not isinstance(start, ListedOffset):
+                raise start
+            if not isinstance(end, ListedOffset):
+                raise end
+            before = known.get(tp, start.offset)
+            # An end that went back is that of a topic with the same name, or of records that are
+            # lost.
+            begin = before if before <= end.offset else start.offset
+            spans[tp] = Span(max(begin, start.offset), end.offset)
+        return spans
+
+
+def _age(pair: Pair) -> tuple[int, int, int]:
+    source, record = pair
+    return record.timestamp, source.partition, record.offset
