@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from random import Random
 from typing import Final
 
@@ -28,10 +28,11 @@ from pk.core.broker.faults.faults import Faults
 from pk.core.broker.peers import Peers
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
-from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager, Proposals
+from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
 from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
 from pk.core.broker.replication.disconnected_leaders import DisconnectedLeaders
 from pk.core.broker.replication.fetch_sessions import FetchSessions
+from pk.core.broker.replication.proposals import Proposals
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replica_logs import ReplicaLogs
@@ -51,39 +52,43 @@ EVICTION_MS: Final = 120_000
 """How long a fetch session must have been idle to make room for another (KIP-227)."""
 
 
-def _unheard() -> None:
-    """No part needs to hear of a log directory that failed."""
+class Environment(Struct, frozen=True):
+    """What a process gives the parts of its broker."""
+
+    state: BrokerState
+    background: Background
+    dirs: LogDirs
+    clock: Clock
+    random: Random
+    controller_client: ForwardingClient
+    """Reaches the active controller."""
+    peers: Peers
+    """Reaches other brokers."""
+    controller: Controller | None = None
+    """The controller of this process, if it has one."""
 
 
 def assemble(
-    state: BrokerState,
-    background: Background,
+    environment: Environment,
     *,
-    dirs: LogDirs,
-    clock: Clock,
-    random: Random,
-    controller_client: ForwardingClient,
-    peers: Peers,
-    controller: Controller | None = None,
     served: Served = (),
     controller_served: Served = (),
-    directory_failed: Callable[[], None] = _unheard,
     image_listeners: Iterable[ImageListener] = (),
     faults: Faults | None = None,
 ) -> Broker:
     """A broker that has not started. It holds no partition before the first image is published.
 
-    `controller_client` reaches the active controller, `peers` other brokers; `controller` is that
-    of this process. `served` and `controller_served` are what ApiVersions says on either kind of
-    listener. `directory_failed` is called when a log directory has failed. `image_listeners` hear
-    of each image before the coordinators do. `faults` are given if tests may ask for some.
+    `served` and `controller_served` are what ApiVersions says on either kind of listener.
+    `image_listeners` hear of each image before the coordinators do. `faults` are given if tests may
+    ask for some.
     """
+    state, background, clock = environment.state, environment.background, environment.clock
+    controller_client, controller = environment.controller_client, environment.controller
     purgatory = Purgatory()
     disconnected_leaders = DisconnectedLeaders(state, purgatory)
     topic_creation = AutoTopicCreation(state, controller_client, purgatory)
-    shared = _Shared(state, background, clock, random, controller_client, peers, purgatory)
-    data = _data(shared, dirs, directory_failed, disconnected_leaders)
-    groups = _groups(shared, data.replicas, topic_creation)
+    data = _data(environment, purgatory, disconnected_leaders)
+    groups = _groups(environment, purgatory, data.replicas, topic_creation)
     cluster = BrokerCluster(
         controller_client=controller_client,
         controller=controller,
@@ -96,12 +101,14 @@ def assemble(
     config = state.config
     authorization = Authorization(config, AuditLog())
     client_quotas = ClientQuotas(config, clock)
-    client_metrics = ClientMetrics(state, clock, random) if config.pk_metrics_listener else None
+    client_metrics = (
+        ClientMetrics(state, clock, environment.random) if config.pk_metrics_listener else None
+    )
     return Broker(
         state=state,
         background=background,
         clock=clock,
-        random=random,
+        random=environment.random,
         purgatory=purgatory,
         data=data,
         groups=groups,
@@ -128,38 +135,23 @@ def assemble(
     )
 
 
-class _Shared(Struct, frozen=True):
-    """What most parts of a broker need."""
-
-    state: BrokerState
-    background: Background
-    clock: Clock
-    random: Random
-    controller_client: ForwardingClient
-    peers: Peers
-    purgatory: Purgatory
-
-
 def _data(
-    shared: _Shared,
-    dirs: LogDirs,
-    directory_failed: Callable[[], None],
-    disconnected_leaders: DisconnectedLeaders,
+    environment: Environment, purgatory: Purgatory, disconnected_leaders: DisconnectedLeaders
 ) -> BrokerData:
-    state, start_soon, purgatory = shared.state, shared.background.start_soon, shared.purgatory
-    config, controller_client, proposals = state.config, shared.controller_client, Proposals()
-    quotas = ReplicationQuotas(config, shared.clock)
+    state, dirs, start_soon = (
+        environment.state,
+        environment.dirs,
+        environment.background.start_soon,
+    )
+    config, controller_client, proposals = state.config, environment.controller_client, Proposals()
+    quotas = ReplicationQuotas(config, environment.clock)
     replicas = Replicas(
+        state,
         dirs,
-        config,
-        node_id=state.node_id,
+        environment.background,
         purgatory=purgatory,
-        clock=shared.clock,
-        start_soon=start_soon,
-        fail_broker=shared.background.fail,
-        propose=proposals.add,
-        directory_failed=directory_failed,
-        log_flushed=state.metrics.log_flushed,
+        clock=environment.clock,
+        proposals=proposals,
     )
     replica_logs = ReplicaLogs(state, replicas, controller_client)
 
@@ -169,7 +161,7 @@ def _data(
             index,
             state,
             replicas,
-            shared.peers,
+            environment.peers,
             quotas.follower,
             disconnected_leaders.lost,
             replica_logs.changed,
@@ -179,7 +171,7 @@ def _data(
     return BrokerData(
         replicas=replicas,
         fetch_sessions=FetchSessions(
-            config.max_incremental_fetch_session_cache_slots, EVICTION_MS, shared.random
+            config.max_incremental_fetch_session_cache_slots, EVICTION_MS, environment.random
         ),
         replication_quotas=quotas,
         alter_partition=AlterPartitionManager(state, replicas, controller_client, proposals),
@@ -192,18 +184,23 @@ def _data(
     )
 
 
-def _groups(shared: _Shared, replicas: Replicas, topic_creation: AutoTopicCreation) -> BrokerGroups:
-    state, start_soon = shared.state, shared.background.start_soon
+def _groups(
+    environment: Environment,
+    purgatory: Purgatory,
+    replicas: Replicas,
+    topic_creation: AutoTopicCreation,
+) -> BrokerGroups:
+    state, start_soon = environment.state, environment.background.start_soon
     share_coordinators = ShareCoordinators(state, replicas, start_soon, topic_creation)
     share_state_client = ShareStateClient(
-        state, share_coordinators, BrokerLinks(state, shared.peers), shared.purgatory
+        state, share_coordinators, BrokerLinks(state, environment.peers), purgatory
     )
     coordinators = GroupCoordinators(
-        state, replicas, start_soon, shared.random, topic_creation, share_state_client
+        state, replicas, start_soon, environment.random, topic_creation, share_state_client
     )
-    producer_ids = ProducerIds(state, shared.controller_client)
-    markers = MarkerWriter(replicas, shared.clock, [coordinators])
-    sender = MarkerSender(state, BrokerLinks(state, shared.peers), markers, start_soon)
+    producer_ids = ProducerIds(state, environment.controller_client)
+    markers = MarkerWriter(replicas, environment.clock, [coordinators])
+    sender = MarkerSender(state, BrokerLinks(state, environment.peers), markers, start_soon)
     transactions = TransactionCoordinators(
         state, replicas, start_soon, sender, producer_ids, topic_creation
     )
@@ -217,14 +214,14 @@ def _groups(shared: _Shared, replicas: Replicas, topic_creation: AutoTopicCreati
             replicas,
             coordinators,
             share_state_client,
-            BrokerLinks(state, shared.peers),
+            BrokerLinks(state, environment.peers),
         ),
         share_partitions=SharePartitions(
-            state, replicas, share_state_client, shared.purgatory, start_soon
+            state, replicas, share_state_client, purgatory, start_soon
         ),
         markers=markers,
         add_partitions=AddPartitionsToTxnManager(
-            state, transactions, BrokerLinks(state, shared.peers), start_soon
+            state, transactions, BrokerLinks(state, environment.peers), start_soon
         ),
         producer_ids=producer_ids,
     )

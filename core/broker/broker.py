@@ -133,7 +133,7 @@ class Broker(Struct, eq=False, kw_only=True):
 
     async def _react(self, image: MetadataImage, found: Changes) -> None:
         await self.data.fetchers.release(found)
-        opened = await self.data.replicas.prepare(image, found, self.config)
+        opened = await self.data.replicas.prepare(image, found)
         later = await self.data.replicas.commit(image, found, opened)
         gone = self.data.replicas.commit_internal(later)
         self.state.image = image
@@ -146,8 +146,8 @@ class Broker(Struct, eq=False, kw_only=True):
         await self.data.fetchers.follow(opened, found)
         await self.data.assignments.follow(opened, found)
         await self.data.replica_logs.follow(opened, found)
-        await self.data.replicas.retire(gone)
-        if self.data.replicas.lacking_room(image):
+        await self.data.replicas.deletion.delete(gone)
+        if self.data.replicas.opener.lacking_room(image):
             self._lacks_room.set()
 
     async def _await_room(self) -> None:
@@ -159,7 +159,7 @@ class Broker(Struct, eq=False, kw_only=True):
             await trio.sleep(wait_s)
             self._lacks_room = trio.Event()
             async with self._publishing:
-                late = Changes(partitions=self.data.replicas.lacking_room(self.image))
+                late = Changes(partitions=self.data.replicas.opener.lacking_room(self.image))
                 await self._react(self.image, late)
             wait_s = (
                 min(2 * wait_s, ROOM_RETRY_S_MAX) if self._lacks_room.is_set() else ROOM_RETRY_S

@@ -29,7 +29,7 @@ from typing import Any
 
 import trio
 
-from pk.core.broker.assembly import assemble
+from pk.core.broker.assembly import Environment, assemble
 from pk.core.broker.background import Background
 from pk.core.broker.clock import Clock, ShiftedClock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
@@ -188,22 +188,25 @@ class NodeLifecycle:
             registered_again=lambda: background.start_soon(self._publish_newest),
         )
         self._follower = self._make_follower(locator, to_controllers)
-        self.broker = assemble(
-            state,
-            background,
-            dirs=dirs,
-            clock=clock,
-            random=random,
-            controller_client=self._controller_client,
-            peers=peers,
-            controller=self._controller,
+        broker = self.broker = assemble(
+            Environment(
+                state,
+                background,
+                dirs,
+                clock,
+                random,
+                self._controller_client,
+                peers,
+                self._controller,
+            ),
             served=served,
             controller_served=controller_served,
-            directory_failed=self.broker_lifecycle.directory_failed,
             image_listeners=[self.broker_lifecycle],
             faults=faults,
         )
-        broker = self.broker
+        broker.data.replicas.failures.directory_failed.append(
+            self.broker_lifecycle.directory_failed
+        )
         self._scrubber = Scrubber(
             state, broker.data.replicas, peers, broker.data.replica_logs, lambda: broker.config
         )
@@ -316,7 +319,7 @@ class NodeLifecycle:
         def tell(path: str, error: OSError) -> None:
             with contextlib.suppress(trio.RunFinishedError):
                 loop.run_sync_soon(
-                    self.broker.data.replicas.storage_failed, StorageError(path, "read", error)
+                    self.broker.data.replicas.failures.report, StorageError(path, "read", error)
                 )
 
         return tell
@@ -463,8 +466,8 @@ class NodeLifecycle:
         try:
             await offload(dirs.rename_strays, known)
         except StorageError as e:
-            broker.data.replicas.storage_failed(e)
-        broker.data.replicas.remove_leftovers()
+            broker.data.replicas.failures.report(e)
+        broker.data.replicas.deletion.remove_leftovers()
         broker.data.alter_log_dirs.resume()
         nursery.start_soon(self._upkeep.run)
         retention = LogRetention(broker.data.replicas, config)

@@ -21,7 +21,7 @@ import trio.testing
 from trio_clock import TrioClock
 
 from pk.core.api.index import APIS as ALL_APIS
-from pk.core.broker.assembly import assemble
+from pk.core.broker.assembly import Environment, assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.controller.controller_client import Client
@@ -157,13 +157,15 @@ class Cluster:
             new_id=lambda: random.randbytes(16),
         )
         broker = member.broker = assemble(
-            BrokerState(config, node_id=member.node, cluster_id="test"),
-            Background(),
-            dirs=dirs,
-            clock=TrioClock(),
-            random=random,
-            controller_client=_ControllerClient(self, member.node),
-            peers=_Peers(self, member.node),
+            Environment(
+                BrokerState(config, node_id=member.node, cluster_id="test"),
+                Background(),
+                dirs,
+                TrioClock(),
+                random,
+                _ControllerClient(self, member.node),
+                _Peers(self, member.node),
+            ),
             served=[(api.key, *api.versions) for api in ALL_APIS],
         )
         with member.scope:

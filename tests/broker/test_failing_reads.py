@@ -119,7 +119,7 @@ async def is_offline(node: Node, partition: Partition) -> None:
     assert [
         d.failed for d in node.broker.data.replicas.directories if d is partition.log.log_dir
     ] == [True]
-    assert len(node.broker.data.replicas.offline_directories) == 1
+    assert len(node.broker.data.replicas.failures.offline_directories) == 1
 
 
 READERS: dict[str, tuple[str, Callable[[Caller], Awaitable[int]]]] = {
@@ -164,7 +164,7 @@ def test_what_is_not_the_disks_fault_takes_nothing_offline(code: int) -> None:
                 await ask(caller)
                 assert await ask(caller) == await fetch(caller) == 0
                 append(partition)
-                assert node.broker.data.replicas.offline_directories == []
+                assert node.broker.data.replicas.failures.offline_directories == []
 
     run()
 

@@ -17,7 +17,7 @@ from trio_clock import TrioClock
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.index import dispatch
-from pk.core.broker.assembly import assemble
+from pk.core.broker.assembly import Environment, assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.controller.controller import Controller
@@ -193,14 +193,16 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
             request_bytes_max=parsed.socket_request_max_bytes,
         )
         broker = assemble(
-            state,
-            Background(),
-            dirs=dirs,
-            clock=clock,
-            random=random,
-            controller_client=controller_client,
-            peers=NoPeers(),
-            controller=controller,
+            Environment(
+                state,
+                Background(),
+                dirs,
+                clock,
+                random,
+                controller_client,
+                NoPeers(),
+                controller,
+            )
         )
         broker.start(nursery)
         await nursery.start(controller.run, broker.publish)

@@ -393,7 +393,7 @@ class TestWaiting:
         async with running(log_flush_interval_messages="1", **ONE_PARTITION) as test:
             await test.ask(find())
             await test.create_topics("t")
-            test.broker.data.replicas.flush = lambda partition: None  # type: ignore[method-assign]
+            test.broker.data.replicas.tasks.flush = lambda partition: None  # type: ignore[method-assign]
             start = trio.current_time()
             answer = await put(test, 1)
             assert answer == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -405,7 +405,7 @@ class TestWaiting:
             await test.ask(find())
             await test.create_topics("t")
             answers: list[Any] = []
-            test.broker.data.replicas.flush = lambda partition: None  # type: ignore[method-assign]
+            test.broker.data.replicas.tasks.flush = lambda partition: None  # type: ignore[method-assign]
 
             async def waiting() -> None:
                 answers.append(await put(test, 1))

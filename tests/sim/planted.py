@@ -19,8 +19,7 @@ from sim.simulation import Options, run_seed
 
 from pk.core.api.records import produce
 from pk.core.broker.coordinator import write_markers
-from pk.core.broker.replication import replica_logs
-from pk.core.broker.replication import replicas as replicas_module
+from pk.core.broker.replication import replica_logs, replicas
 from pk.core.broker.replication.log_reconciler import LogReconciler
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
@@ -673,7 +672,7 @@ def kept_bytes_dropped_early() -> Iterator[None]:
         unmark(disk, directory, keep=False)
 
     with (
-        patched(replicas_module, is_in_sync_again=at_once),
+        patched(replicas, is_in_sync_again=at_once),
         patched(log_module, unmark=all_of_it),
     ):
         yield

@@ -51,7 +51,7 @@ from pk.core.broker import node_lifecycle
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.offload import inline
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.replication.partition_tasks import PartitionTasks
 from pk.core.log import durability
 from pk.core.log.damaged import kept_files
 from pk.core.log.log import Log
@@ -606,10 +606,10 @@ def hooks(simulation: Simulation) -> Iterator[None]:
             witness(self, epoch)
         return offsets
 
-    mend = Replicas._mend
+    mend = PartitionTasks._mend
 
     async def witnessed_mend(
-        self: Replicas, partition: Partition, log: Log, image: PartitionImage
+        self: PartitionTasks, partition: Partition, log: Log, image: PartitionImage
     ) -> None:
         kept = bool(kept_files(log.state.disk, log.state.directory))
         await mend(self, partition, log, image)
@@ -635,7 +635,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
     node_lifecycle.EmbeddedStore = observed  # type: ignore[assignment, misc]
     Partition.append = witnessed  # type: ignore[method-assign]
     Partition.append_run = witnessed_run  # type: ignore[method-assign]
-    Replicas._mend = witnessed_mend  # type: ignore[method-assign]
+    PartitionTasks._mend = witnessed_mend  # type: ignore[method-assign]
     _ShareFetch._acquire = witnessed_acquire  # type: ignore[method-assign]
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -652,7 +652,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
         logger.propagate = propagate
         Partition.append = append  # type: ignore[method-assign]
         Partition.append_run = append_run  # type: ignore[method-assign]
-        Replicas._mend = mend  # type: ignore[method-assign]
+        PartitionTasks._mend = mend  # type: ignore[method-assign]
         _ShareFetch._acquire = acquire  # type: ignore[method-assign]
         node_lifecycle.EmbeddedStore = EmbeddedStore  # type: ignore[misc]
 

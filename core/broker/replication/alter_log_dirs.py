@@ -91,7 +91,7 @@ class AlterLogDirsManager:
         self._start_soon = start_soon
         self._quota = quota
         self._moved = moved
-        replicas.was_cut.append(self._cut)
+        replicas.tasks.was_cut.append(self._cut)
         self._moves: dict[TopicPartition, Move] = {}
 
     def moves(self, directory: LogDir) -> list[Move]:
@@ -165,7 +165,7 @@ class AlterLogDirsManager:
                 await self._copy(move)
         except StorageError as e:
             logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
-            self._replicas.storage_failed(e)
+            self._replicas.failures.report(e)
         except KafkaError as e:  # a batch is damaged: it stays where `pk log verify` will find it
             logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
             damaged = True
@@ -287,7 +287,7 @@ class AlterLogDirsManager:
         """Remove the log that is not the partition's any more, once its successor is safe."""
         await offload(self._dirs.settle, future, log, directory=future.log_dir.path)
         path = self._dirs.take_away(log)
-        self._replicas.removed(path, partition.config.file_delete_delay_ms)
+        self._replicas.deletion.remove_later(path, partition.config.file_delete_delay_ms)
         await offload(log.log_dir.sync_names, directory=log.log_dir.path)
 
     def _is_here(self, partition: Partition) -> bool:

@@ -25,6 +25,7 @@ from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.partition_environment import Proposal
+from pk.core.broker.replication.proposals import Proposals
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
@@ -62,26 +63,6 @@ WAIT_FOR_IMAGE: Final = frozenset(
 Due = list[tuple[Partition, Proposal]]
 
 
-class Proposals:
-    """The partitions that have a change of their ISR to ask for."""
-
-    def __init__(self) -> None:
-        self._due: dict[Partition, None] = {}
-        self._added = trio.Event()
-
-    def add(self, partition: Partition) -> None:
-        """The partition has a `proposal`: ask for it soon."""
-        self._due[partition] = None
-        self._added.set()
-
-    async def take(self) -> list[Partition]:
-        """All of them, which are none any more; waits for the first."""
-        await self._added.wait()
-        self._added = trio.Event()
-        due, self._due = list(self._due), {}
-        return due
-
-
 class AlterPartitionManager:
     """Keeps the in-sync replicas of the partitions that this broker leads what they should be."""
 
@@ -108,14 +89,14 @@ class AlterPartitionManager:
         does."""
         replicas = self._replicas
         while True:
-            await trio.sleep(replicas.lag_s / 2)
+            await trio.sleep(replicas.tasks.lag_s / 2)
             for partition in list(replicas):
                 await let_others_run()
                 if partition.leads and partition.followers and partition.offline is None:
                     self._look_at(partition)
 
     def _look_at(self, partition: Partition) -> None:
-        slow = partition.shrink(self._replicas.now())
+        slow = partition.shrink(self._replicas.tasks.now())
         if slow:
             logger.info(
                 "%s: replicas %s are out of sync; log end %d, high watermark %d",

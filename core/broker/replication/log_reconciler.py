@@ -211,7 +211,7 @@ class LogReconciler:
                     return
                 except StorageError as e:
                     if not e.is_passing or clock.time() >= give_up_at:
-                        self._replicas.fail_directory(directory, e)
+                        self._replicas.failures.fail_directory(directory, e)
                         return
                     logger.warning("%s; truncated logs wait until this succeeds", e)
                 await trio.sleep(wait_s)
@@ -223,7 +223,7 @@ class LogReconciler:
             try:
                 partition.log.segments.truncate_to(offset)  # drops only epochs without records
             except StorageError as e:
-                self._replicas.failed(partition, e)
+                self._replicas.failures.fail_partition(partition, e)
             return
         logger.info(
             "%s: truncating from offset %d to %d to match its leader, broker %d (high "
@@ -234,7 +234,7 @@ class LogReconciler:
             self._leader,
             partition.high_watermark,
         )
-        await self._replicas.off_loop(partition, partition.log.segments.truncate_to, offset)
+        await self._replicas.tasks.off_loop(partition, partition.log.segments.truncate_to, offset)
 
     async def _keep(self, fetch_state: PartitionFetchState, offset: int) -> bool:
         """Copy the records that will be cut off; returns whether that succeeded."""
@@ -245,7 +245,7 @@ class LogReconciler:
             await offload(log.keep_from, offset, directory=log.log_dir.path)
         except StorageError as e:
             if not e.is_passing:
-                self._replicas.failed(partition, e)
+                self._replicas.failures.fail_partition(partition, e)
             self._fail(fetch_state, f"it is not cut, since its records cannot be kept: {e}")
             return False
         return True
@@ -260,7 +260,7 @@ class LogReconciler:
         )  # fmt: skip
         now_ms = self._replicas.clock.now_ms()
         async with self._held([partition]):
-            await self._replicas.off_loop(
+            await self._replicas.tasks.off_loop(
                 partition, partition.log.segments.restart_at, offset, now_ms
             )
 

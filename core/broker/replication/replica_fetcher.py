@@ -487,7 +487,7 @@ class ReplicaFetcher:
                     fetch_state.backoff_s = 0.0
             except StorageError as e:
                 if not e.undone:
-                    self._replicas.failed(partition, e)
+                    self._replicas.failures.fail_partition(partition, e)
                 self._fail(fetch_state, str(e))
             except KafkaError as e:
                 self._fail(fetch_state, f"what came is refused: {e}", logging.ERROR)
@@ -550,7 +550,7 @@ class ReplicaFetcher:
         """Sync what `flush.messages` asks for before the next fetch reports it to the leader."""
         async with trio.open_nursery() as nursery:
             for partition in list(partitions):
-                nursery.start_soon(self._replicas.sync, partition)
+                nursery.start_soon(self._replicas.tasks.sync, partition)
 
 
 class _News:

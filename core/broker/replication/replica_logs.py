@@ -81,7 +81,7 @@ class ReplicaLogs:
             for partition in opened:
                 await let_others_run()
                 self._look(partition)
-        unreadable = set(self._replicas.unreadable())
+        unreadable = set(self._replicas.opener.unreadable())
         for change in found.partitions:
             await let_others_run()
             partition = self._replicas.find(*change.tp)

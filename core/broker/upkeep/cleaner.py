@@ -260,7 +260,7 @@ class Cleaner:
         if error.undone or error.is_passing:
             logger.warning("%s is not compacted: %s", partition.tp, error)
         elif self._is_here(partition):
-            self._replicas.failed(partition, error)
+            self._replicas.failures.fail_partition(partition, error)
 
     def _is_here(self, partition: Partition) -> bool:
         return self._replicas.find(*partition.tp) is partition and partition.offline is None

@@ -40,5 +40,5 @@ async def put_in_place(
         while not partition.busy and log.segments.step_swap():  # a truncation finishes it as well
             await offload(log.durability.sync_names, directory=log.log_dir.path)
     if replicas.find(*partition.tp) is partition and partition.offline is None:
-        replicas.dropped(partition)
+        replicas.tasks.dropped(partition)
     return True

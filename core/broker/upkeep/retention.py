@@ -101,7 +101,7 @@ class LogRetention:
             if e.undone:
                 logger.warning("%s: retention failed: %s", partition.tp, e)
             else:
-                self._replicas.failed(partition, e)
+                self._replicas.failures.fail_partition(partition, e)
             return
         logger.info("%s: retention deleted offsets %d to %d", partition.tp, first, start - 1)
 

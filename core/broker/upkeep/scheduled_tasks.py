@@ -68,7 +68,7 @@ class ScheduledTasks:
                 await work()
             except StorageError as e:
                 logger.error("%s", e)
-                self._replicas.storage_failed(e)
+                self._replicas.failures.report(e)
 
     def _blocking(self, work: Callable[[], None]) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
@@ -107,5 +107,5 @@ class ScheduledTasks:
                 since = unsynced_since.setdefault(partition.tp, now)
                 if now - since >= wait_s:
                     del unsynced_since[partition.tp]
-                    self._replicas.flush(partition)
+                    self._replicas.tasks.flush(partition)
             await trio.sleep(max(shortest_s, FLUSH_CHECK_S_MIN))

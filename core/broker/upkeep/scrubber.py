@@ -138,7 +138,7 @@ class Scrubber:
             try:
                 await offload(directory.write_scrub_times, directory=directory.path)
             except StorageError as e:
-                self._replicas.storage_failed(e)
+                self._replicas.failures.report(e)
         directories.clear()
 
     async def _due(self) -> list[Partition]:
@@ -289,7 +289,7 @@ class Scrubber:
         if error.undone or error.is_passing:
             logger.warning("%s was not scrubbed: %s", partition.tp, error)
         elif self._is_here(partition, partition.log):
-            self._replicas.failed(partition, error)
+            self._replicas.failures.fail_partition(partition, error)
 
     def _is_here(self, partition: Partition, log: Log) -> bool:
         return (

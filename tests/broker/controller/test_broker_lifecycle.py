@@ -16,7 +16,7 @@ import trio.testing
 from group.brokers import NoPeers
 from trio_clock import TrioClock
 
-from pk.core.broker.assembly import assemble
+from pk.core.broker.assembly import Environment, assemble
 from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
@@ -153,13 +153,7 @@ async def case(**keys: str) -> AsyncIterator[Case]:
             registered_again=lambda: None,
         )
         broker = cluster.broker = assemble(
-            state,
-            background,
-            dirs=dirs,
-            clock=TrioClock(),
-            random=Random(1),
-            controller_client=cluster,
-            peers=NoPeers(),
+            Environment(state, background, dirs, TrioClock(), Random(1), cluster, NoPeers()),
             image_listeners=[lifecycle],
         )
         one = Case(cluster, lifecycle, dirs)

@@ -3,8 +3,8 @@
 import pytest
 from nodes import caller_of, make_topic, running_node, trio_test
 
+from pk.core.broker.replication.log_opener import ALONE_AT_ONCE
 from pk.core.broker.replication.recovery_threads import LARGE_BYTES, RecoveryThreads
-from pk.core.broker.replication.replicas import ALONE_AT_ONCE
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
 

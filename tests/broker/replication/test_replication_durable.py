@@ -51,12 +51,12 @@ class TestFlushing:
         async with running_cluster(brokers=2) as cluster:
             await cluster.create(1, 2, configs={"flush.messages": "1"})
             replicas = cluster.broker(1).data.replicas
-            flush, held = replicas.flush, []
-            replicas.flush = held.append  # type: ignore[method-assign,assignment]
+            flush, held = replicas.tasks.flush, []
+            replicas.tasks.flush = held.append  # type: ignore[method-assign,assignment]
             assert await cluster.produce(1, b"a", timeout_ms=500) == ErrorCode.REQUEST_TIMED_OUT
             assert cluster.partition(2).log.durability.recovery_point == 1
             assert cluster.partition(1).high_watermark == 0
-            replicas.flush = flush  # type: ignore[method-assign]
+            replicas.tasks.flush = flush  # type: ignore[method-assign]
             flush(held[0])
             assert await cluster.produce(1, b"b") == NONE
 
@@ -67,14 +67,14 @@ class TestFlushing:
             assert await cluster.produce(1, b"a") == NONE
             follower = cluster.broker(2).data.replicas
             syncing, go = trio.Event(), trio.Event()
-            sync = follower.sync
+            sync = follower.tasks.sync
 
             async def hold(partition: Any) -> None:
                 syncing.set()
                 await go.wait()
                 await sync(partition)
 
-            follower.sync = hold  # type: ignore[method-assign]
+            follower.tasks.sync = hold  # type: ignore[method-assign]
             await cluster.produce(1, b"b", acks=1)
             await syncing.wait()
             await cluster.change(leader=2, isr=(2,))
@@ -339,11 +339,11 @@ class TestDirectories:
         async with running_cluster(TWO_DIRS, brokers=1) as cluster:
             await cluster.create(1, partitions=2, configs={"flush.messages": "1"})
             replicas = cluster.broker(1).data.replicas
-            assert replicas.offline_directories == []
+            assert replicas.failures.offline_directories == []
             failed = cluster.partition(1).log.log_dir
             cluster.disk(1).fail_next("sync", suffix=f"{failed.path}/t-0/{0:020d}.log")
             assert await cluster.produce(1, b"a") == ErrorCode.KAFKA_STORAGE_ERROR
-            assert replicas.offline_directories == [failed.directory_id]
+            assert replicas.failures.offline_directories == [failed.directory_id]
 
     @simulated
     async def test_a_copy_is_cut_with_the_log_it_copies(self) -> None:

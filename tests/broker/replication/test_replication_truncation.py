@@ -10,8 +10,7 @@ from broker.cluster import FETCH, PRODUCE_VERSION, Cluster, running_cluster
 from group.brokers import simulated
 
 from pk.core.broker.offload import offload
-from pk.core.broker.replication import log_reconciler
-from pk.core.broker.replication import replicas as replicas_module
+from pk.core.broker.replication import log_reconciler, partition_tasks
 from pk.core.broker.replication.truncation import cut_at
 from pk.core.errors import ErrorCode
 from pk.core.log.damaged import Damage, Mark
@@ -241,14 +240,14 @@ class TestCutting:
             log, replicas = cluster.partition(1).log, cluster.broker(1).data.replicas
             log.durability.flush()
             log.log_dir.write_recovery_points()
-            off_loop, was_cut, go = replicas.off_loop, trio.Event(), trio.Event()
+            off_loop, was_cut, go = replicas.tasks.off_loop, trio.Event(), trio.Event()
 
             async def slowly(*args: Any) -> None:
                 await off_loop(*args)
                 was_cut.set()
                 await go.wait()
 
-            replicas.off_loop = slowly  # type: ignore[method-assign]
+            replicas.tasks.off_loop = slowly  # type: ignore[method-assign]
             await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await was_cut.wait()
@@ -351,14 +350,14 @@ class TestCutting:
             await cluster.settled(1, 2)
             await alone(cluster, 1, b"x", b"y")
             replicas = cluster.broker(1).data.replicas
-            off_loop, cutting, go = replicas.off_loop, trio.Event(), trio.Event()
+            off_loop, cutting, go = replicas.tasks.off_loop, trio.Event(), trio.Event()
 
             async def slowly(*args: Any) -> None:
                 cutting.set()
                 await go.wait()
                 await off_loop(*args)
 
-            replicas.off_loop = slowly  # type: ignore[method-assign]
+            replicas.tasks.off_loop = slowly  # type: ignore[method-assign]
             await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()
             await cutting.wait()
@@ -388,8 +387,8 @@ class TestCutting:
                 await go.wait()
 
             with monkeypatch.context() as patch:
-                patch.setattr(replicas_module, "offload", slowly)
-                cluster.broker(1).background.start_soon(replicas.sync, partition)
+                patch.setattr(partition_tasks, "offload", slowly)
+                cluster.broker(1).background.start_soon(replicas.tasks.sync, partition)
                 await through.wait()
             await cluster.change(leader=2, isr=(2,), lossy=True)
             cluster.heal()

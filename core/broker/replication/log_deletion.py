@@ -1,0 +1,67 @@
+"""Deletes logs that are needed no more: they are renamed at once, and removed a while later, since
+readers may still be at them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.partition import Partition
+from pk.core.log.failures import StorageError
+
+if TYPE_CHECKING:
+    from pk.core.log.dirs import LogDirs
+
+logger = logging.getLogger("pk.broker")
+
+DELETED_AT_ONCE: Final = 256
+"""The number of logs that one turn through a thread renames."""
+
+
+class LogDeletion:
+    """Deletes the logs of one broker."""
+
+    def __init__(self, dirs: LogDirs, start_soon: Callable[..., None]) -> None:
+        self._dirs = dirs
+        self._start_soon = start_soon
+
+    async def delete(self, gone: list[Partition]) -> None:
+        """Rename the logs of deleted partitions away, and have them removed after
+        `file.delete.delay.ms`."""
+        for start in range(0, len(gone), DELETED_AT_ONCE):
+            some = gone[start : start + DELETED_AT_ONCE]
+            for path, delay_ms in await offload(self._rename, some):
+                self._start_soon(self._remove, path, delay_ms)
+
+    def remove_leftovers(self) -> None:
+        """Have the logs removed that were deleted in an earlier life of this broker."""
+        for directory in self._dirs.usable:
+            for path in list(directory.deleted):
+                self._start_soon(self._remove, path, 0)
+
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        """Delete the unneeded log at `path` after `delay_ms`."""
+        self._start_soon(self._remove, path, delay_ms)
+
+    async def _remove(self, path: str, delay_ms: int) -> None:
+        await trio.sleep(delay_ms / 1000)
+        try:
+            await offload(self._dirs.remove_deleted, path)
+        except StorageError as e:
+            logger.error("%s could not be removed: %s", path, e)
+
+    def _rename(self, gone: list[Partition]) -> list[tuple[str, int]]:
+        """Rename logs for deletion, in a thread. Returns (the new path, how long to keep it)."""
+        renamed: list[tuple[str, int]] = []
+        for partition in gone:
+            try:
+                path = self._dirs.delete_log(partition.log)
+            except StorageError as e:
+                logger.error("%s could not be deleted: %s", partition.tp, e)
+                continue
+            renamed.append((path, partition.config.file_delete_delay_ms))
+        return renamed
