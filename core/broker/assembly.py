@@ -33,7 +33,7 @@ from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManage
 from pk.core.broker.replication.disconnected_leaders import DisconnectedLeaders
 from pk.core.broker.replication.fetch_sessions import FetchSessions
 from pk.core.broker.replication.proposals import Proposals
-from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
+from pk.core.broker.replication.replica_fetcher import FetcherEnvironment
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replica_logs import ReplicaLogs
 from pk.core.broker.replication.replicas import Replicas
@@ -155,18 +155,9 @@ def _data(
     )
     replica_logs = ReplicaLogs(state, replicas, controller_client)
 
-    def fetcher(leader: int, index: int) -> ReplicaFetcher:
-        return ReplicaFetcher(
-            leader,
-            index,
-            state,
-            replicas,
-            environment.peers,
-            quotas.follower,
-            disconnected_leaders.lost,
-            replica_logs.changed,
-        )
-
+    fetchers = FetcherEnvironment(
+        state, replicas, environment.peers, quotas.follower, disconnected_leaders, replica_logs
+    )
     assignments = AssignmentsManager(state, replicas, controller_client)
     return BrokerData(
         replicas=replicas,
@@ -175,7 +166,7 @@ def _data(
         ),
         replication_quotas=quotas,
         alter_partition=AlterPartitionManager(state, replicas, controller_client, proposals),
-        fetchers=ReplicaFetcherManager(state, replicas, purgatory, start_soon, fetcher),
+        fetchers=ReplicaFetcherManager(fetchers, purgatory, start_soon),
         assignments=assignments,
         replica_logs=replica_logs,
         alter_log_dirs=AlterLogDirsManager(

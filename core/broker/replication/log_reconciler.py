@@ -20,7 +20,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -63,33 +63,39 @@ Divergence = tuple[PartitionFetchState, int, int]
 """(partition, epoch, end offset): the leader's answer about where the logs diverge."""
 
 
+class Fetcher(Protocol):
+    """The fetcher whose logs are reconciled."""
+
+    leader: int
+    """The node id of the leader."""
+
+    def is_current(self, fetch_state: PartitionFetchState) -> bool:
+        """Whether the log is still fetched from that leader."""
+        ...
+
+    def fail(self, fetch_state: PartitionFetchState, why: str) -> None:
+        """Try the partition again later; `why` is logged."""
+        ...
+
+    def stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
+        """Tell the controller that the partition stopped, and try it again later."""
+        ...
+
+
 class LogReconciler:
     """Aligns logs with those of one leader."""
 
-    def __init__(
-        self,
-        state: BrokerState,
-        replicas: Replicas,
-        leader: int,
-        is_current: Callable[[PartitionFetchState], bool],
-        fail: Callable[[PartitionFetchState, str], None],
-        stop: Callable[[PartitionFetchState, Stop], None],
-    ) -> None:
-        """`is_current` tells whether a log is still fetched from that leader. `fail` has it tried
-        again later, with a reason for the log; so does `stop`, after the controller was told."""
+    def __init__(self, state: BrokerState, replicas: Replicas, fetcher: Fetcher) -> None:
         self._state = state
         self._replicas = replicas
-        self._leader = leader
-        self._is_current = is_current
-        self._fail = fail
-        self._stop = stop
+        self._fetcher = fetcher
 
     async def cut(self, channel: Channel, cuts: list[Divergence]) -> None:
         """Truncate logs as the leader's answers say; the next answer shows whether they agree
         then."""
         due: list[tuple[PartitionFetchState, int]] = []
         for fetch_state, epoch, end_offset in cuts:
-            if self._is_current(fetch_state):
+            if self._fetcher.is_current(fetch_state):
                 log = fetch_state.partition.log
                 cut = cut_at(log.state.epochs, log.state.log_end_offset, epoch, end_offset)
                 fetch_state.checked = cut is None or cut.agreed
@@ -106,7 +112,7 @@ class LogReconciler:
                 await self._stop_before(channel, fetch_state)
             elif fetch_state.partition.stopped is None or await self._keep(fetch_state, offset):
                 may.append((fetch_state, offset))
-        due = [(f.partition, offset) for f, offset in may if self._is_current(f)]
+        due = [(f.partition, offset) for f, offset in may if self._fetcher.is_current(f)]
         async with self._held([partition for partition, _ in due]), trio.open_nursery() as nursery:
             for partition, offset in due:
                 nursery.start_soon(self._truncate_one, partition, offset)
@@ -128,7 +134,7 @@ class LogReconciler:
             log.state.log_end_offset,
             partition.high_watermark - offset,
             partition.high_watermark,
-            self._leader,
+            self._fetcher.leader,
             "they are cut off" if may_cut else "it keeps them, and asks the controller",
         )
         self._state.metrics.committed_cut.value += 1
@@ -141,8 +147,8 @@ class LogReconciler:
             stop = await self._compared(channel, fetch_state)
         except KafkaError as e:
             logger.info("%s: its leader does not say how its log goes: %s", fetch_state.key, e)
-        if self._is_current(fetch_state):
-            self._stop(fetch_state, stop)
+        if self._fetcher.is_current(fetch_state):
+            self._fetcher.stop(fetch_state, stop)
 
     async def _compared(self, channel: Channel, fetch_state: PartitionFetchState) -> Stop:
         """The offset where the logs diverge, and the leader's end. Raises PeerLost, KafkaError."""
@@ -231,7 +237,7 @@ class LogReconciler:
             partition.tp,
             partition.log.state.log_end_offset,
             offset,
-            self._leader,
+            self._fetcher.leader,
             partition.high_watermark,
         )
         await self._replicas.tasks.off_loop(partition, partition.log.segments.truncate_to, offset)
@@ -246,7 +252,7 @@ class LogReconciler:
         except StorageError as e:
             if not e.is_passing:
                 self._replicas.failures.fail_partition(partition, e)
-            self._fail(fetch_state, f"it is not cut, since its records cannot be kept: {e}")
+            self._fetcher.fail(fetch_state, f"it is not cut, since its records cannot be kept: {e}")
             return False
         return True
 
@@ -256,7 +262,7 @@ class LogReconciler:
         logger.info(
             "%s: restarting the log, empty, at offset %d: its leader, broker %d, no longer has the "
             "records after %d",
-            partition.tp, offset, self._leader, partition.log.state.log_end_offset,
+            partition.tp, offset, self._fetcher.leader, partition.log.state.log_end_offset,
         )  # fmt: skip
         now_ms = self._replicas.clock.now_ms()
         async with self._held([partition]):
@@ -267,15 +273,15 @@ class LogReconciler:
     async def start_over(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
         """The leader does not have the offset asked for: its log ends before ours, or begins behind
         it."""
-        if not self._is_current(fetch_state):
+        if not self._fetcher.is_current(fetch_state):
             return
         try:
             end = await self._leader_offset(channel, fetch_state, LATEST_TIMESTAMP)
             start = await self._leader_offset(channel, fetch_state, EARLIEST_TIMESTAMP)
         except KafkaError as e:
-            self._fail(fetch_state, f"asked where the log ends: {e}")
+            self._fetcher.fail(fetch_state, f"asked where the log ends: {e}")
             return
-        if not self._is_current(fetch_state):
+        if not self._fetcher.is_current(fetch_state):
             return
         log = fetch_state.partition.log
         ours = log.state.log_end_offset
@@ -287,7 +293,7 @@ class LogReconciler:
         elif start > ours:
             await self.restart(fetch_state, start)
         else:
-            self._fail(fetch_state, "out of range, though the leader has it")
+            self._fetcher.fail(fetch_state, "out of range, though the leader has it")
 
     async def _leader_offset(
         self, channel: Channel, fetch_state: PartitionFetchState, when: int
@@ -335,7 +341,7 @@ class LogReconciler:
         """Ask a leader whose Fetch does not report diverging epochs where those of `logs` end, and
         truncate, until every log agrees with the leader's. Raises PeerLost, KafkaError."""
         logs = list(logs)
-        while due := [f for f in logs if self._is_current(f) and self._is_to_check(f)]:
+        while due := [f for f in logs if self._fetcher.is_current(f) and self._is_to_check(f)]:
             topics: dict[str, OffsetForLeaderTopic] = {}
             for fetch_state in due:
                 name, number = fetch_state.partition.tp
@@ -360,7 +366,9 @@ class LogReconciler:
             for fetch_state in due:
                 end = ends.get(fetch_state.partition.tp)
                 if end is None or end.error_code:
-                    self._fail(fetch_state, error_name(end.error_code if end is not None else -1))
+                    self._fetcher.fail(
+                        fetch_state, error_name(end.error_code if end is not None else -1)
+                    )
                     logs.remove(fetch_state)
                 else:
                     cuts.append((fetch_state, end.leader_epoch, end.end_offset))

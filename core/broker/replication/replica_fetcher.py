@@ -19,17 +19,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from math import inf
 from typing import Any, Final, NoReturn
 
 import trio
+from msgspec import Struct
 
 from pk.core.broker.peers import Channel, PeerLost, Peers
+from pk.core.broker.replication.disconnected_leaders import DisconnectedLeaders
 from pk.core.broker.replication.log_reconciler import Divergence, LogReconciler
 from pk.core.broker.replication.partition import Partition, Stop
 from pk.core.broker.replication.partition_fetch_state import FetchPosition, PartitionFetchState
+from pk.core.broker.replication.replica_logs import ReplicaLogs
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import Quota, is_throttled
 from pk.core.broker.state import BrokerState
@@ -99,33 +102,32 @@ class _Asked:
         self.error: Exception | None = None
 
 
+class FetcherEnvironment(Struct, frozen=True):
+    """What the fetchers of a broker share."""
+
+    state: BrokerState
+    replicas: Replicas
+    peers: Peers
+    quota: Quota
+    """Bounds what throttled replicas take."""
+    disconnected_leaders: DisconnectedLeaders
+    """Hears of lost connections to leaders."""
+    replica_logs: ReplicaLogs
+    """Tells the controller of partitions that stopped (log_reconciler.py)."""
+
+
 class ReplicaFetcher:
     """Everything this broker fetches from one leader by one channel. `run` is its task."""
 
-    def __init__(
-        self,
-        leader: int,
-        index: int,
-        state: BrokerState,
-        replicas: Replicas,
-        peers: Peers,
-        quota: Quota,
-        lost: Callable[[int], None],
-        stopped: Callable[[Partition], None],
-    ) -> None:
-        """`index` says which of `num.replica.fetchers` it is; `quota` bounds what throttled
-        replicas take; `lost(leader)` is called when the connection to the leader broke,
-        `stopped(partition)` when the controller is to be told of one that stopped
-        (log_reconciler.py)."""
+    def __init__(self, leader: int, index: int, environment: FetcherEnvironment) -> None:
+        """`index` says which of `num.replica.fetchers` it is."""
         self.leader = leader
         self.index = index
         self.scope = trio.CancelScope()
-        self._state = state
-        self._replicas = replicas
-        self._peers = peers
-        self._quota = quota
-        self._lost = lost
-        self._stopped = stopped
+        self._environment = environment
+        self._state = environment.state
+        self._replicas = environment.replicas
+        self._quota = environment.quota
         self._fetch_states: dict[TopicIdPartition, PartitionFetchState] = {}
         self._dirty: dict[TopicIdPartition, PartitionFetchState] = {}
         """Those whose position the leader may not know."""
@@ -144,9 +146,7 @@ class ReplicaFetcher:
         self._refused = False
         """Whether the leader had no place for a session."""
         self._backoff_s = 0.0
-        self._reconciler = LogReconciler(
-            state, replicas, leader, self._is_current, self._fail, self._stop
-        )
+        self._reconciler = LogReconciler(self._state, self._replicas, self)
 
     def __len__(self) -> int:
         return len(self._fetch_states)
@@ -179,7 +179,7 @@ class ReplicaFetcher:
         if fetch_state.known_position is not None:
             self._forgotten[fetch_state.key] = fetch_state.partition.tp.topic
 
-    def _is_current(self, fetch_state: PartitionFetchState) -> bool:
+    def is_current(self, fetch_state: PartitionFetchState) -> bool:
         """Whether it is still fetched, in the epoch in which it was asked for."""
         return (
             self._fetch_states.get(fetch_state.key) is fetch_state
@@ -211,12 +211,14 @@ class ReplicaFetcher:
         endpoint = self._state.inter_broker_endpoint(self.leader)
         if endpoint is None:
             raise PeerLost(f"no address of broker {self.leader} is known")
-        return await self._peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
+        peers = self._environment.peers
+        return await peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
 
     async def _fetch_over(self, channel: Channel) -> Exception:
         """Fetch over one channel until it breaks, or the leader refuses; returns why."""
         self._reset_session()
-        channel.when_lost(lambda: self._lost(self.leader))
+        disconnected_leaders = self._environment.disconnected_leaders
+        channel.when_lost(lambda: disconnected_leaders.lost(self.leader))
         try:
             await self._go_on(channel)
         except (PeerLost, KafkaError) as e:
@@ -403,7 +405,7 @@ class ReplicaFetcher:
         left = until - self._replicas.clock.time()
         return left if left >= AN_INSTANT_S else 0.0
 
-    def _fail(
+    def fail(
         self, fetch_state: PartitionFetchState, why: str, level: int = logging.WARNING
     ) -> None:
         """Something is wrong with it: try again later, and later each time."""
@@ -460,7 +462,7 @@ class ReplicaFetcher:
         self, fetch_state: PartitionFetchState, data: PartitionData, news: _News
     ) -> None:
         partition, code = fetch_state.partition, data.error_code
-        if not self._is_current(fetch_state):
+        if not self.is_current(fetch_state):
             if partition.offline is not None:
                 self.remove(partition)
             return
@@ -469,7 +471,7 @@ class ReplicaFetcher:
             news.out_of_range.append(fetch_state)
         elif code:
             level = logging.INFO if code in PASSING else logging.WARNING
-            self._fail(fetch_state, error_name(code), level)
+            self.fail(fetch_state, error_name(code), level)
         elif data.diverging_epoch.end_offset >= 0:
             self._dirty[fetch_state.key] = fetch_state
             news.cuts.append(
@@ -479,7 +481,7 @@ class ReplicaFetcher:
             try:
                 if data.records:
                     await self._append(fetch_state, data.records, news)
-                if self._is_current(fetch_state):
+                if self.is_current(fetch_state):
                     partition.follow_high_watermark(data.high_watermark)
                     if partition.follow_log_start(data.log_start_offset):
                         self._dirty[fetch_state.key] = fetch_state
@@ -488,9 +490,9 @@ class ReplicaFetcher:
             except StorageError as e:
                 if not e.undone:
                     self._replicas.failures.fail_partition(partition, e)
-                self._fail(fetch_state, str(e))
+                self.fail(fetch_state, str(e))
             except KafkaError as e:
-                self._fail(fetch_state, f"what came is refused: {e}", logging.ERROR)
+                self.fail(fetch_state, f"what came is refused: {e}", logging.ERROR)
             except Exception:  # noqa: BLE001 (what it is, it is this partition's)
                 self._give_up(fetch_state)
 
@@ -504,13 +506,13 @@ class ReplicaFetcher:
         )  # fmt: skip
         self.remove(partition)
 
-    def _stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
+    def stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
         """It may not be cut. Have the controller told, and try again later."""
         before = fetch_state.partition.stopped
         fetch_state.partition.stopped = stop._replace(why=before.why if before is not None else "")
         fetch_state.backoff_s = min(max(fetch_state.backoff_s * 2, STOPPED_S_MIN), STOPPED_S_MAX)
         self._pause(fetch_state, fetch_state.backoff_s)
-        self._stopped(fetch_state.partition)
+        self._environment.replica_logs.changed(fetch_state.partition)
 
     async def _append(self, fetch_state: PartitionFetchState, records: Any, news: _News) -> None:
         """Append what came, as far as it is news. Raises CorruptBatch, KafkaError, StorageError."""
@@ -533,14 +535,14 @@ class ReplicaFetcher:
                 if news.appended >= APPENDED_AT_ONCE:
                     news.appended = 0
                     await trio.lowlevel.checkpoint()
-                    if not self._is_current(fetch_state):
+                    if not self.is_current(fetch_state):
                         return
                 log = partition.log
                 if base < log.state.log_end_offset == log.state.log_start_offset:
                     # The leader's log begins inside of this batch (DeleteRecords), and ours is
                     # empty.
                     await self._reconciler.restart(fetch_state, base)
-                    if not self._is_current(fetch_state):
+                    if not self.is_current(fetch_state):
                         return
                 with view[begin:end] as piece:
                     partition.append_as_follower(piece, fetch_state.leader_epoch, now_ms)

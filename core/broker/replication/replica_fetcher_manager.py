@@ -16,9 +16,7 @@ from zlib import crc32
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
-from pk.core.broker.replication.replicas import Replicas
-from pk.core.broker.state import BrokerState
+from pk.core.broker.replication.replica_fetcher import FetcherEnvironment, ReplicaFetcher
 from pk.core.meta.image import Changes, PartitionImage
 from pk.core.values import NO_LEADER, TopicPartition
 
@@ -28,21 +26,19 @@ class ReplicaFetcherManager:
 
     def __init__(
         self,
-        state: BrokerState,
-        replicas: Replicas,
+        environment: FetcherEnvironment,
         purgatory: Purgatory,
         start_soon: Callable[..., None],
-        make: Callable[[int, int], ReplicaFetcher],
     ) -> None:
-        """`make(leader, index)` makes a fetcher, whose task `start_soon` runs."""
-        self._state = state
-        self._replicas = replicas
+        """`start_soon` runs the task of each fetcher."""
+        self._environment = environment
+        self._state = environment.state
+        self._replicas = environment.replicas
         self._purgatory = purgatory
         self._start_soon = start_soon
-        self._make = make
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._of: dict[Partition, ReplicaFetcher] = {}
-        self._count = state.config.num_replica_fetchers
+        self._count = self._state.config.num_replica_fetchers
 
     def __iter__(self) -> Iterator[ReplicaFetcher]:
         return iter(self._fetchers.values())
@@ -115,7 +111,7 @@ class ReplicaFetcherManager:
         key = partition.leader, self._index(partition.tp)
         fetcher = self._fetchers.get(key)
         if fetcher is None:
-            fetcher = self._fetchers[key] = self._make(*key)
+            fetcher = self._fetchers[key] = ReplicaFetcher(*key, self._environment)
             self._start_soon(fetcher.run)
         self._of[partition] = fetcher
         fetcher.add(partition)
