@@ -50,7 +50,7 @@ def open_log(
         if clean and known.end_offset >= 0:
             clean = False
         elif clean and known.must_look and segments:
-            known, clean = _closed_end(found, segments, recovery_point, known)
+            known, clean = _closed_end(found, segments, recovery_point, config, known)
         keeper = Keeper(disk, directory, known.high_watermark)
         if not clean and segments:
             segments = _without_hole(keeper, found, segments, known)
@@ -226,11 +226,17 @@ def _rebuild_producers(log: Log, first: Segment, recovered: recovery.Cut) -> Non
 
 
 def _closed_end(
-    found: recovery.Found, segments: list[Segment], recovery_point: int, known: Known
+    found: recovery.Found,
+    segments: list[Segment],
+    recovery_point: int,
+    config: LogConfig,
+    known: Known,
 ) -> tuple[Known, bool]:
-    """Whether a log that only its directory marks as closed really ends there, or must be checked
-    all the same. Raises OSError."""
+    """Whether a log that only its directory marks as closed has all its segments and really ends
+    there, or must be checked all the same. Raises OSError."""
     end = recovery.clean_end_offset(found, segments, recovery_point)
+    if _holes(found, segments, recovery_point, config, known):
+        return known._replace(end_offset=recovery_point if end is None else end), False
     if end is not None and segments[-1].size:
         with contextlib.suppress(CorruptBatch):
             if recovery.walked_end_offset(segments[-1]) >= end:
@@ -267,8 +273,20 @@ def _checked_from(
     offset before the first missing segment. Raises OSError."""
     if not segments or known.end_offset >= 0:
         return 0
+    holes = _holes(found, segments, recovery_point, config, known)
+    return min([recovery_point, *(hole - 1 for hole in holes)])
+
+
+def _holes(
+    found: recovery.Found,
+    segments: list[Segment],
+    recovery_point: int,
+    config: LogConfig,
+    known: Known,
+) -> list[int]:
+    """Base offsets of missing segments, or of those behind a missing one. Raises OSError."""
     holes = list(found.widowed)
     if not (config.compact or known.compacted):
         hole = recovery.hole_below(segments, recovery_point)
         holes += [] if hole is None else [hole]
-    return min([recovery_point, *(hole - 1 for hole in holes)])
+    return holes

@@ -223,6 +223,27 @@ def test_the_end_of_a_closed_log_that_is_not_in_the_note_is_looked_at(left: int)
     assert log.state.log_end_offset == 1 and log.mark is not None
 
 
+@pytest.mark.parametrize("place", [0, 1, -1])
+@pytest.mark.parametrize("suffixes", [(".log",), (".log", ".index", ".timeindex")])
+def test_a_segment_that_is_gone_from_a_log_that_is_not_in_the_note_is_missed(
+    place: int, suffixes: tuple[str, ...]
+) -> None:
+    disk = WatchedDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(ABORTED, TOPIC_ID, CONFIG, NOW)
+    append(log, make_batch(producer_id=5, sequence=0, transactional=True, producer_epoch=0))
+    end_transaction(log, 5, commit=False)
+    for i in range(30):
+        append(log, make_batch(timestamp=NOW + i, size=100))
+    bases = [s.base_offset for s in log.state.segments]
+    dirs.close({})
+    assert len(bases) > 3
+    for suffix in suffixes:
+        disk.remove(f"/data/{ABORTED}/{bases[place]:020d}{suffix}")
+    log = open_dirs(disk).open_log(ABORTED, TOPIC_ID, CONFIG, NOW)
+    assert (log.state.log_end_offset, log.mark is not None) == (bases[place], True)
+
+
 def test_a_log_of_another_topic_is_not_taken_for_ours() -> None:
     disk = closed()
     dirs = open_dirs(disk)

@@ -48,7 +48,7 @@ KEPT = (4, 18, 24, 27, 33, 39, 1091, 1249, 1338, 5420, 8787, 20009)
 of its own where it was)."""
 KEPT_AS_DRAWN = (
     *(78, 688, 2131, 31026, 31821, 39137, 51238, 54464, 57753, 75139),
-    *(410065, 501472),
+    *(410065, 501472, 700090),
 )
 """The same, with the workloads and faults that the seed draws."""
 
