@@ -270,6 +270,7 @@ _HOMES = {
         "ConsumerRecord",
         "FetchedBatch",
     ),
+    "pk.net.oauth.token_provider": ("AccessToken",),
 }
 """Module → its names here."""
 

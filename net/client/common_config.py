@@ -119,8 +119,8 @@ class ClientConfig(Struct, metaclass=_ConfigMeta, frozen=True, kw_only=True):
     sasl_oauthbearer_scope: str | None = config_key(None)
     sasl_oauthbearer_token_endpoint_url: str | None = config_key(None)
     sasl_oauthbearer_token_provider: Any = config_key(None, check=_token_provider, accepts=callable)
-    """A `pk.net.oauth.token_provider.TokenProvider`: a function that returns a token,
-    `module:function`, or a command that prints one."""
+    """A function that returns a token (`pk.net.oauth.token_provider.TokenProvider`),
+    `module:function`, or a command that prints a token."""
     ssl_cipher_suites: tuple[str, ...] = config_key(())
     ssl_context: Any = config_key(None, check=_no_text, accepts=_is_tls_context)
     """An `ssl.SSLContext` of the program's own, in place of the other keys of TLS."""
