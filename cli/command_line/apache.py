@@ -36,6 +36,8 @@ _DECODERS: Final = {
 def translated(words: Sequence[str]) -> list[str]:
     """The words of a command line without what only Apache's scripts have."""
     found = list(words)
+    if found[:1] == ["console-share-consumer"]:
+        found[:1] = ["consume", "--share"]
     noun, rest = (found[0], found[1:]) if found else ("", [])
     if rest and rest[0].startswith("-"):
         actions = ACTIONS.get(_SAME.get(noun, noun), frozenset())

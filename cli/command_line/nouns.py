@@ -69,11 +69,6 @@ NOUNS: Final[dict[str, Entry]] = {
         "Read records.",
         "pk.cli.nouns.consume.commands:CONSUME",
     ),
-    "share-consume": Entry(
-        ("share-consume", "console-share-consumer"),
-        "Read records as a member of a share group, and acknowledge each.",
-        "pk.cli.nouns.share_consume.commands:SHARE_CONSUME",
-    ),
     "cp": Entry(
         ("cp",),
         "Copy records to another topic, on this cluster or another.",
@@ -317,7 +312,6 @@ SECTIONS: Final = (
         (
             "produce",
             "consume",
-            "share-consume",
             "cp",
             "spark-export",
             "spark-import",

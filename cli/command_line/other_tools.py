@@ -10,7 +10,7 @@ TOOLS = {
     "configs": "configs",
     "console-consumer": "consume",
     "console-producer": "produce",
-    "console-share-consumer": "share-consume",
+    "console-share-consumer": "consume --share",
     "consumer-groups": "groups",
     "consumer-perf-test": "perf consume",
     "delete-records": "topics trim",

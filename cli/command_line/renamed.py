@@ -6,6 +6,7 @@ from typing import Final
 
 RENAMED: Final = {
     "history": "undo --list",
+    "share-consume": "consume --share",
     **{
         f"{noun} {verb}": f"node {verb}"
         for noun in ("broker", "brokers")

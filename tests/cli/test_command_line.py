@@ -238,7 +238,8 @@ def test_what_is_no_option_of_a_noun_is_said(words: str, said: str) -> None:
 
 @pytest.mark.parametrize("words", sorted(set(TOOLS.values())))
 def test_what_a_script_of_apache_s_is_here_is_there(words: str) -> None:
-    assert parse([*words.split(), "--help"]).path == tuple(words.split())
+    plain = tuple(word for word in words.split() if not word.startswith("-"))
+    assert parse([*words.split(), "--help"]).path == plain
 
 
 @for_each("typed", sorted(WORDS))

@@ -44,7 +44,7 @@ def test_commands_and_options() -> None:
 def test_every_name_of_a_command_is_completed_where_it_is_typed() -> None:
     assert words("prod") == ["produce"]
     assert words("cons") == words("consu") == ["consume"]
-    apache = ["console-producer", "console-consumer", "console-share-consumer"]
+    apache = ["console-producer", "console-consumer"]
     assert words("console-") == apache and words("console-c") == ["console-consumer"]
     assert words("help", "prod") == ["produce"]
     assert words("help", "console-c") == ["console-consumer"]

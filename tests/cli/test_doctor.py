@@ -629,7 +629,8 @@ def test_share_groups_of_a_cluster(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     key = "share.auto.offset.reset=earliest"
     assert at("configs", "alter", "group", name, "-c", key, "-y").code == 0
     at("produce", name, stdin=b"a\nb\nc\n")
-    assert len(at("share-consume", name, "-g", name, "-n", "2", "--timeout-ms", "60000").lines) == 2
+    taken = at("consume", name, "-g", name, "--share", "-n", "2", "--timeout-ms", "60000")
+    assert len(taken.lines) == 2
     asked = ("--check", "groups-without-members", "--check", "unread-topics", "-f", "json")
     found = at("doctor", *asked).json
     assert [f["check"] for f in found if name in f["subjects"]] == ["groups-without-members"]

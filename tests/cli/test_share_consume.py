@@ -1,4 +1,4 @@
-"""`pk share-consume`, and what `pk groups` says of share groups, against a live broker."""
+"""`pk consume --share`, and what `pk groups` says of share groups, against a live broker."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from clients.fixtures import Kafka
 from clients.pk_broker import running
 from group_parts import Fresh, Run
 
+SHARE = ("consume", "--share")
 WAIT = ("--timeout-ms", "60000")
 DAY_MS = 86_400_000
 NOW_MS = time.time_ns() // 1_000_000
@@ -28,22 +29,20 @@ def jobs(at: Run, fresh: Fresh) -> str:
 
 
 def test_what_is_shown_is_accepted(at: Run, jobs: str) -> None:
-    assert at("share-consume", jobs, "-g", jobs, "-n", "4", *WAIT).lines == list("abcd")
-    assert at("share-consume", jobs, "-g", jobs, "-n", "1", *WAIT, "-f", "%p %o %v\n").lines == [
-        "0 4 e"
-    ]
+    assert at(*SHARE, jobs, "-g", jobs, "-n", "4", *WAIT).lines == list("abcd")
+    assert at(*SHARE, jobs, "-g", jobs, "-n", "1", *WAIT, "-f", "%p %o %v\n").lines == ["0 4 e"]
     (found,) = at("groups", "describe", jobs, "-f", "json").json
     assert (found["type"], found["state"], found["lag"]) == ("Share", "Empty", 1)
     assert jobs in at("groups", "list", "--type", "Share", "-f", "name").text.split()
     (row,) = at("groups", "lag", jobs, "-f", "json").json
     assert (row["topic"], row["lag"]) == (jobs, 1)
-    timed_out = at("share-consume", jobs, "-g", jobs, "-n", "2", "--timeout-ms", "15000")
+    timed_out = at(*SHARE, jobs, "-g", jobs, "-n", "2", "--timeout-ms", "15000")
     assert timed_out.lines == ["f"]
     assert "with 1 of 2 records" in timed_out.err
 
 
 def test_the_state_of_share_partitions_is_decoded(at: Run, jobs: str) -> None:
-    assert len(at("share-consume", jobs, "-g", jobs, "-n", "4", *WAIT).lines) == 4
+    assert len(at(*SHARE, jobs, "-g", jobs, "-n", "4", *WAIT).lines) == 4
     mine = ("__share_group_state", "-e", "--where", f"key.group_id = {jobs}")
     found = [json.loads(line) for line in at("consume", *mine).lines]
     assert {pair["key"]["type"] for pair in found} <= {"share_snapshot", "share_update"}
@@ -59,20 +58,20 @@ def test_the_state_of_share_partitions_is_decoded(at: Run, jobs: str) -> None:
 
 
 def test_what_is_released_comes_again_and_what_is_rejected_does_not(at: Run, jobs: str) -> None:
-    assert at("share-consume", jobs, "-g", jobs, "-n", "3", "--release", *WAIT).lines == list("abc")
-    assert at("share-consume", jobs, "-g", jobs, "-n", "2", "--reject", *WAIT).lines == list("ab")
-    assert at("share-consume", jobs, "-g", jobs, "-n", "4", *WAIT).lines == list("cdef")
+    assert at(*SHARE, jobs, "-g", jobs, "-n", "3", "--release", *WAIT).lines == list("abc")
+    assert at(*SHARE, jobs, "-g", jobs, "-n", "2", "--reject", *WAIT).lines == list("ab")
+    assert at(*SHARE, jobs, "-g", jobs, "-n", "4", *WAIT).lines == list("cdef")
 
 
 def test_a_share_group_begins_elsewhere(at: Run, jobs: str) -> None:
-    assert len(at("share-consume", jobs, "-g", jobs, "-n", "6", *WAIT).lines) == 6
+    assert len(at(*SHARE, jobs, "-g", jobs, "-n", "6", *WAIT).lines) == 6
     reset = at("groups", "reset-offsets", jobs, "-t", jobs, "--to", "4", "-y")
     assert reset.code == 0, reset.err
     (found,) = at("groups", "describe", jobs, "-f", "json").json
     assert [(o["start_offset"], o["lag"]) for o in found["offsets"]] == [(4, 2)]
     read = at("consume", jobs, "-g", jobs, "-o", "committed..end")
     assert read.lines == ["e", "f"], read.err
-    assert at("share-consume", jobs, "-g", jobs, "-n", "2", *WAIT).lines == ["e", "f"]
+    assert at(*SHARE, jobs, "-g", jobs, "-n", "2", *WAIT).lines == ["e", "f"]
     deleted = at("groups", "delete-offsets", jobs, "-t", jobs, "-y")
     assert deleted.code == 0, deleted.err
     (found,) = at("groups", "describe", jobs, "-f", "json").json
@@ -84,7 +83,7 @@ def test_a_share_group_begins_elsewhere(at: Run, jobs: str) -> None:
 
 
 def test_a_reset_of_a_share_group_is_undone(at: Run, jobs: str) -> None:
-    assert len(at("share-consume", jobs, "-g", jobs, "-n", "3", *WAIT).lines) == 3
+    assert len(at(*SHARE, jobs, "-g", jobs, "-n", "3", *WAIT).lines) == 3
     before = at("groups", "describe", jobs, "-f", "json").json[0]["offsets"][0]["committed"]
     assert at("groups", "reset-offsets", jobs, "-t", jobs, "--to", "end", "-y").code == 0
     undone = at("groups", "undo", "2", "-y")
@@ -94,7 +93,7 @@ def test_a_reset_of_a_share_group_is_undone(at: Run, jobs: str) -> None:
 
 
 def test_an_undo_leaves_partitions_of_the_topic_that_it_does_not_name(at: Run, jobs: str) -> None:
-    assert len(at("share-consume", jobs, "-g", jobs, "-n", "3", *WAIT).lines) == 3
+    assert len(at(*SHARE, jobs, "-g", jobs, "-n", "3", *WAIT).lines) == 3
     assert at("topics", "alter", jobs, "-p", "2", "-y").code == 0
     before = at("groups", "describe", jobs, "-f", "json").json[0]["offsets"]
     reset = at("groups", "reset-offsets", jobs, "-t", f"{jobs}:1", "--to", "start", "-y")
@@ -108,20 +107,25 @@ def test_an_undo_leaves_partitions_of_the_topic_that_it_does_not_name(at: Run, j
 
 
 def test_options_that_contradict_each_other_are_refused(at: Run, jobs: str) -> None:
-    both = at("share-consume", jobs, "--release", "--reject")
+    for words in (("-o", "start"), ("-p", "0"), ("--where", "key = 1"), ("--tail", "3")):
+        unfit = at(*SHARE, jobs, *words)
+        assert (unfit.code, "does not go with --share" in unfit.err) == (2, True)
+    alone = at("consume", jobs, "--release")
+    assert (alone.code, "add --share" in alone.err) == (2, True)
+    both = at(*SHARE, jobs, "--release", "--reject")
     assert both.code == 2 and "exclude each other" in both.err
-    assert at("share-consume").code == 2
-    assert "There is no topic" in at("share-consume", f"{jobs}-nowhere").err
+    assert at(*SHARE).code == 2
+    assert "There is no topic" in at(*SHARE, f"{jobs}-nowhere").err
 
 
 def test_an_interrupt_gives_back_what_was_not_shown(at: Run, kafka: Kafka, jobs: str) -> None:
-    with running("share-consume", jobs, "-g", jobs, "-b", kafka.bootstrap) as process:
+    with running(*SHARE, jobs, "-g", jobs, "-b", kafka.bootstrap) as process:
         assert process.stdout is not None
         assert [process.stdout.readline().strip() for _ in range(6)] == list("abcdef")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == -signal.SIGINT
     at("produce", jobs, stdin=b"g\n")
-    assert at("share-consume", jobs, "-g", jobs, "-n", "1", *WAIT).lines == ["g"]
+    assert at(*SHARE, jobs, "-g", jobs, "-n", "1", *WAIT).lines == ["g"]
 
 
 def old_jobs(at: Run, jobs: str) -> None:
@@ -131,7 +135,7 @@ def old_jobs(at: Run, jobs: str) -> None:
     assert at("configs", "alter", "topic", jobs, "-c", "retention.ms=-1", "-y").code == 0
     assert at("produce", jobs, "-f", "jsonl", stdin=lines.encode()).code == 0
     for number in ("6", "4"):
-        assert at("share-consume", jobs, "-g", jobs, "-n", number, *WAIT).code == 0
+        assert at(*SHARE, jobs, "-g", jobs, "-n", number, *WAIT).code == 0
 
 
 def test_a_start_offset_is_no_commit_and_what_is_done_with_beyond_it_no_lag(

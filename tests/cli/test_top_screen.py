@@ -277,7 +277,8 @@ def test_a_snapshot_of_a_share_group(at: Run, fresh: Fresh) -> None:
     key = "share.auto.offset.reset=earliest"
     assert at("configs", "alter", "group", name, "-c", key, "-y").code == 0
     at("produce", name, stdin=b"a\nb\nc\n")
-    assert len(at("share-consume", name, "-g", name, "-n", "2", "--timeout-ms", "60000").lines) == 2
+    taken = at("consume", name, "-g", name, "--share", "-n", "2", "--timeout-ms", "60000")
+    assert len(taken.lines) == 2
     where = ("--interval", "0.1", "--where", f"group = {name}", "-f", "json")
     (row,) = at("top", "groups", *where).json
     assert (row["type"], row["state"], row["lag"], row["topics"]) == ("Share", "Empty", 1, 1)

@@ -55,7 +55,6 @@ LOOKS = frozenset(
         "topics describe",
         "topics offsets",
         "consume",
-        "share-consume",
         "groups list",
         "groups describe",
         "groups lag",

@@ -599,10 +599,11 @@ def test_a_share_group(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     key = "share.auto.offset.reset=earliest"
     assert at("configs", "alter", "group", name, "-c", key, "-y").code == 0
     at("produce", name, stdin=b"a\nb\nc\n")
-    assert len(at("share-consume", name, "-g", name, "-n", "2", "--timeout-ms", "60000").lines) == 2
+    taken = at("consume", name, "-g", name, "--share", "-n", "2", "--timeout-ms", "60000")
+    assert len(taken.lines) == 2
     (reported,) = at("why", "lag", name, "-f", "json").json
     assert (reported["state"], reported["lag"]) == ("no-members", 1)
-    with running("share-consume", name, "-g", name, "-b", kafka.bootstrap) as process:
+    with running("consume", "--share", name, "-g", name, "-b", kafka.bootstrap) as process:
         assert process.stdout is not None and process.stdout.readline() == "c\n"
         assert at("wait", "lag", name, "--max", "0", "--timeout", "60s").code == 0
         (reported,) = at("why", "lag", name, "-f", "json").json

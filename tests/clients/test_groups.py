@@ -201,7 +201,7 @@ def test_apaches_tool_lists_groups_of_each_type(kafka: Kafka) -> None:
     groups = {kind: fresh_name(kind) for kind in (*protocols, "share")}
     configure_group(kafka, groups["share"], {"share.auto.offset.reset": "earliest"})
     produce(kafka, topic, 1, 1)
-    shared = pk_command("share-consume", topic, "-g", groups["share"], "-n", "1")
+    shared = pk_command("consume", "--share", topic, "-g", groups["share"], "-n", "1")
     subprocess.run(
         [*shared, "-b", kafka.bootstrap],
         env=pk_environment(),

@@ -159,7 +159,7 @@ class World:
     def _share_group(self) -> bool:
         """Whether there is a share group, after a consumer was in it, or on its way there."""
         workers = self.names["workers"]
-        self.must("share-consume", self.names["orders"], "-g", workers, "--timeout-ms", "2000")
+        self.must("consume", "--share", self.names["orders"], "-g", workers, "--timeout-ms", "2000")
         code, groups = self.run("groups", "list", "--type", "share")
         assert code == 0, groups
         return workers in groups

@@ -8,6 +8,7 @@ interrupted.
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from pk.cli.exits import Unusable
 from pk.cli.nouns.consume.consumer_config import consumer_config, default_isolation
 from pk.cli.nouns.consume.group_member import consume_in_group
 from pk.cli.nouns.consume.later_partitions import LaterPartitions
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
 
 async def consume(context: Context, options: "Consume") -> int | None:
     """`pk consume`."""
+    if options.share:
+        from pk.cli.nouns.consume.share_group import consume_in_share_group
+
+        return await consume_in_share_group(context, options)
+    if options.release or options.reject:
+        raise Unusable("--release and --reject are for share groups; add --share.")
     if any(word.startswith(SCHEME) for word in options.topic):
         from pk.cli.nouns.consume.permalinks import consume_links
 

@@ -18,7 +18,6 @@ from pk.cli.options.option_sets import (
     RecordKey,
     RecordWhere,
     SchemaRegistryUrl,
-    SkipMessageOnError,
     offset_option,
 )
 from pk.cli.options.parameters import Argument, Option
@@ -100,6 +99,21 @@ class Consume:
             complete="group",
         ),
     ] = None
+    share: Annotated[
+        bool,
+        Option(
+            "--share",
+            help="The group is a share group: take records from it, and acknowledge each.",
+        ),
+    ] = False
+    release: Annotated[
+        bool,
+        Option("--release", help="With --share: give each record back to the group once shown."),
+    ] = False
+    reject: Annotated[
+        bool,
+        Option("--reject", help="With --share: reject each record once shown, for all members."),
+    ] = False
     format: RecordFormat = None
     key: RecordKey = None
     key_partition: Annotated[
@@ -163,7 +177,14 @@ class Consume:
         ),
     ] = None
     parse_json: ParseJson = False
-    skip_message_on_error: SkipMessageOnError = False
+    skip_message_on_error: Annotated[
+        bool,
+        Option(
+            "--skip-message-on-error",
+            "--reject-message-on-error",
+            help="Continue after a record that cannot be shown; with --share, reject it.",
+        ),
+    ] = False
     raw: RawRecords = False
     decode: Decode = None
     decode_key: DecodeKey = None
@@ -172,5 +193,7 @@ class Consume:
 
 def ends(values: Mapping[str, Any]) -> bool:
     """Whether consuming with these values of options ends by itself and leaves no trace."""
+    if values["group"] or values["share"]:
+        return False
     bounded = values["exit"] or (values["tail"] and not values["follow"])
-    return bool(bounded or ".." in (values["offset"] or "")) and not values["group"]
+    return bool(bounded or ".." in (values["offset"] or ""))

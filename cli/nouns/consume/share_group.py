@@ -1,13 +1,12 @@
-"""`pk share-consume`: shows records as a member of a share group, and acknowledges each once it was
-written.
+"""`pk consume --share`: shows records as a member of a share group, and acknowledges each once it
+has been written.
 
 A record that cannot be shown is given back to the group, or rejected with --skip-message-on-error.
 When the command ends, also by an interrupt, what was shown counts, and what was not goes back to
 the group at once.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -20,6 +19,7 @@ from pk.cli.records.range_reader import Part, silence_limit
 from pk.cli.records.source import Source
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.guards import applying_profile
 from pk.core.record.batch import Record
 from pk.net.client.config import ShareConsumerConfig
 from pk.net.client.share_consumer import (
@@ -30,7 +30,7 @@ from pk.net.client.share_consumer import (
 )
 
 if TYPE_CHECKING:
-    from pk.cli.nouns.share_consume.options import ShareConsume
+    from pk.cli.nouns.consume.options import Consume
 
 _IDLE_POLL_MS = 1000
 """How long to poll if the command need not stop."""
@@ -39,61 +39,63 @@ _QUIET_S = 3.0
 """After so long without a record, a terminal shows what the command waits for."""
 
 
-class _Shown(NamedTuple):
-    """What `Output` wants to know of `pk share-consume`'s options: nothing is filtered, what is
-    taken is shown."""
+_GROUP: Final = "console-share-consumer"
+"""The group without -g, as in Apache's tool."""
 
-    format: str | None
-    formatter_properties: Sequence[tuple[str, str]]
-    num: int | None
-    skip_message_on_error: bool
-    parse_json: bool
-    key_deserializer: str | None = None
-    value_deserializer: str | None = None
-    key: str | None = None
-    header: Sequence[tuple[str, str]] = ()
-    where: str | None = None
-    raw: bool = False
-    decode: str | None = None
-    decode_key: str | None = None
-    schema_registry: str | None = None
+_NOT_HERE: Final = (
+    "offset",
+    "from_beginning",
+    "partitions",
+    "tail",
+    "follow",
+    "merge",
+    "exit",
+    "include",
+    "key",
+    "key_partition",
+    "header",
+    "where",
+    "isolation_level",
+)
+"""Options that choose records. In a share group the coordinator chooses, and a record that was left
+out would still be taken from the other members."""
 
 
-async def share_consume(context: Context, options: "ShareConsume") -> None:
-    """`pk share-consume`."""
+async def consume_in_share_group(context: Context, options: "Consume") -> None:
+    """`pk consume --share`."""
+    unfit = next((name for name in _NOT_HERE if context.given(name)), None)
+    if unfit is not None:
+        raise Unusable(f"--{unfit.replace('_', '-')} does not go with --share.")
     topics = tuple(dict.fromkeys((*options.topic, *options.topics)))
     if not topics:
         raise Unusable("Name a topic.")
     if options.release and options.reject:
         raise Unusable("--release and --reject exclude each other.")
-    context.allow()  # records taken here are kept from others
+    group = options.group or _GROUP
     context.about = ShareConsumerConfig
     output = Output(
         context,
-        _Shown(
-            options.format,
-            options.formatter_properties,
-            options.num,
-            options.skip_message_on_error,
-            options.parse_json,
-        ),
+        options,
+        formatter=options.formatter,
+        formatter_config=options.formatter_config,
     )
-    admin = await context.admin()
-    await existing_topics(context, admin, topics)
     config = client_config(ShareConsumerConfig, context.settings, {})
-    config["group.id"] = options.group
+    config["group.id"] = group
     config["share.acknowledgement.mode"] = "explicit"
     config["share.acquire.mode"] = "record_limit" if options.num else "batch_optimized"
     with output.completed():
-        async with open_share_consumer(context.settings.bootstrap, config) as consumer:
-            consumer.subscribe(topics)
-            timed_out = await _read(context, options, consumer, output)
+        async with applying_profile(context):
+            context.allow()  # records taken here are kept from others
+            await existing_topics(context, await context.admin(), topics)
+            async with open_share_consumer(context.settings.bootstrap, config) as consumer:
+                consumer.subscribe(topics)
+                timed_out = await _read(context, options, group, consumer, output)
     if timed_out:
         output.check_timeout(options.timeout_ms)
 
 
 async def _read(
-    context: Context, options: "ShareConsume", consumer: ShareConsumer, output: Output
+    context: Context, options: "Consume", group: str, consumer: ShareConsumer, output: Output
 ) -> bool:
     """Shows records until there are enough; returns whether --timeout-ms ended it."""
     timeout_ms = silence_limit(options.timeout_ms)
@@ -116,7 +118,7 @@ async def _read(
             return True
         elif not said and not output.shown and now - last >= _QUIET_S:
             said = True
-            _say_waiting(context, options, consumer)
+            _say_waiting(context, group, consumer)
     return False
 
 
@@ -148,15 +150,15 @@ def _show(
     consumer.acknowledge(record, AcknowledgeType.REJECT if lenient and failed else kind)
 
 
-def _say_waiting(context: Context, options: "ShareConsume", consumer: ShareConsumer) -> None:
+def _say_waiting(context: Context, group: str, consumer: ShareConsumer) -> None:
     """Tells a user what the command is waiting for."""
     if not context.streams.err_terminal:
         return
     if not consumer.assignment:
-        context.say(f"Waiting for group {options.group} to assign partitions. Ctrl-C stops.")
+        context.say(f"Waiting for group {group} to assign partitions. Ctrl-C stops.")
         return
     topics = join(sorted({tp.topic for tp in consumer.assignment}), 3)
     context.say(
-        f"Waiting for records of {topics} that no other member of group {options.group} holds. "
+        f"Waiting for records of {topics} that no other member of group {group} holds. "
         "Ctrl-C stops."
     )

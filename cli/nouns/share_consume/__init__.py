@@ -1,1 +1,0 @@
-"""`pk share-consume`."""
