@@ -77,6 +77,20 @@ def main() -> None:
             keep_running("consume", "payments", "-g", "ledger", "--from-beginning")
             screen.wait_for(re.compile(r"payments.* 4\d\d  .*[▁▂▃▄▅▆▇█]{8}"))
 
+        def records(screen: Terminal) -> None:
+            screen.wait_for("v records")
+            screen.keys("/")
+            screen.send("orders")
+            screen.keys("enter")
+            screen.wait_for(lambda text: "payments" not in text)
+            screen.keys("v", "/")
+            screen.send("value.status = paid and value.amount > 400")
+            screen.keys("enter")
+            screen.wait_for(lambda text: "records read" in text and "Reading" not in text)
+            screen.keys("down", "down")
+            while screen.read(0.5):
+                pass
+
         def isr(screen: Terminal) -> None:
             screen.wait_for("Watching")
             cluster.kill(3)
@@ -105,6 +119,7 @@ def main() -> None:
             ),
             ("shell", ("shell",), 20, shell),
             ("reassign", tuple(move.split()), 8, reassign),
+            ("records", ("top", "topics"), 16, records),
             ("top", ("top", "topics"), 14, top),
             ("isr", ("isr", "-w", "orders"), 20, isr),
         )
@@ -112,7 +127,7 @@ def main() -> None:
             screen = open_terminal(*words, lines=lines)
             try:
                 until(screen)
-                if name not in ("top", "reassign"):  # those never rest
+                if name not in ("records", "top", "reassign"):  # those never rest
                     while screen.read(1.0):
                         pass
                 draw(name, f"pk {' '.join(words)}", screen, lines)

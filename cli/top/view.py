@@ -332,8 +332,11 @@ def _record_totals(found: Found | None) -> str:
         return f"{wanted.name}: {found.error}"
     if wanted.filter:
         state = "" if found.complete else "Reading … "
-        number = len(found.pairs)
-        text = f"{state}{number:,} of the {count(found.read, 'record')} read match"
+        read = count(found.read, "record")
+        if len(found.pairs) < wanted.number:
+            text = f"{state}{len(found.pairs):,} of the {read} read match"
+        else:  # there may be more
+            text = f"{state}the newest {len(found.pairs):,} that match, in {read} read"
     elif not found.complete:
         text = "reading …"
     else:

@@ -118,7 +118,7 @@ def test_help_that_is_taller_than_the_terminal_waits_in_a_pager_that_says_how_to
     terminal: Start, words: tuple[str, ...]
 ) -> None:
     one = terminal(*words)
-    assert "Usage: pk" in one.wait_for("q: leave") or words == ("help", "errors")
+    assert "Usage: pk" in one.wait_for("q: quit") or words == ("help", "errors")
     one.keys("ctrl-c")  # less takes it, and pk waits for less
     one.send(" ")
     one.send("q")
