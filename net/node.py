@@ -30,7 +30,12 @@ from pk.core.auth.sasl_config import check_sasl
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.metric_samples import metrics_of
-from pk.core.broker.node_lifecycle import NodeLifecycle, hold_directories
+from pk.core.broker.node_lifecycle import (
+    Listeners,
+    NodeLifecycle,
+    Platform,
+    hold_directories,
+)
 from pk.core.broker.offload import is_inline, offload
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.security_promises import check_security
@@ -269,19 +274,20 @@ class Node:
         real = isinstance(self._disk, RealDisk) and not is_inline()
         lifecycle = NodeLifecycle(
             config,
-            dirs=dirs,
-            disk=self._disk,
-            clock=self._clock,
-            random=self._random,
-            peers=NetPeers(nursery, client_id=client_id, security=broker_security),
-            controller_peers=NetPeers(nursery, client_id=client_id, security=controller_security),
+            Platform(self._disk, dirs, self._clock, self._random),
+            Listeners(
+                NetPeers(nursery, client_id=client_id, security=broker_security),
+                [(api.key, *api.versions) for api in apis],
+                [one.advertised for one in listeners if one not in controllers],
+            ),
+            Listeners(
+                NetPeers(nursery, client_id=client_id, security=controller_security),
+                [(api.key, *api.versions) for api in CONTROLLER_APIS],
+                [one.advertised for one in controllers],
+            ),
             dispatch=dispatch,
-            served=[(api.key, *api.versions) for api in apis],
-            controller_served=[(api.key, *api.versions) for api in CONTROLLER_APIS],
             store=leadership.store,
             locator=leadership.locator,
-            endpoints=[one.advertised for one in listeners if one not in controllers],
-            controller_endpoints=[one.advertised for one in controllers],
             compactor=InProcess() if real else None,
         )
         faults = lifecycle.broker.faults

@@ -28,9 +28,11 @@ from random import Random
 from typing import Any
 
 import trio
+from msgspec import Struct, structs
 
 from pk.core.broker.assembly import Environment, assemble
 from pk.core.broker.background import Background
+from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, ShiftedClock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.controller.controller import Controller
@@ -115,6 +117,27 @@ async def hold_directories(
         raise LogDirBroken(paths[0], f"The log directories cannot be used: {e}.") from e
 
 
+class Platform(Struct, frozen=True):
+    """What a node runs on. The simulator has its own."""
+
+    disk: Disk
+    dirs: LogDirs
+    """From `hold_directories`, on `disk`."""
+    clock: Clock
+    random: Random
+
+
+class Listeners(Struct, frozen=True):
+    """The listeners of one kind, of this node and others."""
+
+    peers: Peers
+    """Reaches those of other nodes."""
+    served: Served
+    """What ApiVersions says on them."""
+    endpoints: Sequence[Endpoint] = ()
+    """Where this node's are advertised."""
+
+
 class NodeLifecycle:
     """A node's life cycle, in this order: `broker.start(nursery)`, a controller's listeners, `run`
     (started when the node is ready to serve), the other listeners, `serve`, `stop`; cancel the
@@ -123,93 +146,54 @@ class NodeLifecycle:
     def __init__(
         self,
         config: BrokerConfig,
+        platform: Platform,
+        listeners: Listeners,
+        controller_listeners: Listeners,
         *,
-        dirs: LogDirs,
-        disk: Disk,
-        clock: Clock,
-        random: Random,
-        peers: Peers,
-        controller_peers: Peers | None = None,
         dispatch: Dispatch,
-        served: Served,
-        controller_served: Served = (),
         store: MetadataStore | None = None,
         locator: Locator | None = None,
-        endpoints: Sequence[Endpoint] = (),
-        controller_endpoints: Sequence[Endpoint] = (),
         compactor: Compactor | None = None,
     ) -> None:
-        """`dirs` comes from `hold_directories`, on `disk`. `dispatch` calls the handlers of this
-        process's controller. `peers` reaches brokers' listeners, `controller_peers` those of
-        controllers, if they differ. `served` and `controller_served` are the responses to
-        ApiVersions on either kind of listener.
+        """`listeners` are those for brokers and clients, `controller_listeners` those of
+        controllers. `dispatch` calls the handlers of this process's controller.
 
         `store` is for stores that campaign: a node with `pk.metadata.store=embedded` makes its own
         in its first log directory. `locator` finds the controller; the default uses the config.
-        `endpoints` are the advertised listeners for brokers and clients, `controller_endpoints`
-        those of a controller. `compactor` compacts logs; by default threads on `disk` do.
+        `compactor` compacts logs; by default threads on the disk do.
         """
         self._config = config
-        self._dirs = dirs
-        self._disk = disk
-        self._random = random
-        self._store = store
+        self._dirs, self._disk = dirs, disk = platform.dirs, platform.disk
+        self._random = platform.random
         self._embedded = config.is_controller and config.pk_metadata_store == EMBEDDED
         self._alone = self._embedded and not config.controller_listener_names
         """Whether this cluster can never have another node: none could reach the controller."""
-        self._controller_endpoints = controller_endpoints
+        self._controller_endpoints = controller_listeners.endpoints
         self._dispatch = dispatch
         cluster_id = _cluster_of(dirs, disk)
-        state = self._state = BrokerState(config, node_id=config.node_id, cluster_id=cluster_id)
-        background = self._background = Background()
+        self._state = BrokerState(config, node_id=config.node_id, cluster_id=cluster_id)
+        self._background = Background()
         faults: Faults | None = None
         if config.pk_faults_enable:
-            clock = shifted = ShiftedClock(clock)
-            faults = Faults(shifted)
-        if self._embedded:
-            self._store = EmbeddedStore(disk, self._metadata_directory(), clock.now_ms)
-        self._controller = self._make_controller(clock, peers)
+            shifted = ShiftedClock(platform.clock)
+            platform, faults = structs.replace(platform, clock=shifted), Faults(shifted)
+        now_ms = platform.clock.now_ms
+        self._store = (
+            EmbeddedStore(disk, self._metadata_directory(), now_ms) if self._embedded else store
+        )
+        self._controller = self._make_controller(now_ms, listeners.peers)
         locator = locator if locator is not None else StaticLocator(config)
-        to_controllers = controller_peers if controller_peers is not None else peers
         self._controller_client = ControllerClient(
             locator,
-            to_controllers,
+            controller_listeners.peers,
             controller=self._controller,
             answer_here=self._answer_here,
             request_bytes_max=config.socket_request_max_bytes,
         )
-        self.broker_lifecycle = BrokerLifecycle(
-            state,
-            self._controller_client,
-            dirs,
-            endpoints,
-            new_id=lambda: new_id(random.randbytes),
-            fail_broker=background.fail,
-            registered_again=lambda: background.start_soon(self._publish_newest),
-        )
-        self._follower = self._make_follower(locator, to_controllers)
-        broker = self.broker = assemble(
-            Environment(
-                state,
-                background,
-                dirs,
-                clock,
-                random,
-                self._controller_client,
-                peers,
-                self._controller,
-            ),
-            served=served,
-            controller_served=controller_served,
-            image_listeners=[self.broker_lifecycle],
-            faults=faults,
-        )
-        broker.data.replicas.failures.directory_failed.append(
-            self.broker_lifecycle.directory_failed
-        )
-        self._scrubber = Scrubber(
-            state, broker.data.replicas, peers, broker.data.replica_logs, lambda: broker.config
-        )
+        self.broker_lifecycle = self._make_broker_lifecycle(listeners.endpoints)
+        self._follower = self._make_follower(locator, controller_listeners.peers)
+        self.broker = self._make_broker(platform, listeners, controller_listeners.served, faults)
+        self._scrubber = self._make_scrubber(listeners.peers)
         self._upkeep = ScheduledTasks(self.broker.data.replicas, dirs, config)
         self._compactor = compactor if compactor is not None else InThread(disk)
         self._newest = MetadataImage(cluster_id=cluster_id)
@@ -223,6 +207,68 @@ class NodeLifecycle:
         self._high_watermarks: dict[TopicPartition, int] = {}
         if cluster_id:
             self._learned.set()
+
+    def _make_controller(self, now_ms: Callable[[], int], peers: Peers) -> Controller | None:
+        """This process's controller; None without a store."""
+        if self._store is None:
+            return None
+        return Controller(
+            self._store,
+            self._state,
+            peers,
+            snapshot_bytes=self._config.pk_metadata_log_bytes_between_snapshots,
+            now_ms=now_ms,
+        )
+
+    def _make_broker_lifecycle(self, endpoints: Sequence[Endpoint]) -> BrokerLifecycle:
+        background = self._background
+        return BrokerLifecycle(
+            self._state,
+            self._controller_client,
+            self._dirs,
+            endpoints,
+            new_id=lambda: new_id(self._random.randbytes),
+            fail_broker=background.fail,
+            registered_again=lambda: background.start_soon(self._publish_newest),
+        )
+
+    def _make_broker(
+        self,
+        platform: Platform,
+        listeners: Listeners,
+        controller_served: Served,
+        faults: Faults | None,
+    ) -> Broker:
+        broker = assemble(
+            Environment(
+                self._state,
+                self._background,
+                platform.dirs,
+                platform.clock,
+                platform.random,
+                self._controller_client,
+                listeners.peers,
+                self._controller,
+            ),
+            served=listeners.served,
+            controller_served=controller_served,
+            image_listeners=[self.broker_lifecycle],
+            faults=faults,
+        )
+        broker.data.replicas.failures.directory_failed.append(
+            self.broker_lifecycle.directory_failed
+        )
+        return broker
+
+    def _make_scrubber(self, peers: Peers) -> Scrubber:
+        broker = self.broker
+        return Scrubber(
+            self._state,
+            broker.data.replicas,
+            peers,
+            broker.data.replica_logs,
+            lambda: broker.config,
+        )
 
     async def _answer_here(self, client: Client | None, request: Any) -> Forwarded:
         """The response of this process's controller; `client` is a `Context`, None for this node's
@@ -334,18 +380,6 @@ class NodeLifecycle:
         )
 
     # --- the controller ---
-
-    def _make_controller(self, clock: Clock, peers: Peers) -> Controller | None:
-        """This process's controller; None without a store."""
-        if self._store is None:
-            return None
-        return Controller(
-            self._store,
-            self._state,
-            peers,
-            snapshot_bytes=self._config.pk_metadata_log_bytes_between_snapshots,
-            now_ms=clock.now_ms,
-        )
 
     async def _register_controller(self) -> None:
         """Register this controller's listeners with the cluster (KIP-919). Only operators use

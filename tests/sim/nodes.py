@@ -24,7 +24,12 @@ from trio_clock import TrioClock
 from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
 from pk.core.api.registry import Api
 from pk.core.broker.broker import Broker
-from pk.core.broker.node_lifecycle import NodeLifecycle, hold_directories
+from pk.core.broker.node_lifecycle import (
+    Listeners,
+    NodeLifecycle,
+    Platform,
+    hold_directories,
+)
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
@@ -264,20 +269,15 @@ class SimNode:
         disk: Disk = ProcessDisk(self.disk, process)
         dirs = await hold_directories(config, disk, random, holder=str(process))
         metadata, watch = self._metadata(process)
+        peers = SimPeers(world.network, process)
+        endpoint = Endpoint("PLAINTEXT", self.host, BROKER_PORT, 0)
         lifecycle = NodeLifecycle(
             config,
-            dirs=dirs,
-            disk=disk,
-            clock=TrioClock(),
-            random=random,
-            peers=SimPeers(world.network, process),
+            Platform(disk, dirs, TrioClock(), random),
+            Listeners(peers, served(APIS), [endpoint] if config.is_broker else []),
+            Listeners(peers, served(CONTROLLER_APIS)),
             dispatch=dispatch,
-            served=served(APIS),
-            controller_served=served(CONTROLLER_APIS),
             **metadata,
-            endpoints=[Endpoint("PLAINTEXT", self.host, BROKER_PORT, 0)]
-            if config.is_broker
-            else [],
         )
         self.lifecycle = lifecycle
         deals = self.deals = DealCoordinators(
