@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from pk.core.group.records import Record
-from pk.core.group.settings import Step
+from pk.core.group.settings import DecisionBuilder
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import Uuid
 
@@ -96,15 +96,15 @@ class GroupsOfType(Protocol):
         GROUP_ID_NOT_FOUND, also for a group of another type."""
         ...
 
-    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+    def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
         """The timer `key` of one of the groups has run out."""
         ...
 
-    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
         """The cluster is now as `image` says, which differs by `found`."""
         ...
 
-    def loaded(self, step: Step) -> None:
+    def loaded(self, decision: DecisionBuilder) -> None:
         """The partition is loaded: every member gets a whole session to show that it is alive."""
         ...
 

@@ -23,7 +23,7 @@ from pk.core.group.consumer.replay import KEYS as CONSUMER_KEYS
 from pk.core.group.offsets import CommitRecords, Offsets
 from pk.core.group.records import Record, decode_record, encode_record
 from pk.core.group.registry import Groups
-from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
+from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, DecisionBuilder, GroupSettings, NewId
 from pk.core.group.share.effects import InitializeShareState
 from pk.core.group.share.group import ShareGroup
 from pk.core.group.share.groups import ShareGroups
@@ -117,17 +117,17 @@ class GroupMachine:
         now_ms: int,
     ) -> Decision[Record, JoinGroupResponse]:
         """JoinGroup 0–9: answered through `token`."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         group = self.groups.get(request.group_id)
         if group is None or isinstance(group, ClassicGroup):
-            self.classic.join(request, version, client, token, step)
+            self.classic.join(request, version, client, token, decision)
         elif group.is_empty and group.type is not GroupType.SHARE:
-            self._join_instead(group, request, version, client, token, step)
+            self._join_instead(group, request, version, client, token, decision)
         elif isinstance(group, ConsumerGroup):
-            self.classic_members.join(group, request, version, client, token, step)
+            self.classic_members.join(group, request, version, client, token, decision)
         else:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        return step
+        return decision
 
     def _join_instead(
         self,
@@ -136,15 +136,15 @@ class GroupMachine:
         version: int,
         client: Client,
         token: Hashable,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         """A consumer or streams group without members makes room for a classic group of its
         name."""
         del self.groups[group.group_id]
-        self.classic.join(request, version, client, token, step)
+        self.classic.join(request, version, client, token, decision)
         if group.group_id in self.groups:
-            step.records[:0] = group.tombstones()
-            step.take_back = lambda: self.groups.put(group)
+            decision.records[:0] = group.tombstones()
+            decision.take_back = lambda: self.groups.put(group)
         else:
             self.groups.put(group)  # it has no members after all
 
@@ -152,25 +152,25 @@ class GroupMachine:
         self, request: SyncGroupRequest, version: int, token: Hashable, now_ms: int
     ) -> Decision[Record, SyncGroupResponse]:
         """SyncGroup 0–5: answered through `token`."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
-            self.classic.sync(request, version, token, step)
+            self.classic.sync(request, version, token, decision)
         else:
-            self.classic_members.sync(group, request, token, step)
-        return step
+            self.classic_members.sync(group, request, token, decision)
+        return decision
 
     def heartbeat(
         self, request: HeartbeatRequest, now_ms: int
     ) -> Decision[Record, HeartbeatResponse]:
         """Heartbeat 0–4."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
-            self.classic.heartbeat(request, step)
+            self.classic.heartbeat(request, decision)
         else:
-            self.classic_members.heartbeat(group, request, step)
-        return step
+            self.classic_members.heartbeat(group, request, decision)
+        return decision
 
     def consumer_heartbeat(
         self,
@@ -180,34 +180,34 @@ class GroupMachine:
         now_ms: int,
     ) -> Decision[Record, ConsumerGroupHeartbeatResponse]:
         """ConsumerGroupHeartbeat 0–1."""
-        with Step(now_ms=now_ms, may_describe=client.may_describe) as step:
-            self.consumer.heartbeat(request, version, client, step)
-        return step
+        with DecisionBuilder(now_ms=now_ms, may_describe=client.may_describe) as decision:
+            self.consumer.heartbeat(request, version, client, decision)
+        return decision
 
     def share_heartbeat(
         self, request: ShareGroupHeartbeatRequest, client: Client, now_ms: int
     ) -> Decision[Record, ShareGroupHeartbeatResponse]:
         """ShareGroupHeartbeat 1."""
-        with Step(now_ms=now_ms) as step:
-            self.share.heartbeat(request, client, step)
-        return step
+        with DecisionBuilder(now_ms=now_ms) as decision:
+            self.share.heartbeat(request, client, decision)
+        return decision
 
     def streams_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, client: Client, now_ms: int
     ) -> Decision[Record, StreamsGroupHeartbeatResponse]:
         """StreamsGroupHeartbeat 0."""
-        with Step(now_ms=now_ms) as step:
-            self.streams.heartbeat(request, client, step)
-        return step
+        with DecisionBuilder(now_ms=now_ms) as decision:
+            self.streams.heartbeat(request, client, decision)
+        return decision
 
     def streams_topics_created(
         self, effect: CreateInternalTopics, refused: Mapping[str, str], now_ms: int
     ) -> Decision[Record, bool]:
         """Internal topics of a streams group were made, or could not be: see
         `StreamsGroups.topics_created`."""
-        step = Step(reply=True, now_ms=now_ms)
-        self.streams.topics_created(effect, refused, step)
-        return step
+        decision = DecisionBuilder(reply=True, now_ms=now_ms)
+        self.streams.topics_created(effect, refused, decision)
+        return decision
 
     def share_initialized(
         self,
@@ -217,9 +217,9 @@ class GroupMachine:
         now_ms: int,
     ) -> Decision[Record, bool]:
         """Share partitions have got a beginning, or could not be given one."""
-        step = Step(reply=True, now_ms=now_ms)
-        self.share.initialized(group_id, done, failed, step)
-        return step
+        decision = DecisionBuilder(reply=True, now_ms=now_ms)
+        self.share.initialized(group_id, done, failed, decision)
+        return decision
 
     def share_partitions(
         self, group_id: str, now_ms: int
@@ -228,9 +228,9 @@ class GroupMachine:
         partitions. There are none if the share group does not exist."""
         group = self.groups.get_of(ShareGroup, group_id)
         if group is None:
-            return Step(reply={}, now_ms=now_ms)
+            return DecisionBuilder(reply={}, now_ms=now_ms)
         found = group.state_partitions.initialized
-        return Step(
+        return DecisionBuilder(
             reply={topic_id: topic.partitions for topic_id, topic in found.items()}, now_ms=now_ms
         )
 
@@ -239,56 +239,56 @@ class GroupMachine:
     ) -> Decision[Record, list[InitializeShareState]]:
         """AlterShareGroupOffsets: see `ShareGroups.begin_alter`; replies with the list of steps to
         carry out."""
-        step = Step(now_ms=now_ms)
-        self.share.begin_alter(group_id, offsets, step)
-        step.reply = [] if step.reply is None else [step.reply]
-        return step
+        decision = DecisionBuilder(now_ms=now_ms)
+        self.share.begin_alter(group_id, offsets, decision)
+        decision.reply = [] if decision.reply is None else [decision.reply]
+        return decision
 
     def delete_share_offsets(
         self, group_id: str, topic_ids: Sequence[Uuid], now_ms: int
     ) -> Decision[Record, dict[Uuid, frozenset[int]]]:
         """DeleteShareGroupOffsets: see `ShareGroups.begin_delete`."""
-        step = Step(now_ms=now_ms)
-        self.share.begin_delete(group_id, topic_ids, step)
-        return step
+        decision = DecisionBuilder(now_ms=now_ms)
+        self.share.begin_delete(group_id, topic_ids, decision)
+        return decision
 
     def begin_delete_share_group(
         self, group_id: str, now_ms: int
     ) -> Decision[Record, dict[Uuid, frozenset[int]]]:
         """The first half of DeleteGroups for a share group: see `ShareGroups.begin_delete_group`.
         Replies with nothing to be done for a group of another type."""
-        step = Step(reply={}, now_ms=now_ms)
+        decision = DecisionBuilder(reply={}, now_ms=now_ms)
         if self.groups.get_of(ShareGroup, group_id) is not None:
-            self.share.begin_delete_group(group_id, step)
-        return step
+            self.share.begin_delete_group(group_id, decision)
+        return decision
 
     def share_deleted(
         self, group_id: str, topic_ids: Sequence[Uuid], now_ms: int
     ) -> Decision[Record, bool]:
         """Share partitions of these topics have been forgotten by their share coordinators."""
-        step = Step(reply=True, now_ms=now_ms)
-        self.share.deleted(group_id, topic_ids, step)
-        return step
+        decision = DecisionBuilder(reply=True, now_ms=now_ms)
+        self.share.deleted(group_id, topic_ids, decision)
+        return decision
 
     def leave(
         self, request: LeaveGroupRequest, version: int, now_ms: int
     ) -> Decision[Record, LeaveGroupResponse]:
         """LeaveGroup 0–5."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         group = self.groups.get_of(ConsumerGroup, request.group_id)
         if group is None:
-            self.classic.leave(request, version, step)
+            self.classic.leave(request, version, decision)
         else:
-            self.classic_members.leave(group, request, version, step)
-        return step
+            self.classic_members.leave(group, request, version, decision)
+        return decision
 
     def commit(
         self, request: OffsetCommitRequest, version: int, made: CommitRecords, now_ms: int
     ) -> Decision[Record, OffsetCommitResponse]:
         """OffsetCommit 2–10."""
-        step = Step(now_ms=now_ms)
-        self.offsets.commit(request, version, made, step)
-        return step
+        decision = DecisionBuilder(now_ms=now_ms)
+        self.offsets.commit(request, version, made, decision)
+        return decision
 
     def commit_in_transaction(
         self,
@@ -300,31 +300,31 @@ class GroupMachine:
         """TxnOffsetCommit 0–5, of topics and partitions known to exist; their topics' ids by
         name."""
         check = transactional_offsets.check(request, self.groups.get(request.group_id))
-        step = Step(now_ms=now_ms)
-        transactional_offsets.commit(request, topic_ids, check, made, step)
-        return step
+        decision = DecisionBuilder(now_ms=now_ms)
+        transactional_offsets.commit(request, topic_ids, check, made, decision)
+        return decision
 
     def fetch(
         self, request: OffsetFetchRequestGroup, now_ms: int, *, require_stable: bool
     ) -> Decision[Record, OffsetFetchResponseGroup]:
         """One group of an OffsetFetch 1–10."""
         reply = self.offsets.fetch(request, require_stable=require_stable)
-        return Step(reply=reply, now_ms=now_ms)
+        return DecisionBuilder(reply=reply, now_ms=now_ms)
 
     def delete_offsets(
         self, request: OffsetDeleteRequest, made: CommitRecords, now_ms: int
     ) -> Decision[Record, OffsetDeleteResponse]:
         """OffsetDelete 0."""
-        step = Step(now_ms=now_ms)
-        self.offsets.delete(request, made, step)
-        return step
+        decision = DecisionBuilder(now_ms=now_ms)
+        self.offsets.delete(request, made, decision)
+        return decision
 
     def delete_group(self, group_id: str, now_ms: int) -> Decision[Record, DeletableGroupResult]:
         """One group of a DeleteGroups 0–2; replies with its result."""
-        step = Step(now_ms=now_ms)
-        error = self.offsets.delete_group(group_id, step)
-        step.reply = DeletableGroupResult(group_id=group_id, error_code=error)
-        return step
+        decision = DecisionBuilder(now_ms=now_ms)
+        error = self.offsets.delete_group(group_id, decision)
+        decision.reply = DeletableGroupResult(group_id=group_id, error_code=error)
+        return decision
 
     def list_groups(
         self, states: Collection[str], types: Collection[str], now_ms: int
@@ -344,25 +344,25 @@ class GroupMachine:
                         group_type=group.type.value,
                     )
                 )
-        return Step(reply=listed, now_ms=now_ms)
+        return DecisionBuilder(reply=listed, now_ms=now_ms)
 
     def describe(self, group_type: GroupType, group_id: str, now_ms: int) -> Decision[Record, Any]:
         """Replies with the description of a group of this type: of DescribeGroups,
         ConsumerGroupDescribe, ShareGroupDescribe or StreamsGroupDescribe. Raises
         GROUP_ID_NOT_FOUND."""
-        return Step(reply=self._of_type[group_type].describe(group_id), now_ms=now_ms)
+        return DecisionBuilder(reply=self._of_type[group_type].describe(group_id), now_ms=now_ms)
 
     def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
         """The cluster has changed: forget the offsets of topics that were deleted; groups look at
         their topics again."""
         gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         if gone:
-            self.offsets.topics_deleted(gone, step)
+            self.offsets.topics_deleted(gone, decision)
         self.topics.use(image, brought_topics=bool(found.topics_created))
         for groups in self._of_type.values():
-            groups.follow(image, found, step)
-        return step
+            groups.follow(image, found, decision)
+        return decision
 
     def rebalance(self, group_id: str, now_ms: int) -> Decision[Record, bool]:
         """Have a group distribute its partitions again, as a test asked for. Members of the classic
@@ -371,45 +371,45 @@ class GroupMachine:
 
         Raises KafkaError GROUP_ID_NOT_FOUND, and INVALID_REQUEST for a group of another type.
         """
-        step = Step(reply=True, now_ms=now_ms)
+        decision = DecisionBuilder(reply=True, now_ms=now_ms)
         group = self.groups.find(group_id)
         if isinstance(group, ClassicGroup):
-            self.classic.rebalance(group_id, step)
+            self.classic.rebalance(group_id, decision)
         elif isinstance(group, ConsumerGroup):
-            self.consumer.fence(group, list(group.members.values()), step)
+            self.consumer.fence(group, list(group.members.values()), decision)
         else:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"group {group_id} has no partitions to distribute"
             )
-        return step
+        return decision
 
     # Time
 
     def loaded(self, now_ms: int) -> Decision[Record, None]:
         """The log has been replayed to its end: begin to serve."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         for groups in self._of_type.values():
-            groups.loaded(step)
-        step.schedule((EXPIRATION,), self.settings.offsets_retention_check_interval_ms)
-        return step
+            groups.loaded(decision)
+        decision.schedule((EXPIRATION,), self.settings.offsets_retention_check_interval_ms)
+        return decision
 
     def fire(self, key: Any, now_ms: int) -> Decision[Record, None]:
         """The timer `key` of an earlier Decision has run out."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         if key == (EXPIRATION,):
-            return self._expire(step)
+            return self._expire(decision)
         group_type = timer_keys.OF_TYPE.get(key[0])
         if group_type is None:
             group = self.groups.get(key[1])
             group_type = GroupType.CLASSIC if group is None else group.type
-        self._of_type[group_type].fire(key, step)
-        return step
+        self._of_type[group_type].fire(key, decision)
+        return decision
 
-    def _expire(self, step: Step) -> Decision[Record, None]:
-        more = self.offsets.expire(step)
+    def _expire(self, decision: DecisionBuilder) -> Decision[Record, None]:
+        more = self.offsets.expire(decision)
         interval_ms = self.settings.offsets_retention_check_interval_ms
-        step.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)
-        return step
+        decision.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)
+        return decision
 
     # The log
 

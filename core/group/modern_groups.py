@@ -11,7 +11,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.modern_group import ModernGroup
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups
-from pk.core.group.settings import ModernGroupSettings, Step
+from pk.core.group.settings import DecisionBuilder, ModernGroupSettings
 from pk.core.group.topics import Topics
 from pk.core.machine import Compute
 from pk.core.meta.events import GROUP
@@ -130,8 +130,8 @@ class ModernGroups(Generic[G, S]):
         ]
         return [*changed, self._records.target_epoch(group.group_id, epoch, now_ms)]
 
-    def compute(self, group_id: str, step: Step, effect: Compute) -> None:
+    def compute(self, group_id: str, decision: DecisionBuilder, effect: Compute) -> None:
         """Have something worked out off the loop for a group, for which nothing is now."""
         self._computing.add(group_id)
-        step.take_back = lambda: self._computing.discard(group_id)
-        step.effects.append(effect)
+        decision.take_back = lambda: self._computing.discard(group_id)
+        decision.effects.append(effect)

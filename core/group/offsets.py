@@ -35,7 +35,7 @@ from pk.core.group.records import (
     offset_tombstone,
 )
 from pk.core.group.registry import not_found
-from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
+from pk.core.group.settings import EXPIRED_RECORDS_MAX, DecisionBuilder, GroupSettings
 from pk.core.values import (
     NO_EPOCH,
     NO_OFFSET,
@@ -173,7 +173,11 @@ class Offsets:
     # OffsetCommit
 
     def commit(
-        self, request: OffsetCommitRequest, version: int, made: CommitRecords, step: Step
+        self,
+        request: OffsetCommitRequest,
+        version: int,
+        made: CommitRecords,
+        decision: DecisionBuilder,
     ) -> None:
         """OffsetCommit, of topics and partitions known to exist. All of it is one batch, as in
         Kafka: a commit of more than that holds (`max.message.bytes` of the offsets topic) is
@@ -182,16 +186,16 @@ class Offsets:
         Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
         REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
-        check = self._check_commit(request, version, step)
+        check = self._check_commit(request, version, decision)
         if check is not None:
             for topic in made.reply.topics:
                 for partition in topic.partitions:
                     if partition.error_code == ErrorCode.NONE:
                         check(topic.name, topic.topic_id, partition.partition_index)
-        step.records, step.encoded, step.reply = made.records, made.encoded, made.reply
+        decision.records, decision.encoded, decision.reply = made.records, made.encoded, made.reply
 
     def _check_commit(
-        self, request: OffsetCommitRequest, version: int, step: Step
+        self, request: OffsetCommitRequest, version: int, decision: DecisionBuilder
     ) -> CheckPartition | None:
         group = self._groups.get(request.group_id)
         generation = request.generation_id_or_member_epoch
@@ -205,7 +209,7 @@ class Offsets:
             Committer(request.member_id, request.group_instance_id, generation, version)
         )
         if isinstance(group, ClassicGroup) and request.member_id in group.members:
-            self._classic.restart_session(group, request.member_id, step)
+            self._classic.restart_session(group, request.member_id, decision)
         return check
 
     # OffsetFetch
@@ -259,7 +263,9 @@ class Offsets:
 
     # OffsetDelete, DeleteGroups
 
-    def delete(self, request: OffsetDeleteRequest, made: CommitRecords, step: Step) -> None:
+    def delete(
+        self, request: OffsetDeleteRequest, made: CommitRecords, decision: DecisionBuilder
+    ) -> None:
         """OffsetDelete (KIP-496). `made` are the tombstones of all partitions that the request
         names, by `delete_records`; only those of committed offsets are written.
 
@@ -283,11 +289,11 @@ class Offsets:
                     OffsetDeleteResponsePartition(partition_index=index, error_code=error)
                 )
                 if not subscribed and self._has(group_id, topic.name, index):
-                    step.records.append(tombstone)
-                    step.encoded.append(encoded)
-        step.reply = response
+                    decision.records.append(tombstone)
+                    decision.encoded.append(encoded)
+        decision.reply = response
 
-    def delete_group(self, group_id: str, step: Step) -> ErrorCode:
+    def delete_group(self, group_id: str, decision: DecisionBuilder) -> ErrorCode:
         """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE.
         The group itself is deleted last: if the log refuses some records, the rest can be deleted
         later."""
@@ -296,14 +302,14 @@ class Offsets:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        step.atomic = False
+        decision.atomic = False
         for topic, partition, _ in self._of_group(group_id):
-            step.records.append(offset_tombstone(group_id, topic, partition))
+            decision.records.append(offset_tombstone(group_id, topic, partition))
         of_group = self.committed.get(group_id, {})
         for other, topic, partition in self._open:
             if other == group_id and partition not in of_group.get(topic, {}):
-                step.records.append(offset_tombstone(group_id, topic, partition))
-        step.records += group.tombstones()
+                decision.records.append(offset_tombstone(group_id, topic, partition))
+        decision.records += group.tombstones()
         return ErrorCode.NONE
 
     def _has(self, group_id: str, topic: str, partition: int) -> bool:
@@ -313,31 +319,33 @@ class Offsets:
 
     # Expiry
 
-    def expire(self, step: Step) -> bool:
+    def expire(self, decision: DecisionBuilder) -> bool:
         """Delete expired offsets. True if there were more than one round deletes."""
-        step.atomic = False
+        decision.atomic = False
         in_transactions = {group_id for group_id, _, _ in self._open}
         for group in self._groups.values():
-            if len(step.records) >= EXPIRED_RECORDS_MAX:
+            if len(decision.records) >= EXPIRED_RECORDS_MAX:
                 return True
             if group.type is GroupType.SHARE:
                 # It has no such offsets, and its progress in topics outlives its members.
                 continue
-            self._expire_group(group, group.group_id in in_transactions, step)
-        return len(step.records) >= EXPIRED_RECORDS_MAX
+            self._expire_group(group, group.group_id in in_transactions, decision)
+        return len(decision.records) >= EXPIRED_RECORDS_MAX
 
-    def _expire_group(self, group: AnyGroup, in_transaction: bool, step: Step) -> None:
+    def _expire_group(
+        self, group: AnyGroup, in_transaction: bool, decision: DecisionBuilder
+    ) -> None:
         group_id = group.group_id
         all_expired = not in_transaction
         for topic, partition, found in self._of_group(group_id):
-            if len(step.records) >= EXPIRED_RECORDS_MAX:
+            if len(decision.records) >= EXPIRED_RECORDS_MAX:
                 return
-            if self._is_expired(group, topic, partition, found, step.now_ms):
-                step.records.append(offset_tombstone(group_id, topic, partition))
+            if self._is_expired(group, topic, partition, found, decision.now_ms):
+                decision.records.append(offset_tombstone(group_id, topic, partition))
             else:
                 all_expired = False
         if all_expired and group.is_empty:
-            step.records += group.tombstones()
+            decision.records += group.tombstones()
 
     def _is_expired(
         self, group: AnyGroup, topic: str, partition: int, found: Committed, now_ms: int
@@ -351,19 +359,19 @@ class Offsets:
             return now_ms >= found.expire_timestamp_ms
         return now_ms - since_ms >= self.settings.offsets_retention_ms
 
-    def topics_deleted(self, topics: list[tuple[str, Uuid]], step: Step) -> None:
+    def topics_deleted(self, topics: list[tuple[str, Uuid]], decision: DecisionBuilder) -> None:
         """Topics (name, id) are gone, and with them their offsets; not those of a later topic of
         the same name."""
-        step.atomic = False
+        decision.atomic = False
         gone = dict(topics)
         for group_id in self.committed:
             for topic, partition, found in self._of_group(group_id):
                 if topic in gone and not _other_topic(found.topic_id, gone[topic]):
-                    step.records.append(offset_tombstone(group_id, topic, partition))
+                    decision.records.append(offset_tombstone(group_id, topic, partition))
         for pending in self.pending.values():
             for (group_id, topic, partition), found in pending.items():
                 if topic in gone and not _other_topic(found.topic_id, gone[topic]):
-                    step.records.append(offset_tombstone(group_id, topic, partition))
+                    decision.records.append(offset_tombstone(group_id, topic, partition))
 
     def _of_group(self, group_id: str) -> Iterator[tuple[str, int, Committed]]:
         for topic, partitions in self.committed.get(group_id, {}).items():

@@ -183,8 +183,8 @@ NewId = Callable[[], str]
 """Makes the random part of a member id; chance is an argument."""
 
 
-class Step(Decision[Record, Any]):
-    """A Decision while it is being made, at one moment. Within `with step:` an exception gives it
+class DecisionBuilder(Decision[Record, Any]):
+    """A Decision that is being made, at one moment. An exception within `with decision:` gives it
     up."""
 
     now_ms: int = 0
@@ -199,7 +199,7 @@ class Step(Decision[Record, Any]):
             self.give_up()
 
     def give_up(self) -> None:
-        """Abandon the step: it is empty again, and its changes of soft state are reverted."""
+        """Abandon the decision: it is empty again, and its changes of soft state are reverted."""
         if self.take_back is not None:
             self.take_back()
             self.take_back = None

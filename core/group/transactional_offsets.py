@@ -18,7 +18,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.any_group import AnyGroup, CheckPartition, Committer
 from pk.core.group.offsets import CommitRecords, metadata_error
 from pk.core.group.records import Record, offset_commit
-from pk.core.group.settings import Step
+from pk.core.group.settings import DecisionBuilder
 from pk.core.values import ZERO_UUID, Uuid
 from pk.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -104,15 +104,15 @@ def commit(
     topic_ids: Mapping[str, Uuid],
     check_partition: CheckPartition | None,
     made: CommitRecords,
-    step: Step,
+    decision: DecisionBuilder,
 ) -> None:
     """Decide to keep what the request commits, under the producer whose transaction it is. `made`
     are its records and its answer, by `commit_records`."""
-    step.producer_id, step.producer_epoch = request.producer_id, request.producer_epoch
+    decision.producer_id, decision.producer_epoch = request.producer_id, request.producer_epoch
     if check_partition is not None:
         for topic in made.reply.topics:
             topic_id = topic_ids.get(topic.name, ZERO_UUID)
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.NONE:
                     check_partition(topic.name, topic_id, partition.partition_index)
-    step.records, step.encoded, step.reply = made.records, made.encoded, made.reply
+    decision.records, decision.encoded, decision.reply = made.records, made.encoded, made.reply

@@ -145,25 +145,12 @@ class TransactionMachine:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         if not 0 < request.transaction_timeout_ms <= self.settings.max_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        transactional_id = request.transactional_id or ""
         expected = None
         if request.producer_id != NO_PRODUCER_ID:
             expected = ProducerKey(request.producer_id, request.producer_epoch)
-        known = self.transactions.get(transactional_id)
-        timeout_ms = request.transaction_timeout_ms
+        known = self.transactions.get(request.transactional_id or "")
         if known is None:
-            if fresh_id is None:
-                return Decision(reply=NEEDS_PRODUCER_ID)
-            return self._given(
-                Transaction(
-                    transactional_id,
-                    fresh_id,
-                    0,
-                    timeout_ms,
-                    updated_ms=now_ms,
-                    previous_producer_id=fresh_id,
-                )
-            )
+            return self._first_epoch(request, fresh_id, now_ms)
         if expected is not None and not _may_be(expected, known):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if known.state.is_prepared:
@@ -175,8 +162,38 @@ class TransactionMachine:
                 producer_epoch=NO_PRODUCER_EPOCH,
             )
             return self._fence_and_abort(known, now_ms, retry)
+        return self._next_epoch(known, expected, request, fresh_id, now_ms)
+
+    def _first_epoch(
+        self, request: InitProducerIdRequest, fresh_id: int | None, now_ms: int
+    ) -> Decision[Record, Initialized]:
+        """Epoch 0 of a new producer id, for a transactional id that is not known yet."""
+        if fresh_id is None:
+            return Decision(reply=NEEDS_PRODUCER_ID)
+        return self._given(
+            Transaction(
+                request.transactional_id or "",
+                fresh_id,
+                0,
+                request.transaction_timeout_ms,
+                updated_ms=now_ms,
+                previous_producer_id=fresh_id,
+            )
+        )
+
+    def _next_epoch(
+        self,
+        known: Transaction,
+        expected: ProducerKey | None,
+        request: InitProducerIdRequest,
+        fresh_id: int | None,
+        now_ms: int,
+    ) -> Decision[Record, Initialized]:
+        """The epoch after that of a producer without an open transaction; epoch 0 of a new id if
+        there is none left. `expected` is the producer that the client has been. Raises
+        PRODUCER_FENCED."""
         begun: dict[str, Any] = {
-            "timeout_ms": timeout_ms,
+            "timeout_ms": request.transaction_timeout_ms,
             "partitions": frozenset(),
             "started_ms": NO_TIMESTAMP,
         }

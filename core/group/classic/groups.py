@@ -29,9 +29,9 @@ from pk.core.group.registry import Groups
 from pk.core.group.settings import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Client,
+    DecisionBuilder,
     GroupSettings,
     NewId,
-    Step,
 )
 from pk.core.group.timer_keys import DOWNGRADED, JOIN, SESSION, SYNC
 from pk.core.meta.image import Changes, MetadataImage
@@ -59,7 +59,7 @@ NAME_BYTES_MAX: Final = STRING_BYTES_MAX - len("-00000000-0000-0000-0000-0000000
 
 class ClassicGroups:
     """All classic groups of one partition of `__consumer_offsets`. Every method that decides takes
-    a Step and fills it."""
+    a `DecisionBuilder` and fills it."""
 
     def __init__(self, settings: GroupSettings, new_id: NewId, groups: Groups) -> None:
         self.settings = settings
@@ -72,35 +72,40 @@ class ClassicGroups:
     # JoinGroup
 
     def join(
-        self, request: JoinGroupRequest, version: int, client: Client, token: Token, step: Step
+        self,
+        request: JoinGroupRequest,
+        version: int,
+        client: Client,
+        token: Token,
+        decision: DecisionBuilder,
     ) -> None:
         """JoinGroup. Answered through `token`, now or later."""
         error = self._join_refusal(request, client)
         if error is not None:
-            step.answer(token, _join_error(request.member_id, error))
+            decision.answer(token, _join_error(request.member_id, error))
             return
         group = self.groups.get_of(ClassicGroup, request.group_id)
         created = False
         if group is None:
             if request.member_id:
-                step.answer(token, _join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+                decision.answer(token, _join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
-            group = ClassicGroup(request.group_id, state_timestamp_ms=step.now_ms)
+            group = ClassicGroup(request.group_id, state_timestamp_ms=decision.now_ms)
             self.groups.put(group)
             created = True
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
-            step.answer(token, _join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+            decision.answer(token, _join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
         elif not group.supports(request.protocol_type, [p.name for p in request.protocols]):
-            step.answer(
+            decision.answer(
                 token, _join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             )
         elif request.member_id:
-            self._join_known(group, request, version, client, token, step)
+            self._join_known(group, request, version, client, token, decision)
         else:
-            self._join_new(group, request, version, client, token, step)
-        if created and not step.records:
-            step.records.append(empty_group_metadata(group.group_id, group.state_timestamp_ms))
+            self._join_new(group, request, version, client, token, decision)
+        if created and not decision.records:
+            decision.records.append(empty_group_metadata(group.group_id, group.state_timestamp_ms))
 
     def _join_refusal(self, request: JoinGroupRequest, client: Client) -> ErrorCode | None:
         if not request.group_id:
@@ -134,20 +139,20 @@ class ClassicGroups:
         version: int,
         client: Client,
         token: Token,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         instance_id = request.group_instance_id
         member_id = f"{client.client_id if instance_id is None else instance_id}-{self._new_id()}"
         if instance_id is not None and instance_id in group.static_members:
-            self._rejoin_static(group, request, version, member_id, token, step)
+            self._rejoin_static(group, request, version, member_id, token, decision)
         elif instance_id is None and version >= MEMBER_ID_REQUIRED_SINCE:
             # The client repeats the request with this id (KIP-394), so that a lost answer leaves no
             # ghost behind.
             group.pending_join.add(member_id)
-            step.schedule((SESSION, group.group_id, member_id), request.session_timeout_ms)
-            step.answer(token, _join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+            decision.schedule((SESSION, group.group_id, member_id), request.session_timeout_ms)
+            decision.answer(token, _join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         else:
-            self._add(group, request, version, member_id, client, token, step)
+            self._add(group, request, version, member_id, client, token, decision)
 
     def _join_known(
         self,
@@ -156,27 +161,27 @@ class ClassicGroups:
         version: int,
         client: Client,
         token: Token,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         member_id = request.member_id
         if member_id in group.pending_join:
             if request.group_instance_id is not None:
-                step.answer(token, _join_error(member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
+                decision.answer(token, _join_error(member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
-            self._add(group, request, version, member_id, client, token, step)
+            self._add(group, request, version, member_id, client, token, decision)
             return
         try:
             member = group.check_member(member_id, request.group_instance_id)
         except KafkaError as e:
-            step.answer(token, _join_error(member_id, ErrorCode(e.code)))
+            decision.answer(token, _join_error(member_id, ErrorCode(e.code)))
             return
         same = member.protocols == [(p.name, p.metadata) for p in request.protocols]
         leads = group.leader == member_id
         if group.state is State.COMPLETING_REBALANCE and same:
             # It may have missed our answer: give it again.
-            step.answer(token, _joined(group, member, with_members=leads))
+            decision.answer(token, _joined(group, member, with_members=leads))
         elif group.state is State.STABLE and same and not leads:
-            step.answer(token, _joined(group, member, with_members=False))
+            decision.answer(token, _joined(group, member, with_members=False))
         else:
             # A leader that joins again wants a rebalance, even with the same metadata: topics may
             # have changed.
@@ -187,8 +192,8 @@ class ClassicGroups:
                 request.session_timeout_ms,
                 token,
             )
-            step.answer(superseded, _join_error(member_id, ErrorCode.REBALANCE_IN_PROGRESS))
-            self._rebalance_or_complete(group, step)
+            decision.answer(superseded, _join_error(member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+            self._rebalance_or_complete(group, decision)
 
     def _add(
         self,
@@ -198,7 +203,7 @@ class ClassicGroups:
         member_id: str,
         client: Client,
         token: Token,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         member = Member(
             member_id,
@@ -215,8 +220,8 @@ class ClassicGroups:
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(member, token)
-        step.schedule((SESSION, group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._rebalance_or_complete(group, step)
+        decision.schedule((SESSION, group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance_or_complete(group, decision)
 
     def _rejoin_static(
         self,
@@ -225,16 +230,16 @@ class ClassicGroups:
         version: int,
         member_id: str,
         token: Token,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         """A static member is back without its id: it takes its old place under a new one
         (KIP-345)."""
         assert request.group_instance_id is not None
         leader_before = group.leader
         old, member = group.replace_static(request.group_instance_id, member_id)
-        step.answer(old.join_token, _join_error(old.member_id, ErrorCode.FENCED_INSTANCE_ID))
-        step.answer(old.sync_token, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-        step.cancel((SESSION, group.group_id, old.member_id))
+        decision.answer(old.join_token, _join_error(old.member_id, ErrorCode.FENCED_INSTANCE_ID))
+        decision.answer(old.sync_token, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        decision.cancel((SESSION, group.group_id, old.member_id))
         if old.member_id in group.pending_sync:
             group.pending_sync.discard(old.member_id)
             group.pending_sync.add(member_id)
@@ -246,11 +251,11 @@ class ClassicGroups:
             request.session_timeout_ms,
             None if keeps_generation else token,
         )
-        step.schedule((SESSION, group.group_id, member_id), member.session_timeout_ms)
+        decision.schedule((SESSION, group.group_id, member_id), member.session_timeout_ms)
         if keeps_generation and group.select_protocol() == group.protocol:
             # The other members need not know, but the log must: the answer waits for the record.
-            step.take_back = lambda: group.put_back_static(old, member)
-            step.records.append(
+            decision.take_back = lambda: group.put_back_static(old, member)
+            decision.records.append(
                 group.record({m.member_id: m.assignment for m in group.members.values()})
             )
             leads = group.leader == member_id and version >= SKIP_ASSIGNMENT_SINCE
@@ -260,27 +265,27 @@ class ClassicGroups:
                 # It must not think that it leads, or it would assign again; so it hears the
                 # leader's old name (KIP-814).
                 response.leader = leader_before or ""
-            step.answer(token, response)
+            decision.answer(token, response)
             return
         if keeps_generation:
             member.join_token = token
             group.joining += 1
         if group.state is State.PREPARING_REBALANCE:
-            self._maybe_complete_join(group, step)
+            self._maybe_complete_join(group, decision)
         else:
             # In the sync phase the leader may already be assigning to the old id; so all members
             # rejoin.
-            self._prepare(group, step)
+            self._prepare(group, decision)
 
     # The join phase
 
-    def _rebalance_or_complete(self, group: ClassicGroup, step: Step) -> None:
+    def _rebalance_or_complete(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         if group.can_rebalance:
-            self._prepare(group, step)
+            self._prepare(group, decision)
         else:
-            self._maybe_complete_join(group, step)
+            self._maybe_complete_join(group, decision)
 
-    def _prepare(self, group: ClassicGroup, step: Step) -> None:
+    def _prepare(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         """Begin a rebalance."""
         if group.state is State.COMPLETING_REBALANCE:
             for member in group.members.values():
@@ -289,68 +294,70 @@ class ClassicGroups:
                     group,
                     member,
                     SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS),
-                    step,
+                    decision,
                 )
         group.pending_sync.clear()
-        step.cancel((SYNC, group.group_id))
+        decision.cancel((SYNC, group.group_id))
         initial = group.state is State.EMPTY
-        group.become(State.PREPARING_REBALANCE, step.now_ms)
+        group.become(State.PREPARING_REBALANCE, decision.now_ms)
         if initial:
             delay_ms = self.settings.initial_rebalance_delay_ms
             group.new_member_added = False
             group.initial_delay_ms = delay_ms
             group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            step.schedule((JOIN, group.group_id), delay_ms)
+            decision.schedule((JOIN, group.group_id), delay_ms)
         elif group.all_joined:
-            self._complete_join(group, step)
+            self._complete_join(group, decision)
         else:
-            step.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
+            decision.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
 
-    def _maybe_complete_join(self, group: ClassicGroup, step: Step) -> None:
+    def _maybe_complete_join(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         if (
             group.state is State.PREPARING_REBALANCE
             and group.previous_state is not State.EMPTY
             and group.all_joined
         ):
-            self._complete_join(group, step)
+            self._complete_join(group, decision)
 
-    def _initial_delay_over(self, group: ClassicGroup, step: Step) -> None:
+    def _initial_delay_over(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         if not group.new_member_added or group.initial_remaining_ms == 0:
-            self._complete_join(group, step)
+            self._complete_join(group, decision)
             return
         group.new_member_added = False
         delay_ms = min(self.settings.initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = delay_ms
-        step.schedule((JOIN, group.group_id), delay_ms)
+        decision.schedule((JOIN, group.group_id), delay_ms)
 
-    def _complete_join(self, group: ClassicGroup, step: Step) -> None:
+    def _complete_join(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         """The join phase is over: drop who did not come (static members keep their place), begin
         the next generation."""
-        step.cancel((JOIN, group.group_id))
+        decision.cancel((JOIN, group.group_id))
         absent = [m for m in group.members.values() if not (m.awaits_join or m.is_static)]
         for member in absent:
             group.remove(member.member_id)
-            step.cancel((SESSION, group.group_id, member.member_id))
+            decision.cancel((SESSION, group.group_id, member.member_id))
         if group.members and not group.elect_joined_leader():
             # Only static members, and none rejoined: keep waiting until their sessions end.
-            step.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
+            decision.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
             return
-        group.next_generation(step.now_ms)
+        group.next_generation(decision.now_ms)
         if group.state is State.EMPTY:
-            step.records.append(group.record({}))
+            decision.records.append(group.record({}))
             return
         for member in group.members.values():
             joined = _joined(group, member, with_members=group.leader == member.member_id)
-            step.answer(group.take_join_token(member), joined)
+            decision.answer(group.take_join_token(member), joined)
             member.is_new = False
             group.pending_sync.add(member.member_id)
-            self._restart_session(group, member, step)
-        step.schedule((SYNC, group.group_id), group.rebalance_timeout_ms)
+            self._restart_session(group, member, decision)
+        decision.schedule((SYNC, group.group_id), group.rebalance_timeout_ms)
 
     # SyncGroup
 
-    def sync(self, request: SyncGroupRequest, version: int, token: Token, step: Step) -> None:
+    def sync(
+        self, request: SyncGroupRequest, version: int, token: Token, decision: DecisionBuilder
+    ) -> None:
         """SyncGroup. Answered through `token`, now or later."""
         group = self.groups.get_of(ClassicGroup, request.group_id)
         try:
@@ -365,48 +372,54 @@ class ClassicGroups:
             member = group.check_member(request.member_id, request.group_instance_id)
             _check_sync(group, request)
         except KafkaError as e:
-            step.answer(token, SyncGroupResponse(error_code=e.code))
+            decision.answer(token, SyncGroupResponse(error_code=e.code))
             return
-        self._pending_sync_came(group, member, step)
+        self._pending_sync_came(group, member, decision)
         if group.state is State.STABLE:
-            step.answer(token, _synced(group, member.assignment))
+            decision.answer(token, _synced(group, member.assignment))
             return
-        step.answer(
+        decision.answer(
             member.sync_token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
         )
         member.sync_token = token
         if group.leader == member.member_id:
             assignments = {a.member_id: a.assignment for a in request.assignments}
-            step.records.append(group.record(assignments))
+            decision.records.append(group.record(assignments))
             for each in group.members.values():
                 response = _synced(group, assignments.get(each.member_id, b""))
-                self._answer_sync(group, each, response, step)
+                self._answer_sync(group, each, response, decision)
 
-    def _pending_sync_came(self, group: ClassicGroup, member: Member, step: Step) -> None:
+    def _pending_sync_came(
+        self, group: ClassicGroup, member: Member, decision: DecisionBuilder
+    ) -> None:
         group.pending_sync.discard(member.member_id)
         if not group.pending_sync:
-            step.cancel((SYNC, group.group_id))
+            decision.cancel((SYNC, group.group_id))
 
-    def _sync_over(self, group: ClassicGroup, step: Step) -> None:
+    def _sync_over(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         """The sync phase has lasted too long: without those who did not sync, everybody again."""
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
             return
         for member_id in sorted(group.pending_sync):
             group.remove(member_id)
-            step.cancel((SESSION, group.group_id, member_id))
-        self._prepare(group, step)
+            decision.cancel((SESSION, group.group_id, member_id))
+        self._prepare(group, decision)
 
     def _answer_sync(
-        self, group: ClassicGroup, member: Member, response: SyncGroupResponse, step: Step
+        self,
+        group: ClassicGroup,
+        member: Member,
+        response: SyncGroupResponse,
+        decision: DecisionBuilder,
     ) -> None:
         token, member.sync_token = member.sync_token, None
         if token is not None:
-            step.answer(token, response)
-            self._restart_session(group, member, step)
+            decision.answer(token, response)
+            self._restart_session(group, member, decision)
 
     # Heartbeat and LeaveGroup
 
-    def heartbeat(self, request: HeartbeatRequest, step: Step) -> None:
+    def heartbeat(self, request: HeartbeatRequest, decision: DecisionBuilder) -> None:
         """Heartbeat. Raises INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
         ILLEGAL_GENERATION."""
         group = self.groups.get_of(ClassicGroup, request.group_id)
@@ -417,12 +430,12 @@ class ClassicGroups:
         member = group.check_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        self._restart_session(group, member, step)
-        step.reply = HeartbeatResponse()
+        self._restart_session(group, member, decision)
+        decision.reply = HeartbeatResponse()
         if group.state is State.PREPARING_REBALANCE:
-            step.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+            decision.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
 
-    def leave(self, request: LeaveGroupRequest, version: int, step: Step) -> None:
+    def leave(self, request: LeaveGroupRequest, version: int, decision: DecisionBuilder) -> None:
         """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone
         (KIP-345)."""
         if not request.group_id:
@@ -434,7 +447,7 @@ class ClassicGroups:
         results: list[MemberResponse] = []
         left = False
         for identity in identities:
-            error = self._leave(group, identity, step)
+            error = self._leave(group, identity, decision)
             left = left or error == ErrorCode.NONE
             results.append(
                 MemberResponse(
@@ -444,16 +457,18 @@ class ClassicGroups:
                 )
             )
         if version >= 3:
-            step.reply = LeaveGroupResponse(members=results)
+            decision.reply = LeaveGroupResponse(members=results)
         else:
-            step.reply = LeaveGroupResponse(error_code=results[0].error_code)
+            decision.reply = LeaveGroupResponse(error_code=results[0].error_code)
         if group is not None and left:
             if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-                self._prepare(group, step)
+                self._prepare(group, decision)
             else:
-                self._maybe_complete_join(group, step)
+                self._maybe_complete_join(group, decision)
 
-    def _leave(self, group: ClassicGroup | None, identity: MemberIdentity, step: Step) -> ErrorCode:
+    def _leave(
+        self, group: ClassicGroup | None, identity: MemberIdentity, decision: DecisionBuilder
+    ) -> ErrorCode:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id, instance_id = identity.member_id, identity.group_instance_id
@@ -463,72 +478,78 @@ class ClassicGroups:
             member_id = group.static_members[instance_id]
         elif member_id in group.pending_join:
             group.remove(member_id)
-            step.cancel((SESSION, group.group_id, member_id))
+            decision.cancel((SESSION, group.group_id, member_id))
             return ErrorCode.NONE
         try:
             member = group.check_member(member_id, instance_id)
         except KafkaError as e:
             return ErrorCode(e.code)
-        step.cancel((SESSION, group.group_id, member_id))
-        self._dismiss(group, member, step)
+        decision.cancel((SESSION, group.group_id, member_id))
+        self._dismiss(group, member, decision)
         return ErrorCode.NONE
 
-    def _dismiss(self, group: ClassicGroup, member: Member, step: Step) -> None:
+    def _dismiss(self, group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:
         """Let a member go; should it still be there, it learns that it has to join again."""
-        step.answer(group.take_join_token(member), _join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
-        step.answer(member.sync_token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        decision.answer(group.take_join_token(member), _join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
+        decision.answer(
+            member.sync_token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        )
         group.remove(member.member_id)
 
-    def rebalance(self, group_id: str, step: Step) -> None:
+    def rebalance(self, group_id: str, decision: DecisionBuilder) -> None:
         """Begin a rebalance of a group whose members do not know yet that it needs one."""
         group = self.groups.get_of(ClassicGroup, group_id)
         if group is not None and group.state is State.STABLE:
-            self._prepare(group, step)
+            self._prepare(group, decision)
 
     # Timers
 
-    def restart_session(self, group: ClassicGroup, member_id: str, step: Step) -> None:
+    def restart_session(
+        self, group: ClassicGroup, member_id: str, decision: DecisionBuilder
+    ) -> None:
         """A commit is a sign of life too."""
-        self._restart_session(group, group.members[member_id], step)
+        self._restart_session(group, group.members[member_id], decision)
 
-    def _restart_session(self, group: ClassicGroup, member: Member, step: Step) -> None:
-        step.timers.append(
+    def _restart_session(
+        self, group: ClassicGroup, member: Member, decision: DecisionBuilder
+    ) -> None:
+        decision.timers.append(
             (
                 (SESSION, group.group_id, member.member_id),
-                step.now_ms + member.session_timeout_ms,
+                decision.now_ms + member.session_timeout_ms,
             )
         )
 
-    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+    def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
         if key[0] == DOWNGRADED:
-            self.rebalance(key[1], step)
+            self.rebalance(key[1], decision)
             return
         group = self.groups.get_of(ClassicGroup, key[1])
         if group is None:
             return
         if key[0] == SESSION:
-            self._session_over(group, key[2], step)
+            self._session_over(group, key[2], decision)
         elif key[0] == SYNC:
-            self._sync_over(group, step)
+            self._sync_over(group, decision)
         elif group.state is State.PREPARING_REBALANCE:
             if group.previous_state is State.EMPTY:
-                self._initial_delay_over(group, step)
+                self._initial_delay_over(group, decision)
             else:
-                self._complete_join(group, step)
+                self._complete_join(group, decision)
 
-    def _session_over(self, group: ClassicGroup, member_id: str, step: Step) -> None:
+    def _session_over(self, group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> None:
         if member_id in group.pending_join:
             group.remove(member_id)
         else:
             member = group.members.get(member_id)
             if member is None or not member.heartbeat_is_due:
                 return
-            self._dismiss(group, member, step)
+            self._dismiss(group, member, decision)
             if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-                self._prepare(group, step)
+                self._prepare(group, decision)
                 return
-        self._maybe_complete_join(group, step)
+        self._maybe_complete_join(group, decision)
 
     # The log
 
@@ -548,18 +569,18 @@ class ClassicGroups:
         else:
             group.replayed(value)
 
-    def loaded(self, step: Step) -> None:
+    def loaded(self, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
         self._loading = False
         for group in self.groups.all_of(ClassicGroup):
             for member in group.members.values():
-                self._restart_session(group, member, step)
+                self._restart_session(group, member, decision)
             if len(group.members) > self.settings.max_size and group.can_rebalance:
-                self._prepare(group, step)
+                self._prepare(group, decision)
 
     # The cluster
 
-    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. The members themselves watch their topics."""
 
     # Its description

@@ -22,7 +22,7 @@ from pk.core.group.consumer.member import ClassicMember, ConsumerMember, MemberS
 from pk.core.group.consumer.reconcile import Owned
 from pk.core.group.consumer.request import check_instance, differs
 from pk.core.group.consumer_protocol import Subscription, decode_subscription
-from pk.core.group.settings import Client, MigrationPolicy, Step
+from pk.core.group.settings import Client, DecisionBuilder, MigrationPolicy
 from pk.core.group.timer_keys import JOIN, REPLACED, SESSION, SYNC
 from pk.core.values import Uuid
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -56,17 +56,17 @@ class ClassicMembers:
         version: int,
         client: Client,
         token: Hashable,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         """JoinGroup to a group that has members. Answered through `token`, at once."""
         try:
-            with step:
-                response = self._join(group, request, version, client, step)
+            with decision:
+                response = self._join(group, request, version, client, decision)
         except KafkaError as e:
             response = JoinGroupResponse(
                 error_code=e.code, member_id=request.member_id, protocol_name=None
             )
-        step.answer(token, response)
+        decision.answer(token, response)
 
     def _join(
         self,
@@ -74,7 +74,7 @@ class ClassicMembers:
         request: JoinGroupRequest,
         version: int,
         client: Client,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> JoinGroupResponse:
         consumer = self._consumer
         _check_join(group, request, consumer.settings.consumer.migration_policy)
@@ -91,21 +91,21 @@ class ClassicMembers:
             member = group.members.get(member_id) or ConsumerMember(member_id)
         else:
             member = consumer.static_member(
-                group, instance_id, member_id, None, joins=is_new, step=step
+                group, instance_id, member_id, None, joins=is_new, decision=decision
             )
         said = _said(request, version, client, subscription, member)
         updated = replace(member, **said) if differs(member, said) else member
-        advance = consumer.advance(group, member, updated, step)
+        advance = consumer.advance(group, member, updated, decision)
         owned = self._owned(subscription)
-        updated = consumer.reconcile(group, updated, advance, owned, step)
+        updated = consumer.reconcile(group, updated, advance, owned, decision)
         group_id = group.group_id
         group.joining.discard(member_id)
-        step.cancel((JOIN, group_id, member_id))
-        step.schedule((SESSION, group_id, member_id), request.session_timeout_ms)
-        step.schedule((SYNC, group_id, member_id), updated.rebalance_timeout_ms)
+        decision.cancel((JOIN, group_id, member_id))
+        decision.schedule((SESSION, group_id, member_id), request.session_timeout_ms)
+        decision.schedule((SYNC, group_id, member_id), updated.rebalance_timeout_ms)
         assert updated.classic is not None
         if is_new and instance_id is not None and group.static_member(instance_id) is not None:
-            step.schedule((REPLACED, group_id), 0)
+            decision.schedule((REPLACED, group_id), 0)
         return JoinGroupResponse(
             generation_id=updated.member_epoch,
             protocol_type=CONSUMER,
@@ -122,7 +122,11 @@ class ClassicMembers:
         return owned
 
     def sync(
-        self, group: ConsumerGroup, request: SyncGroupRequest, token: Hashable, step: Step
+        self,
+        group: ConsumerGroup,
+        request: SyncGroupRequest,
+        token: Hashable,
+        decision: DecisionBuilder,
     ) -> None:
         """SyncGroup. Answered through `token`, at once."""
         try:
@@ -133,15 +137,15 @@ class ClassicMembers:
                 group.assignment_epoch > member.member_epoch
                 and member.state is not MemberState.UNREVOKED_PARTITIONS
             ):
-                self._expect_join(group, member, step)
+                self._expect_join(group, member, decision)
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         except KafkaError as e:
-            step.answer(token, SyncGroupResponse(error_code=e.code))
+            decision.answer(token, SyncGroupResponse(error_code=e.code))
             return
-        step.cancel((SYNC, group.group_id, member.member_id))
-        step.schedule((SESSION, group.group_id, member.member_id), classic.session_timeout_ms)
+        decision.cancel((SYNC, group.group_id, member.member_id))
+        decision.schedule((SESSION, group.group_id, member.member_id), classic.session_timeout_ms)
         assigned = {topic_id: frozenset(ps) for topic_id, ps in member.assigned.items()}
-        step.answer(
+        decision.answer(
             token,
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
@@ -150,32 +154,40 @@ class ClassicMembers:
             ),
         )
 
-    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: Step) -> None:
+    def heartbeat(
+        self, group: ConsumerGroup, request: HeartbeatRequest, decision: DecisionBuilder
+    ) -> None:
         """Heartbeat. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
         member, classic = _classic_member(group, request.member_id, request.group_instance_id)
         _check_generation(member, request.generation_id)
-        step.schedule((SESSION, group.group_id, member.member_id), classic.session_timeout_ms)
-        step.reply = HeartbeatResponse()
+        decision.schedule((SESSION, group.group_id, member.member_id), classic.session_timeout_ms)
+        decision.reply = HeartbeatResponse()
         if (
             member.member_epoch < group.assignment_epoch
-            or self._consumer.target_is_due(group, group.epoch, step.now_ms)
+            or self._consumer.target_is_due(group, group.epoch, decision.now_ms)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (
                 member.state is MemberState.UNRELEASED_PARTITIONS
                 and not _waits_for_others(group, member)
             )
         ):
-            step.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
-            self._expect_join(group, member, step)
+            decision.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+            self._expect_join(group, member, decision)
 
-    def _expect_join(self, group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    def _expect_join(
+        self, group: ConsumerGroup, member: ConsumerMember, decision: DecisionBuilder
+    ) -> None:
         if member.member_id not in group.joining:
             group.joining.add(member.member_id)
             key = (JOIN, group.group_id, member.member_id)
-            step.schedule(key, member.rebalance_timeout_ms)
+            decision.schedule(key, member.rebalance_timeout_ms)
 
     def leave(
-        self, group: ConsumerGroup, request: LeaveGroupRequest, version: int, step: Step
+        self,
+        group: ConsumerGroup,
+        request: LeaveGroupRequest,
+        version: int,
+        decision: DecisionBuilder,
     ) -> None:
         """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone.
         Members of the consumer protocol can be taken out so too."""
@@ -196,11 +208,11 @@ class ClassicMembers:
                 going[member.member_id] = member
             except KafkaError as e:
                 result.error_code = e.code
-        self._consumer.fence(group, list(going.values()), step)
+        self._consumer.fence(group, list(going.values()), decision)
         if version >= SEVERAL_MEMBERS_SINCE:
-            step.reply = LeaveGroupResponse(members=results)
+            decision.reply = LeaveGroupResponse(members=results)
         else:
-            step.reply = LeaveGroupResponse(error_code=results[0].error_code)
+            decision.reply = LeaveGroupResponse(error_code=results[0].error_code)
 
 
 def _check_join(group: ConsumerGroup, request: JoinGroupRequest, policy: MigrationPolicy) -> None:

@@ -27,7 +27,7 @@ from pk.core.group.consumer_protocol import (
     encode_assignment,
 )
 from pk.core.group.records import Record
-from pk.core.group.settings import ConsumerGroupSettings, GroupSettings, Step
+from pk.core.group.settings import ConsumerGroupSettings, DecisionBuilder, GroupSettings
 from pk.core.group.timer_keys import JOIN, SESSION, SYNC
 from pk.core.group.topics import Topics
 from pk.core.values import TopicPartition, Uuid
@@ -38,7 +38,7 @@ from pk.core.wire.versioned import decode_versioned
 
 
 def upgrade(
-    group: AnyGroup, topics: Topics, settings: ConsumerGroupSettings, step: Step
+    group: AnyGroup, topics: Topics, settings: ConsumerGroupSettings, decision: DecisionBuilder
 ) -> ConsumerGroup:
     """Make a classic group with members a consumer group: its members join it with their sessions.
 
@@ -46,10 +46,10 @@ def upgrade(
     """
     assert isinstance(group, ClassicGroup)
     converted = _consumer_records(group, topics, settings)
-    _answer_waiting(group, step)
-    step.records += converted
+    _answer_waiting(group, decision)
+    decision.records += converted
     for member in group.members.values():
-        step.schedule((SESSION, group.group_id, member.member_id), member.session_timeout_ms)
+        decision.schedule((SESSION, group.group_id, member.member_id), member.session_timeout_ms)
     return group_of(group.group_id, converted)
 
 
@@ -138,18 +138,18 @@ def _has_user_data(assignment: bytes) -> bool:
     return bool(decode_versioned(ConsumerProtocolAssignment, assignment, newer=True).user_data)
 
 
-def _answer_waiting(group: ClassicGroup, step: Step) -> None:
+def _answer_waiting(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """Send the members of a classic group that wait in a rebalance back to join again."""
     again = ErrorCode.REBALANCE_IN_PROGRESS
     for member in group.members.values():
-        step.answer(
+        decision.answer(
             group.take_join_token(member),
             JoinGroupResponse(error_code=again, member_id=member.member_id, protocol_name=None),
         )
         token, member.sync_token = member.sync_token, None
-        step.answer(token, SyncGroupResponse(error_code=again))
-    step.cancel((JOIN, group.group_id))
-    step.cancel((SYNC, group.group_id))
+        decision.answer(token, SyncGroupResponse(error_code=again))
+    decision.cancel((JOIN, group.group_id))
+    decision.cancel((SYNC, group.group_id))
 
 
 def may_downgrade(group: ConsumerGroup, gone: Collection[str], settings: GroupSettings) -> bool:

@@ -61,7 +61,13 @@ from pk.core.group.consumer.target import (
 from pk.core.group.modern_groups import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups, not_of_type
-from pk.core.group.settings import Client, ConsumerGroupSettings, GroupSettings, NewId, Step
+from pk.core.group.settings import (
+    Client,
+    ConsumerGroupSettings,
+    DecisionBuilder,
+    GroupSettings,
+    NewId,
+)
 from pk.core.group.timer_keys import DOWNGRADED, JOIN, REBALANCE, REPLACED, SESSION, SYNC
 from pk.core.group.topics import Topics
 from pk.core.machine import Compute, Decision
@@ -98,7 +104,8 @@ class Advance(NamedTuple):
 
 
 class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
-    """The consumer groups of one partition. Every method that decides takes a Step and fills it."""
+    """The consumer groups of one partition. Every method that decides fills a
+    `DecisionBuilder`."""
 
     def __init__(
         self, settings: GroupSettings, new_id: NewId, groups: Groups, topics: Topics
@@ -115,7 +122,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         request: ConsumerGroupHeartbeatRequest,
         version: int,
         client: Client,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         """ConsumerGroupHeartbeat 0–1.
 
@@ -125,21 +132,21 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         """
         check_request(request, version, self.settings.consumer.assignors)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-            self._leave(request, step)
+            self._leave(request, decision)
             return
         joins = request.member_epoch == JOIN_EPOCH
-        group = self._group(request.group_id, joins, step)
+        group = self._group(request.group_id, joins, decision)
         self.check_room(group, request.member_id)
         member_id = request.member_id or self.new_id()
-        member = self._member(group, request, member_id, joins, step)
+        member = self._member(group, request, member_id, joins, decision)
         owned = owned_by(request)
         said = said_by(request, client)
         updated = replace(member, **said) if differs(member, said) else member
         updated = self.reconcile(
-            group, updated, self.advance(group, member, updated, step), owned, step
+            group, updated, self.advance(group, member, updated, decision), owned, decision
         )
         own = self.settings_of(group.group_id)
-        step.schedule((SESSION, group.group_id, member_id), own.session_timeout_ms)
+        decision.schedule((SESSION, group.group_id, member_id), own.session_timeout_ms)
         response = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=updated.member_epoch,
@@ -152,9 +159,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
                     for topic_id, partitions in updated.assigned.items()
                 ]
             )
-        step.reply = response
+        decision.reply = response
 
-    def _group(self, group_id: str, joins: bool, step: Step) -> ConsumerGroup:
+    def _group(self, group_id: str, joins: bool, decision: DecisionBuilder) -> ConsumerGroup:
         """The group; for one that joins a new one, or what becomes of a classic group."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -166,9 +173,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         if not joins or group.type is not GroupType.CLASSIC:
             raise not_of_type(group_id, GroupType.CONSUMER)
         if group.is_empty:
-            step.records += group.tombstones()
+            decision.records += group.tombstones()
             return ConsumerGroup(group_id)
-        return upgrade(group, self.topics, self.settings.consumer, step)
+        return upgrade(group, self.topics, self.settings.consumer, decision)
 
     def _member(
         self,
@@ -176,11 +183,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         request: ConsumerGroupHeartbeatRequest,
         member_id: str,
         joins: bool,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> ConsumerMember:
         if request.instance_id is not None:
             return self.static_member(
-                group, request.instance_id, member_id, request, joins=joins, step=step
+                group, request.instance_id, member_id, request, joins=joins, decision=decision
             )
         member = group.members.get(member_id)
         if member is None:
@@ -198,7 +205,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         request: ConsumerGroupHeartbeatRequest | None,
         *,
         joins: bool,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> ConsumerMember:
         """The member of `instance_id`; one that joins takes the place of the one before.
 
@@ -230,20 +237,24 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         # The next one keeps what the last one held.
         heir = replace(holder, member_id=member_id, member_epoch=JOIN_EPOCH, previous_epoch=0)
         group_id = group.group_id
-        step.records += [
+        decision.records += [
             *records.member_tombstones(group_id, holder.member_id),
             records.member_metadata(group_id, heir),
             records.target_member(group_id, member_id, group.target_of(holder)),
             records.current_assignment(group_id, heir),
         ]
         if holder.member_id != member_id:
-            self._cancel_timers(group_id, holder.member_id, step)
+            self._cancel_timers(group_id, holder.member_id, decision)
         return heir
 
     # The group moves on
 
     def advance(
-        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, step: Step
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        decision: DecisionBuilder,
     ) -> Advance:
         """Steps 1 to 3 of a heartbeat: `member` becomes `updated`.
 
@@ -251,32 +262,36 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         """
         group_id = group.group_id
         if updated is not member:
-            step.records.append(records.member_metadata(group_id, updated))
+            decision.records.append(records.member_metadata(group_id, updated))
         names_changed = updated.topics != member.topics
         regex_changed = updated.regex != member.regex
-        resolved, rematched = self._resolve(group, member, updated, step)
+        resolved, rematched = self._resolve(group, member, updated, decision)
         # An expression that is not resolved yet raises the epoch when it is.
         known = not updated.regex or updated.regex in resolved
         bump = names_changed or rematched or (regex_changed and known)
         epoch = group.epoch
-        if bump or group.must_refresh(step.now_ms):
+        if bump or group.must_refresh(decision.now_ms):
             read = group.subscriptions((member,), (updated,), resolved)
             metadata_hash = self.topics.hash_of(read)
             if bump or metadata_hash != group.metadata_hash:
                 epoch += 1
-                step.records.append(records.group_epoch(group_id, epoch, metadata_hash))
-            group.refreshed(step.now_ms + NEVER_MS, epoch)
+                decision.records.append(records.group_epoch(group_id, epoch, metadata_hash))
+            group.refreshed(decision.now_ms + NEVER_MS, epoch)
             if group.has_partition_metadata:
-                step.records.append(records.partition_metadata_tombstone(group_id))
+                decision.records.append(records.partition_metadata_tombstone(group_id))
         return Advance(
-            self._target(group, epoch, member, updated, resolved, step),
+            self._target(group, epoch, member, updated, resolved, decision),
             epoch,
             topics_of(updated, resolved),
             names_changed or regex_changed,
         )
 
     def _resolve(
-        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, step: Step
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        decision: DecisionBuilder,
     ) -> tuple[Mapping[str, Resolved], bool]:
         """The topics that the expressions match, and whether they have just changed."""
         old, new = member.regex, updated.regex
@@ -285,7 +300,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             check_regex(new)
         resolved: Mapping[str, Resolved] = group.resolved
         if old and old != new and group.regexes[old] == 1 and old in resolved:
-            step.records.append(records.regex_tombstone(group.group_id, old))
+            decision.records.append(records.regex_tombstone(group.group_id, old))
             resolved = {regex: found for regex, found in resolved.items() if regex != old}
         wanted = {regex for regex in group.regexes if regex != old or group.regexes[old] > 1}
         if new:
@@ -293,14 +308,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         if (
             not wanted
             or group.group_id in self._computing
-            or not self._must_resolve(wanted, resolved, step.now_ms)
+            or not self._must_resolve(wanted, resolved, decision.now_ms)
         ):
             return resolved, False
-        image, may_describe = self.topics.image, step.may_describe
+        image, may_describe = self.topics.image, decision.may_describe
         if len(wanted) * len(image.topics) > INLINE_MATCHES_MAX:
             self.compute(
                 group.group_id,
-                step,
+                decision,
                 Compute(
                     lambda: matching(wanted, image.topics, may_describe),
                     lambda machine, found, now_ms: machine.consumer.matched(
@@ -310,9 +325,10 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             )
             return resolved, False
         found = matching(sorted(wanted), image.topics, may_describe)
-        step.records += self._resolved_records(group, found, image.offset, step.now_ms)
+        decision.records += self._resolved_records(group, found, image.offset, decision.now_ms)
         now = {
-            regex: Resolved(topics, image.offset, step.now_ms) for regex, topics in found.items()
+            regex: Resolved(topics, image.offset, decision.now_ms)
+            for regex, topics in found.items()
         }
         rematched = any(
             regex not in resolved or resolved[regex].topics != topics
@@ -349,13 +365,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         self, group_id: str, found: Mapping[str, frozenset[str]], version: int, now_ms: int
     ) -> Decision[Record, None]:
         """Take a group's expressions, resolved off the loop; a new epoch if its topics change."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ConsumerGroup, group_id)
         if group is None:
-            return step
+            return decision
         found = {regex: topics for regex, topics in found.items() if group.regexes[regex]}
-        step.records += self._resolved_records(group, found, version, now_ms)
+        decision.records += self._resolved_records(group, found, version, now_ms)
         resolved = dict(group.resolved)
         changed = False
         for regex, topics in found.items():
@@ -364,9 +380,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         metadata_hash = self.topics.hash_of(group.subscriptions(resolved=resolved))
         if changed or metadata_hash != group.metadata_hash:
             epoch = group.epoch + 1
-            step.records.append(records.group_epoch(group_id, epoch, metadata_hash))
+            decision.records.append(records.group_epoch(group_id, epoch, metadata_hash))
             group.refreshed(now_ms + NEVER_MS, epoch)
-        return step
+        return decision
 
     def _target(
         self,
@@ -375,9 +391,9 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         member: ConsumerMember,
         updated: ConsumerMember,
         resolved: Mapping[str, Resolved],
-        step: Step,
+        decision: DecisionBuilder,
     ) -> Target:
-        if not self.target_is_due(group, epoch, step.now_ms):
+        if not self.target_is_due(group, epoch, decision.now_ms):
             return Target(group.assignment_epoch, group.target_of(updated))
         spec = group_spec(group, self.topics, resolved, updated)
         default = self.settings.consumer.assignors[0]
@@ -385,7 +401,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         if spec.work > INLINE_WORK_MAX:
             self.compute(
                 group.group_id,
-                step,
+                decision,
                 Compute(
                     lambda: assignor.assign(spec),
                     lambda machine, given, now_ms: machine.consumer.assigned(
@@ -395,7 +411,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             )
             return Target(group.assignment_epoch, group.target_of(updated))
         given = assignor.assign(spec)
-        step.records += self.target_records(group, given, epoch, step.now_ms)
+        decision.records += self.target_records(group, given, epoch, decision.now_ms)
         return Target(epoch, given[updated.member_id])
 
     def assigned(
@@ -407,13 +423,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         now_ms: int,
     ) -> Decision[Record, None]:
         """Take a target assignment, made off the loop for the group as described by `spec`."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ConsumerGroup, group_id)
         if group is not None and group.assignment_epoch < epoch <= group.epoch:
             kept = still_there(group, spec, given)
-            step.records = self.target_records(group, kept, epoch, now_ms)
-        return step
+            decision.records = self.target_records(group, kept, epoch, now_ms)
+        return decision
 
     def reconcile(
         self,
@@ -421,7 +437,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         member: ConsumerMember,
         advance: Advance,
         owned: Owned | None,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> ConsumerMember:
         """Step 4 of a heartbeat. Raises FENCED_MEMBER_EPOCH."""
         target = advance.target
@@ -436,24 +452,24 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             subscription_changed=advance.subscription_changed,
         )
         if moved != member:
-            step.records.append(records.current_assignment(group.group_id, moved))
+            decision.records.append(records.current_assignment(group.group_id, moved))
             if moved.classic is None:
                 key = (REBALANCE, group.group_id, moved.member_id)
                 if moved.state is MemberState.UNREVOKED_PARTITIONS:
-                    step.schedule(key, moved.rebalance_timeout_ms)
+                    decision.schedule(key, moved.rebalance_timeout_ms)
                 else:
-                    step.cancel(key)
+                    decision.cancel(key)
         return moved
 
     # Members go
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest, step: Step) -> None:
+    def _leave(self, request: ConsumerGroupHeartbeatRequest, decision: DecisionBuilder) -> None:
         group = self.groups.find_of(ConsumerGroup, request.group_id)
-        step.reply = ConsumerGroupHeartbeatResponse(
+        decision.reply = ConsumerGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
         if request.instance_id is None:
-            self.fence(group, [group.member(request.member_id)], step)
+            self.fence(group, [group.member(request.member_id)], decision)
             return
         member = group.static_member(request.instance_id)
         if member is None:
@@ -465,11 +481,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
             # Its successor begins at epoch 0, and may commit its partitions at once.
             kept = {topic_id: dict.fromkeys(ps, 0) for topic_id, ps in member.assigned.items()}
             gone = replace(member, member_epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking={})
-            step.records.append(records.current_assignment(group.group_id, gone))
+            decision.records.append(records.current_assignment(group.group_id, gone))
         else:
-            self.fence(group, [member], step)
+            self.fence(group, [member], decision)
 
-    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], step: Step) -> None:
+    def fence(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], decision: DecisionBuilder
+    ) -> None:
         """Remove members that left, were silent, or broke the protocol's rules. If only members of
         the classic protocol remain, the group may become a classic one."""
         if not members:
@@ -477,50 +495,50 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         group_id = group.group_id
         gone = {member.member_id for member in members}
         for member_id in gone:
-            self._cancel_timers(group_id, member_id, step)
+            self._cancel_timers(group_id, member_id, decision)
         if may_downgrade(group, gone, self.settings):
-            self._downgrade(group, gone, step)
+            self._downgrade(group, gone, decision)
             return
         for member in members:
-            step.records += records.member_tombstones(group_id, member.member_id)
+            decision.records += records.member_tombstones(group_id, member.member_id)
         going = Counter(member.regex for member in members if member.regex)
         for regex, count in going.items():
             if group.regexes[regex] == count:
-                step.records.append(records.regex_tombstone(group_id, regex))
+                decision.records.append(records.regex_tombstone(group_id, regex))
         metadata_hash = self.topics.hash_of(group.subscriptions(members))
-        step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
+        decision.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
 
-    def _downgrade_where_due(self, group_id: str, step: Step) -> None:
+    def _downgrade_where_due(self, group_id: str, decision: DecisionBuilder) -> None:
         """Convert the group to a classic one, if allowed, after a classic member replaced the last
         member of the consumer protocol. It keeps its assignment, since no member is gone."""
         group = self.groups.get_of(ConsumerGroup, group_id)
         if group is not None and may_downgrade(group, (), self.settings):
-            self._downgrade(group, set(), step)
+            self._downgrade(group, set(), decision)
 
-    def _downgrade(self, group: ConsumerGroup, gone: set[str], step: Step) -> None:
+    def _downgrade(self, group: ConsumerGroup, gone: set[str], decision: DecisionBuilder) -> None:
         staying = [m for m in group.members.values() if m.member_id not in gone]
-        step.records += group.tombstones()
-        step.records.append(classic_record(group, staying, self.topics, step.now_ms))
+        decision.records += group.tombstones()
+        decision.records.append(classic_record(group, staying, self.topics, decision.now_ms))
         for member in staying:
             assert member.classic is not None
             for timer in (REBALANCE, JOIN, SYNC):
-                step.cancel((timer, group.group_id, member.member_id))
-            step.schedule(
+                decision.cancel((timer, group.group_id, member.member_id))
+            decision.schedule(
                 (SESSION, group.group_id, member.member_id), member.classic.session_timeout_ms
             )
         if gone:
-            step.schedule((DOWNGRADED, group.group_id), 0)
+            decision.schedule((DOWNGRADED, group.group_id), 0)
 
-    def _cancel_timers(self, group_id: str, member_id: str, step: Step) -> None:
+    def _cancel_timers(self, group_id: str, member_id: str, decision: DecisionBuilder) -> None:
         for timer in (SESSION, REBALANCE, JOIN, SYNC):
-            step.cancel((timer, group_id, member_id))
+            decision.cancel((timer, group_id, member_id))
 
     # Time
 
-    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+    def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
         if key[0] == REPLACED:
-            self._downgrade_where_due(key[1], step)
+            self._downgrade_where_due(key[1], decision)
             return
         group = self.groups.get_of(ConsumerGroup, key[1])
         member = group.members.get(key[2]) if group is not None else None
@@ -529,27 +547,27 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerGroupSettings]):
         if key[0] == JOIN:
             group.joining.discard(member.member_id)
         if key[0] != REBALANCE or member.state is MemberState.UNREVOKED_PARTITIONS:
-            self.fence(group, [member], step)
+            self.fence(group, [member], decision)
 
-    def loaded(self, step: Step) -> None:
+    def loaded(self, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
         for group in self.groups.all_of(ConsumerGroup):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member in group.members.values():
                 classic = member.classic
-                step.schedule(
+                decision.schedule(
                     (SESSION, group.group_id, member.member_id),
                     session_ms if classic is None else classic.session_timeout_ms,
                 )
                 if member.state is MemberState.UNREVOKED_PARTITIONS and classic is None:
-                    step.schedule(
+                    decision.schedule(
                         (REBALANCE, group.group_id, member.member_id),
                         member.rebalance_timeout_ms,
                     )
 
     # The cluster
 
-    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. Groups that read what changed look at it with the next heartbeat."""
         self.use_cluster_settings(image)
         changed = found.topics_reassigned

@@ -27,7 +27,7 @@ from pk.core.group.assignor import Assignment, GroupSpec, MemberSpec
 from pk.core.group.modern_groups import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups, not_of_type
-from pk.core.group.settings import Client, GroupSettings, ShareGroupSettings, Step
+from pk.core.group.settings import Client, DecisionBuilder, GroupSettings, ShareGroupSettings
 from pk.core.group.share import records
 from pk.core.group.share.describe import describe
 from pk.core.group.share.effects import InitializeShareState
@@ -60,7 +60,8 @@ ASSIGNOR: Final = SimpleAssignor()
 
 
 class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
-    """The share groups of one partition. Every method that decides takes a Step and fills it."""
+    """The share groups of one partition. Every method that decides fills a
+    `DecisionBuilder`."""
 
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
         """`topics` are the cluster's, kept up to date by their owner."""
@@ -71,7 +72,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
 
     # --- heartbeats ---
 
-    def heartbeat(self, request: ShareGroupHeartbeatRequest, client: Client, step: Step) -> None:
+    def heartbeat(
+        self, request: ShareGroupHeartbeatRequest, client: Client, decision: DecisionBuilder
+    ) -> None:
         """ShareGroupHeartbeat 1.
 
         Raises INVALID_REQUEST, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
@@ -81,9 +84,11 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         group_id, member_id = request.group_id, request.member_id
         if request.member_epoch == LEAVE_EPOCH:
             group = self.groups.find_of(ShareGroup, group_id)
-            self.fence(group, group.member(member_id), step)
-            step.cancel((SESSION, group_id, member_id))
-            step.reply = ShareGroupHeartbeatResponse(member_id=member_id, member_epoch=LEAVE_EPOCH)
+            self.fence(group, group.member(member_id), decision)
+            decision.cancel((SESSION, group_id, member_id))
+            decision.reply = ShareGroupHeartbeatResponse(
+                member_id=member_id, member_epoch=LEAVE_EPOCH
+            )
             return
         joins = request.member_epoch == JOIN_EPOCH
         group = self._group(group_id, joins)
@@ -92,9 +97,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         member = group.members.get(member_id, member)
         _check_epoch(member, request.member_epoch)
         updated = replace(member, **_said_by(request, client))
-        moved, epoch = self._advance(group, member, updated, step)
+        moved, epoch = self._advance(group, member, updated, decision)
         own = self.settings_of(group_id)
-        step.schedule((SESSION, group_id, member_id), own.session_timeout_ms)
+        decision.schedule((SESSION, group_id, member_id), own.session_timeout_ms)
         response = ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=moved.member_epoch,
@@ -108,8 +113,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                     for topic_id, partitions in moved.assigned.items()
                 ]
             )
-        step.reply = response
-        self._initialize(group, epoch, group.subscriptions(member, updated), step)
+        decision.reply = response
+        self._initialize(group, epoch, group.subscriptions(member, updated), decision)
 
     def _group(self, group_id: str, joins: bool) -> ShareGroup:
         group = self.groups.get(group_id)
@@ -122,24 +127,28 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         return ShareGroup(group_id)
 
     def _advance(
-        self, group: ShareGroup, member: ShareMember, updated: ShareMember, step: Step
+        self,
+        group: ShareGroup,
+        member: ShareMember,
+        updated: ShareMember,
+        decision: DecisionBuilder,
     ) -> tuple[ShareMember, int]:
         """Steps 1 to 3 of a heartbeat: `member` becomes `updated`. The member after them, and the
         group's epoch."""
         group_id = group.group_id
         if updated != member or updated.member_id not in group.members:
-            step.records.append(records.member_metadata(group_id, updated))
+            decision.records.append(records.member_metadata(group_id, updated))
         subscription_changed = updated.topics != member.topics
         epoch = group.epoch
         due = group.assignment_epoch < epoch
         bump = subscription_changed or (group.lacks_assignment and not due)
-        if bump or group.must_refresh(step.now_ms):
+        if bump or group.must_refresh(decision.now_ms):
             metadata_hash = self.topics.hash_of(group.subscriptions(member, updated))
             if bump or metadata_hash != group.metadata_hash:
                 epoch += 1
-                step.records.append(records.group_epoch(group_id, epoch, metadata_hash))
-            group.refreshed(step.now_ms + NEVER_MS, epoch)
-        target_epoch, target = self._target(group, epoch, updated, step)
+                decision.records.append(records.group_epoch(group_id, epoch, metadata_hash))
+            group.refreshed(decision.now_ms + NEVER_MS, epoch)
+        target_epoch, target = self._target(group, epoch, updated, decision)
         wanted = {t: ps for t, ps in target.items() if self.topics.name(t) in updated.topics}
         if updated.member_epoch != target_epoch:
             moved = replace(
@@ -152,17 +161,17 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             moved = replace(updated, assigned=wanted)
         else:
             return updated, epoch
-        step.records.append(records.current_assignment(group_id, moved))
+        decision.records.append(records.current_assignment(group_id, moved))
         return moved, epoch
 
     # --- the target assignment ---
 
     def _target(
-        self, group: ShareGroup, epoch: int, updated: ShareMember, step: Step
+        self, group: ShareGroup, epoch: int, updated: ShareMember, decision: DecisionBuilder
     ) -> tuple[int, Assignment]:
         """The epoch of the target assignment, and the partitions it gives `updated`."""
         member_id = updated.member_id
-        if not self.target_is_due(group, epoch, step.now_ms):
+        if not self.target_is_due(group, epoch, decision.now_ms):
             return group.assignment_epoch, group.target_of(member_id)
         spec = self._spec(group, updated)
         assignable = {
@@ -173,7 +182,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             group_id = group.group_id
             self.compute(
                 group_id,
-                step,
+                decision,
                 Compute(
                     lambda: ASSIGNOR.assign(spec, assignable),
                     lambda machine, given, now_ms: machine.share.assigned(
@@ -183,7 +192,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             )
             return group.assignment_epoch, group.target_of(member_id)
         given = ASSIGNOR.assign(spec, assignable)
-        step.records += self.target_records(group, given, epoch, step.now_ms)
+        decision.records += self.target_records(group, given, epoch, decision.now_ms)
         return epoch, given[member_id]
 
     def _spec(self, group: ShareGroup, updated: ShareMember) -> GroupSpec:
@@ -203,18 +212,18 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         self, group_id: str, given: Mapping[str, Assignment], epoch: int, now_ms: int
     ) -> Decision[Record, None]:
         """A target assignment was made off the loop."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(ShareGroup, group_id)
         if group is not None and group.assignment_epoch < epoch <= group.epoch:
             kept = {m: assignment for m, assignment in given.items() if m in group.members}
-            step.records = self.target_records(group, kept, epoch, now_ms)
-        return step
+            decision.records = self.target_records(group, kept, epoch, now_ms)
+        return decision
 
     # --- share partitions come to be ---
 
     def _initialize(
-        self, group: ShareGroup, state_epoch: int, read: Iterable[str], step: Step
+        self, group: ShareGroup, state_epoch: int, read: Iterable[str], decision: DecisionBuilder
     ) -> None:
         """Step 4 of a heartbeat: have what the group reads, and has no share partitions for,
         initialized."""
@@ -229,7 +238,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             known: set[int] = set()
             if topic_id in state.initialized:
                 known |= state.initialized[topic_id].partitions
-            if topic_id in state.initializing and self._was_asked(group, topic_id, step.now_ms):
+            if topic_id in state.initializing and self._was_asked(group, topic_id, decision.now_ms):
                 known |= state.initializing[topic_id].partitions
             lacking = {p.partition for p in topic.partitions} - known
             if lacking:
@@ -237,7 +246,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                 before = state.initializing.get(topic_id, SharedTopic(name, frozenset()))
                 initializing[topic_id] = SharedTopic(name, before.partitions | lacking)
         if offsets:
-            self._ask(group, state_epoch, offsets, initializing, step)
+            self._ask(group, state_epoch, offsets, initializing, decision)
 
     def _ask(
         self,
@@ -245,14 +254,14 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         state_epoch: int,
         offsets: Mapping[Uuid, Mapping[int, int]],
         initializing: Mapping[Uuid, SharedTopic],
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         state = group.state_partitions
         deleting = {t: name for t, name in state.deleting.items() if t not in offsets}
         after = StatePartitions(initializing, state.initialized, deleting)
-        step.records.append(records.state_partitions(group.group_id, after))
-        step.effects.append(InitializeShareState(group.group_id, state_epoch, offsets))
-        self._note_asked(group, offsets, step.now_ms)
+        decision.records.append(records.state_partitions(group.group_id, after))
+        decision.effects.append(InitializeShareState(group.group_id, state_epoch, offsets))
+        self._note_asked(group, offsets, decision.now_ms)
 
     def _note_asked(self, group: ShareGroup, topic_ids: Iterable[Uuid], now_ms: int) -> None:
         asked = self._asked_at_ms.setdefault(group.group_id, {})
@@ -267,7 +276,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         group_id: str,
         done: Mapping[Uuid, frozenset[int]],
         failed: Mapping[Uuid, frozenset[int]],
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         """Take the result of an `InitializeShareState`; failed partitions may be retried."""
         group = self.groups.get_of(ShareGroup, group_id)
@@ -296,9 +305,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             self._asked_at_ms[group_id] = asked
         after = StatePartitions(initializing, initialized, state.deleting)
         if after != state:
-            step.records.append(records.state_partitions(group_id, after))
+            decision.records.append(records.state_partitions(group_id, after))
 
-    def ask_again(self, step: Step) -> None:
+    def ask_again(self, decision: DecisionBuilder) -> None:
         """The partition is loaded: repeat the requests of an earlier coordinator."""
         for group in self.groups.all_of(ShareGroup):
             state = group.state_partitions
@@ -310,13 +319,13 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                 if lacking and topic_id in self.topics.image.topics_by_id:
                     offsets[topic_id] = dict.fromkeys(sorted(lacking), NO_OFFSET)
             if offsets:
-                step.effects.append(InitializeShareState(group.group_id, group.epoch, offsets))
-                self._note_asked(group, offsets, step.now_ms)
+                decision.effects.append(InitializeShareState(group.group_id, group.epoch, offsets))
+                self._note_asked(group, offsets, decision.now_ms)
 
     # --- offsets, set and deleted from outside ---
 
     def begin_alter(
-        self, group_id: str, offsets: Mapping[Uuid, Mapping[int, int]], step: Step
+        self, group_id: str, offsets: Mapping[Uuid, Mapping[int, int]], decision: DecisionBuilder
     ) -> None:
         """AlterShareGroupOffsets: set the start of partitions known to exist; create the group if
         missing. Replies with the `InitializeShareState` to carry out, None if there is nothing
@@ -336,15 +345,17 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             initializing[topic_id] = SharedTopic(name, before.partitions | partitions.keys())
         deleting = {t: name for t, name in state.deleting.items() if t not in offsets}
         after = StatePartitions(initializing, state.initialized, deleting)
-        step.records.append(records.state_partitions(group_id, after))
+        decision.records.append(records.state_partitions(group_id, after))
         state_epoch = group.epoch
         if any(NO_OFFSET in partitions.values() for partitions in offsets.values()):
             # Share coordinators would take it for a repeat of what they were asked in this epoch.
             state_epoch += 1
-            step.records.append(records.group_epoch(group_id, state_epoch, group.metadata_hash))
-        step.reply = InitializeShareState(group_id, state_epoch, offsets)
+            decision.records.append(records.group_epoch(group_id, state_epoch, group.metadata_hash))
+        decision.reply = InitializeShareState(group_id, state_epoch, offsets)
 
-    def begin_delete(self, group_id: str, topic_ids: Sequence[Uuid], step: Step) -> None:
+    def begin_delete(
+        self, group_id: str, topic_ids: Sequence[Uuid], decision: DecisionBuilder
+    ) -> None:
         """DeleteShareGroupOffsets: the share coordinator is to forget the share partitions of these
         topics. Replies with topic id → partitions, of those topics of which there is something to
         delete.
@@ -361,9 +372,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             elif topic_id in state.deleting:
                 found[topic_id] = self._all_partitions(topic_id)
         names = {t: self.topics.name(t) or "" for t in found}
-        step.reply = found
+        decision.reply = found
         if found:
-            step.records.append(
+            decision.records.append(
                 records.state_partitions(
                     group_id,
                     StatePartitions(
@@ -374,7 +385,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                 )
             )
 
-    def begin_delete_group(self, group_id: str, step: Step) -> None:
+    def begin_delete_group(self, group_id: str, decision: DecisionBuilder) -> None:
         """DeleteGroups, of a share group: all its share partitions must be forgotten. Replies as
         `begin_delete`.
 
@@ -392,11 +403,15 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
         for topic_id, name in state.deleting.items():
             found.setdefault(topic_id, self._all_partitions(topic_id))
             names.setdefault(topic_id, name)
-        step.reply = {topic_id: partitions for topic_id, partitions in found.items() if partitions}
+        decision.reply = {
+            topic_id: partitions for topic_id, partitions in found.items() if partitions
+        }
         if found:
-            step.records.append(records.state_partitions(group_id, StatePartitions(deleting=names)))
+            decision.records.append(
+                records.state_partitions(group_id, StatePartitions(deleting=names))
+            )
 
-    def deleted(self, group_id: str, topic_ids: Iterable[Uuid], step: Step) -> None:
+    def deleted(self, group_id: str, topic_ids: Iterable[Uuid], decision: DecisionBuilder) -> None:
         """The share coordinator has forgotten the share partitions of these topics."""
         group = self.groups.get_of(ShareGroup, group_id)
         if group is not None:
@@ -405,7 +420,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
             deleting = {t: name for t, name in state.deleting.items() if t not in gone}
             if deleting != state.deleting:
                 after = StatePartitions(state.initializing, state.initialized, deleting)
-                step.records.append(records.state_partitions(group_id, after))
+                decision.records.append(records.state_partitions(group_id, after))
 
     def _all_partitions(self, topic_id: Uuid) -> frozenset[int]:
         topic = self.topics.image.topics_by_id.get(topic_id)
@@ -413,32 +428,32 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
 
     # --- members go, time passes ---
 
-    def fence(self, group: ShareGroup, member: ShareMember, step: Step) -> None:
+    def fence(self, group: ShareGroup, member: ShareMember, decision: DecisionBuilder) -> None:
         """Take a member out of the group: it left, or was silent."""
         group_id = group.group_id
-        step.records += records.member_tombstones(group_id, member.member_id)
+        decision.records += records.member_tombstones(group_id, member.member_id)
         metadata_hash = self.topics.hash_of(group.subscriptions(member))
-        step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
+        decision.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
 
-    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+    def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. The only timer is a member's session."""
         group = self.groups.get_of(ShareGroup, key[1])
         member = group.members.get(key[2]) if group is not None else None
         if group is not None and member is not None:
-            self.fence(group, member, step)
+            self.fence(group, member, decision)
 
-    def loaded(self, step: Step) -> None:
+    def loaded(self, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. Requests of an earlier coordinator to share coordinators are
         repeated."""
         for group in self.groups.all_of(ShareGroup):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member_id in group.members:
-                step.schedule((SESSION, group.group_id, member_id), session_ms)
-        self.ask_again(step)
+                decision.schedule((SESSION, group.group_id, member_id), session_ms)
+        self.ask_again(decision)
 
     # --- the cluster ---
 
-    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. Groups that read what changed look at it with the next heartbeat.
         Share partitions of deleted topics are forgotten, as their share coordinators do by
         themselves."""
@@ -452,7 +467,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
                 group.request_refresh()
             after = group.state_partitions.without(deleted)
             if after != group.state_partitions:
-                step.records.append(records.state_partitions(group.group_id, after))
+                decision.records.append(records.state_partitions(group.group_id, after))
 
     # --- records, and their description ---
 

@@ -29,7 +29,7 @@ from pk.core.group.any_group import GroupType
 from pk.core.group.modern_groups import NEVER_MS, ModernGroups
 from pk.core.group.records import Record
 from pk.core.group.registry import Groups, not_of_type
-from pk.core.group.settings import Client, GroupSettings, Step, StreamsGroupSettings
+from pk.core.group.settings import Client, DecisionBuilder, GroupSettings, StreamsGroupSettings
 from pk.core.group.streams import records
 from pk.core.group.streams.configured import ConfiguredTopology, configure
 from pk.core.group.streams.describe import describe
@@ -91,7 +91,8 @@ class _Configured(NamedTuple):
 
 
 class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
-    """The streams groups of one partition. Every method that decides takes a Step and fills it."""
+    """The streams groups of one partition. Every method that decides fills a
+    `DecisionBuilder`."""
 
     def __init__(self, settings: GroupSettings, groups: Groups, topics: Topics) -> None:
         """`topics` are the cluster's; their owner keeps them up to date."""
@@ -107,7 +108,9 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
 
     # --- heartbeats ---
 
-    def heartbeat(self, request: StreamsGroupHeartbeatRequest, client: Client, step: Step) -> None:
+    def heartbeat(
+        self, request: StreamsGroupHeartbeatRequest, client: Client, decision: DecisionBuilder
+    ) -> None:
         """StreamsGroupHeartbeat 0.
 
         Raises INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, GROUP_ID_NOT_FOUND,
@@ -115,11 +118,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         """
         check_request(request)
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-            self._leave(request, step)
+            self._leave(request, decision)
             return
         group_id, member_id = request.group_id, request.member_id
         joins = request.member_epoch == JOIN_EPOCH
-        group = self._group(group_id, joins, step)
+        group = self._group(group_id, joins, decision)
         member = group.members.get(member_id) if joins else group.member(member_id)
         member = member or StreamsMember(member_id)
         owned = owned_by(request)
@@ -127,22 +130,22 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         updated = replace(member, **said_by(request, client))
         changed = updated != member
         if changed:
-            step.records.append(records.member_metadata(group_id, updated))
+            decision.records.append(records.member_metadata(group_id, updated))
         response = StreamsGroupHeartbeatResponse(member_id=member_id)
         statuses: list[Status] = []
         response.status = statuses
-        found = self._configure(group, request, updated, statuses, step)
+        found = self._configure(group, request, updated, statuses, decision)
         if found.configured.is_ready:
             subtopologies = found.configured.subtopologies or {}
             check_tasks(request.active_tasks, subtopologies)
             check_tasks(request.standby_tasks, subtopologies)
-        epoch = self._epoch(group, found, changed, step)
+        epoch = self._epoch(group, found, changed, decision)
         own = self.settings_of(group_id)
         if group.is_empty and own.initial_rebalance_delay_ms > 0:
-            self._delay(group_id, own.initial_rebalance_delay_ms, step)
-        target = self._target(group, epoch, updated, found.configured, statuses, step)
-        moved = self._reconcile(group, updated, target, owned, step)
-        step.schedule((SESSION, group_id, member_id), own.session_timeout_ms)
+            self._delay(group_id, own.initial_rebalance_delay_ms, decision)
+        target = self._target(group, epoch, updated, found.configured, statuses, decision)
+        moved = self._reconcile(group, updated, target, owned, decision)
+        decision.schedule((SESSION, group_id, member_id), own.session_timeout_ms)
         if request.shutdown_application:
             group.shutdown_member_id = group.shutdown_member_id or member_id
         response.member_epoch = moved.member_epoch
@@ -151,10 +154,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             _tell_tasks(response, moved.assigned)
             group.endpoints.changed(moved)
         self._tell_endpoints(request, response, group, moved, found.configured)
-        self._tell_problems(response, group, found.configured, own, statuses, step)
-        step.reply = response
+        self._tell_problems(response, group, found.configured, own, statuses, decision)
+        decision.reply = response
 
-    def _group(self, group_id: str, joins: bool, step: Step) -> StreamsGroup:
+    def _group(self, group_id: str, joins: bool, decision: DecisionBuilder) -> StreamsGroup:
         """The group; for one that joins a new one, also in place of an empty classic group.
 
         Raises GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED.
@@ -165,7 +168,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         if group is None:
             group = StreamsGroup(group_id)
         elif joins and group.type is GroupType.CLASSIC and group.is_empty:
-            step.records += group.tombstones()
+            decision.records += group.tombstones()
             group = StreamsGroup(group_id)
         elif not isinstance(group, StreamsGroup):
             raise not_of_type(group_id, GroupType.STREAMS)
@@ -181,10 +184,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         request: StreamsGroupHeartbeatRequest,
         updated: StreamsMember,
         statuses: list[Status],
-        step: Step,
+        decision: DecisionBuilder,
     ) -> _Configured:
         """Steps 1 and 2 of a heartbeat, as far as the topology goes."""
-        topology = self._topology(group, request, step)
+        topology = self._topology(group, request, decision)
         known = group.topology
         if known is not None and updated.topology_epoch < known.epoch:
             _tell(
@@ -194,7 +197,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
                 f"topology epoch {known.epoch}.",
             )
         metadata_hash, configured = group.metadata_hash, group.configured
-        if known is None or configured is None or group.must_refresh(step.now_ms):
+        if known is None or configured is None or group.must_refresh(decision.now_ms):
             metadata_hash = self.topics.hash_of(set(topology.required_topics))
             if known is None or configured is None or metadata_hash != group.metadata_hash:
                 configured = configure(topology, self.partition_count)
@@ -202,7 +205,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         return _Configured(topology, configured, metadata_hash)
 
     def _topology(
-        self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, step: Step
+        self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest, decision: DecisionBuilder
     ) -> Topology:
         """The group's topology; that of its first member becomes the group's."""
         known = group.topology
@@ -215,13 +218,15 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             return known
         sent = topology_of_request(request.topology)
         if known is None:
-            step.records.append(records.topology(group.group_id, sent))
+            decision.records.append(records.topology(group.group_id, sent))
             return sent
         if known.epoch <= sent.epoch and not known.equals(sent):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         return known
 
-    def _epoch(self, group: StreamsGroup, found: _Configured, changed: bool, step: Step) -> int:
+    def _epoch(
+        self, group: StreamsGroup, found: _Configured, changed: bool, decision: DecisionBuilder
+    ) -> int:
         """Step 3 of a heartbeat: the group's epoch, which goes up where anything changed."""
         validated = found.topology.epoch if found.configured.is_ready else NO_TOPOLOGY_EPOCH
         configs = self._assignment_configs(group.group_id)
@@ -233,10 +238,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             or configs != group.assignment_configs
         ):
             epoch += 1
-            step.records.append(
+            decision.records.append(
                 records.group_epoch(group.group_id, epoch, found.metadata_hash, validated, configs)
             )
-        group.refreshed(step.now_ms + NEVER_MS, epoch)
+        group.refreshed(decision.now_ms + NEVER_MS, epoch)
         return epoch
 
     def _assignment_configs(self, group_id: str) -> dict[str, str]:
@@ -244,11 +249,11 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
 
     # --- the target assignment ---
 
-    def _delay(self, group_id: str, delay_ms: int, step: Step) -> None:
+    def _delay(self, group_id: str, delay_ms: int, decision: DecisionBuilder) -> None:
         if group_id not in self._delayed:
             self._delayed.add(group_id)
-            step.take_back = lambda: self._delayed.discard(group_id)
-            step.schedule((INITIAL_DELAY, group_id), delay_ms)
+            decision.take_back = lambda: self._delayed.discard(group_id)
+            decision.schedule((INITIAL_DELAY, group_id), delay_ms)
 
     def _target(
         self,
@@ -257,7 +262,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         updated: StreamsMember,
         configured: ConfiguredTopology,
         statuses: list[Status],
-        step: Step,
+        decision: DecisionBuilder,
     ) -> Target:
         """Step 4 of a heartbeat: the target of `updated`."""
         group_id, member_id = group.group_id, updated.member_id
@@ -271,7 +276,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             return Target(group.assignment_epoch, NO_TASKS)
         if group.assignment_epoch >= epoch:
             return last
-        if self.keeps_interval(group, step.now_ms):
+        if self.keeps_interval(group, decision.now_ms):
             _tell(
                 statuses,
                 StatusCode.ASSIGNMENT_DELAYED,
@@ -280,7 +285,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             return last
         members = group.members | {member_id: updated}
         configs = self._assignment_configs(group_id)
-        given = self._assign(group, epoch, members, configured, configs, step)
+        given = self._assign(group, epoch, members, configured, configs, decision)
         if given is None:
             _tell(
                 statuses,
@@ -297,7 +302,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         members: Mapping[str, StreamsMember],
         configured: ConfiguredTopology,
         configs: Mapping[str, str],
-        step: Step,
+        decision: DecisionBuilder,
     ) -> Mapping[str, Tasks] | None:
         """Make the target assignment of `epoch`; None if that is done off the loop."""
         group_id = group.group_id
@@ -316,10 +321,10 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
                 int(configs.get(STANDBY_REPLICAS, "0")),
             )
             if spec.work > INLINE_WORK_MAX:
-                self._compute_target(group_id, spec, configured, epoch, step)
+                self._compute_target(group_id, spec, configured, epoch, decision)
                 return None
             given = assign(spec)
-        step.records += self.target_records(group, given, epoch, step.now_ms)
+        decision.records += self.target_records(group, given, epoch, decision.now_ms)
         return given
 
     def _compute_target(
@@ -328,13 +333,13 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         spec: StreamsGroupSpec,
         configured: ConfiguredTopology,
         epoch: int,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         """Have an assignment made off the loop, unless one is being made."""
         if group_id not in self._computing:
             self.compute(
                 group_id,
-                step,
+                decision,
                 Compute(
                     lambda: assign(spec),
                     lambda machine, given, now_ms: machine.streams.assigned(
@@ -352,17 +357,17 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         now_ms: int,
     ) -> Decision[Record, None]:
         """A target assignment was made off the loop, for the topology as it was."""
-        step = Step(now_ms=now_ms)
+        decision = DecisionBuilder(now_ms=now_ms)
         self._computing.discard(group_id)
         group = self.groups.get_of(StreamsGroup, group_id)
         if group is None or not group.assignment_epoch < epoch <= group.epoch:
-            return step
+            return decision
         now = group.configured
         if now is not None and now.subtopologies != configured.subtopologies:
-            return step  # it may have tasks that exist no longer
+            return decision  # it may have tasks that exist no longer
         kept = {m: tasks for m, tasks in given.items() if m in group.members}
-        step.records = self.target_records(group, kept, epoch, now_ms)
-        return step
+        decision.records = self.target_records(group, kept, epoch, now_ms)
+        return decision
 
     def _reconcile(
         self,
@@ -370,17 +375,17 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         member: StreamsMember,
         target: Target,
         owned: Tasks | None,
-        step: Step,
+        decision: DecisionBuilder,
     ) -> StreamsMember:
         """Step 5 of a heartbeat. Raises FENCED_MEMBER_EPOCH."""
         moved = reconcile(member, target, group, owned)
         if moved != member:
-            step.records.append(records.current_assignment(group.group_id, moved))
+            decision.records.append(records.current_assignment(group.group_id, moved))
             key = (REBALANCE, group.group_id, moved.member_id)
             if moved.state is MemberState.UNREVOKED_TASKS:
-                step.schedule(key, moved.rebalance_timeout_ms)
+                decision.schedule(key, moved.rebalance_timeout_ms)
             else:
-                step.cancel(key)
+                decision.cancel(key)
         return moved
 
     # --- what the member hears ---
@@ -408,19 +413,21 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
         configured: ConfiguredTopology,
         own: StreamsGroupSettings,
         statuses: list[Status],
-        step: Step,
+        decision: DecisionBuilder,
     ) -> None:
         group_id = group.group_id
         problem = configured.problem
         if problem is not None:
             detail = problem.detail
             if configured.to_create:
-                detail += self.internal_topics.failures(group_id, configured.to_create, step.now_ms)
+                detail += self.internal_topics.failures(
+                    group_id, configured.to_create, decision.now_ms
+                )
                 effect = self.internal_topics.create(
-                    group_id, configured.to_create, 2 * own.heartbeat_interval_ms, step.now_ms
+                    group_id, configured.to_create, 2 * own.heartbeat_interval_ms, decision.now_ms
                 )
                 if effect is not None:
-                    step.effects.append(effect)
+                    decision.effects.append(effect)
             _tell(statuses, problem.code, detail)
         if group.shutdown_member_id is not None:
             _tell(
@@ -431,29 +438,31 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
             )
 
     def topics_created(
-        self, effect: CreateInternalTopics, refused: Mapping[str, str], step: Step
+        self, effect: CreateInternalTopics, refused: Mapping[str, str], decision: DecisionBuilder
     ) -> None:
         """Take the result of a `CreateInternalTopics`: why topics were not created, by topic."""
-        self.internal_topics.created(effect, refused, step.now_ms)
+        self.internal_topics.created(effect, refused, decision.now_ms)
 
     # --- members go, time passes ---
 
-    def _leave(self, request: StreamsGroupHeartbeatRequest, step: Step) -> None:
+    def _leave(self, request: StreamsGroupHeartbeatRequest, decision: DecisionBuilder) -> None:
         group = self.groups.find_of(StreamsGroup, request.group_id)
         if request.shutdown_application:
             group.shutdown_member_id = group.shutdown_member_id or request.member_id
-        self.fence(group, [group.member(request.member_id)], step)
-        step.reply = StreamsGroupHeartbeatResponse(
+        self.fence(group, [group.member(request.member_id)], decision)
+        decision.reply = StreamsGroupHeartbeatResponse(
             member_id=request.member_id, member_epoch=request.member_epoch
         )
 
-    def fence(self, group: StreamsGroup, members: Sequence[StreamsMember], step: Step) -> None:
+    def fence(
+        self, group: StreamsGroup, members: Sequence[StreamsMember], decision: DecisionBuilder
+    ) -> None:
         """Take members out of the group: they left, or were silent, or did not do as they must."""
         group_id, epoch = group.group_id, group.epoch
         for member in members:
             epoch += 1
-            step.records += records.member_tombstones(group_id, member.member_id)
-            step.records.append(
+            decision.records += records.member_tombstones(group_id, member.member_id)
+            decision.records.append(
                 records.group_epoch(
                     group_id,
                     epoch,
@@ -463,21 +472,21 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
                 )
             )
             for timer in (SESSION, REBALANCE):
-                step.cancel((timer, group_id, member.member_id))
+                decision.cancel((timer, group_id, member.member_id))
 
-    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+    def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
         if key[0] == INITIAL_DELAY:
-            self._delay_over(key[1], step)
+            self._delay_over(key[1], decision)
             return
         group = self.groups.get_of(StreamsGroup, key[1])
         member = group.members.get(key[2]) if group is not None else None
         if group is None or member is None:
             return
         if key[0] != REBALANCE or member.state is MemberState.UNREVOKED_TASKS:
-            self.fence(group, [member], step)
+            self.fence(group, [member], decision)
 
-    def _delay_over(self, group_id: str, step: Step) -> None:
+    def _delay_over(self, group_id: str, decision: DecisionBuilder) -> None:
         """A new group has waited for more members long enough: assign its tasks."""
         self._delayed.discard(group_id)
         group = self.groups.get_of(StreamsGroup, group_id)
@@ -490,23 +499,23 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsGroupSettings]):
                 group.members,
                 group.configured,
                 group.assignment_configs,
-                step,
+                decision,
             )
 
-    def loaded(self, step: Step) -> None:
+    def loaded(self, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`."""
         for group in self.groups.all_of(StreamsGroup):
             session_ms = self.settings_of(group.group_id).session_timeout_ms
             for member_id, member in group.members.items():
-                step.schedule((SESSION, group.group_id, member_id), session_ms)
+                decision.schedule((SESSION, group.group_id, member_id), session_ms)
                 if member.state is MemberState.UNREVOKED_TASKS:
-                    step.schedule(
+                    decision.schedule(
                         (REBALANCE, group.group_id, member_id), member.rebalance_timeout_ms
                     )
 
     # --- the cluster ---
 
-    def follow(self, image: MetadataImage, found: Changes, step: Step) -> None:
+    def follow(self, image: MetadataImage, found: Changes, decision: DecisionBuilder) -> None:
         """See `GroupsOfType`. Groups whose topics changed look at them with the next heartbeat."""
         self.use_cluster_settings(image)
         self.internal_topics.keep_only(self.groups)
