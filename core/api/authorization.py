@@ -12,16 +12,19 @@ secret.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from pk.core.api.authorized import CLUSTER_OPERATIONS
 from pk.core.auth.acls import CLUSTER_NAME, Operation, ResourceType
+from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import GROUP, TOPIC
 from pk.core.needs import Need
 
 _O, _R = Operation, ResourceType
+
+T = TypeVar("T")
 
 ERRORS: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = {
     _R.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
@@ -90,6 +93,19 @@ def check_configs(context: Context, operation: Operation, resource: ConfigResour
     resources other than topics and groups belong to the cluster."""
     kind, name = _CONFIG_RESOURCES.get(resource.resource_type, _R.CLUSTER), resource.resource_name
     check(context, operation, kind, CLUSTER_NAME if kind is _R.CLUSTER else name)
+
+
+async def split_topics(
+    context: Context, operation: Operation, topics: Iterable[T], name_of: Callable[[T], str]
+) -> tuple[list[T], list[T]]:
+    """(the topics of a request to which the client may do `operation`, the others)."""
+    if not is_on(context):
+        return list(topics), []
+    allowed, denied = list[T](), list[T]()
+    for topic in topics:
+        await let_others_run()
+        (allowed if allows(context, operation, _R.TOPIC, name_of(topic)) else denied).append(topic)
+    return allowed, denied
 
 
 def cluster_operations(context: Context) -> int:

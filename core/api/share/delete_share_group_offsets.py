@@ -1,7 +1,7 @@
 """DeleteShareGroupOffsets (92), version 0: deletes the offsets of an empty share group for topics
 (KIP-932)."""
 
-from pk.core.api.authorization import allows, is_on, refusal
+from pk.core.api.authorization import refusal, split_topics
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
@@ -19,17 +19,9 @@ async def handle(
 ) -> DeleteShareGroupOffsetsResponse:
     """Delegate to the group's coordinator and the share coordinators."""
     context.broker.groups.coordinators.check_protocol(GroupType.SHARE)
-    if not is_on(context):
-        return await context.broker.groups.share_offsets.delete(request)
-    denied, kept = (
-        list[DeleteShareGroupOffsetsRequestTopic](),
-        list[DeleteShareGroupOffsetsRequestTopic](),
+    request.topics, denied = await split_topics(
+        context, Operation.READ, request.topics, lambda topic: topic.topic_name
     )
-    for topic in request.topics:
-        await let_others_run()
-        may_read = allows(context, Operation.READ, ResourceType.TOPIC, topic.topic_name)
-        (kept if may_read else denied).append(topic)
-    request.topics = kept
     response = await context.broker.groups.share_offsets.delete(request)
     for topic in denied:
         await let_others_run()

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from pk.core.api.authorization import allows, is_on
+from pk.core.api.authorization import split_topics
 from pk.core.api.controller.decide import submit_decision
-from pk.core.auth.acls import Operation, ResourceType
+from pk.core.auth.acls import Operation
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -12,7 +12,6 @@ from pk.core.meta import topics
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 
@@ -23,14 +22,9 @@ _VERSION_STRICT_QUOTA: Final = 3
 async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Add partitions to each topic separately."""
     random = context.broker.random
-    denied = list[CreatePartitionsTopic]()
-    if is_on(context):
-        kept = list[CreatePartitionsTopic]()
-        for topic in request.topics:
-            await let_others_run()
-            may_alter = allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name)
-            (kept if may_alter else denied).append(topic)
-        request.topics = kept
+    request.topics, denied = await split_topics(
+        context, Operation.ALTER, request.topics, lambda topic: topic.name
+    )
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
     response: CreatePartitionsResponse = await submit_decision(
