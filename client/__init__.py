@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pk.core.auth.acls import AclBinding, AclFilter
     from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+    from pk.core.group.consumer_protocol import Subscription
     from pk.core.record.batch import TimestampType
     from pk.core.share.partition_state import AcknowledgeType
     from pk.core.values import TopicPartition
@@ -23,9 +24,17 @@ if TYPE_CHECKING:
     from pk.net.client.admin_operations.quotas import QuotaFilter
     from pk.net.client.admin_operations.tokens import Token
     from pk.net.client.admin_operations.users import NewPassword, ScramUser
+    from pk.net.client.assignment.assignors import Assignor, RebalanceProtocol
     from pk.net.client.connection import RequestTrace
     from pk.net.client.consumer import Consumer, open_consumer
-    from pk.net.client.delivery import BatchDelivered, Deliveries, Delivery, RecordMetadata, Run
+    from pk.net.client.delivery import (
+        BatchDelivered,
+        Deliveries,
+        Delivery,
+        RecordMetadata,
+        Run,
+        SentRecord,
+    )
     from pk.net.client.errors import (
         BufferExhausted,
         ClientError,
@@ -97,6 +106,7 @@ __all__ = [
     "AclFilter",
     "Admin",
     "ApiRange",
+    "Assignor",
     "BatchDelivered",
     "BufferExhausted",
     "ClientError",
@@ -142,16 +152,19 @@ __all__ = [
     "ProtocolError",
     "QuotaFilter",
     "Reassignment",
+    "RebalanceProtocol",
     "RecordMetadata",
     "RequestTimedOut",
     "RequestTrace",
     "ResourceType",
     "Run",
     "ScramUser",
+    "SentRecord",
     "ShareConsumer",
     "ShareGroupOffset",
     "ShareRecord",
     "Straggler",
+    "Subscription",
     "TimestampType",
     "Token",
     "TopicDescription",
@@ -191,6 +204,8 @@ _HOMES = {
         "NewPassword",
         "ScramUser",
     ),
+    "pk.core.group.consumer_protocol": ("Subscription",),
+    "pk.net.client.assignment.assignors": ("Assignor", "RebalanceProtocol"),
     "pk.net.client.connection": ("RequestTrace",),
     "pk.net.client.consumer": (
         "Consumer",
@@ -202,6 +217,7 @@ _HOMES = {
         "Delivery",
         "RecordMetadata",
         "Run",
+        "SentRecord",
     ),
     "pk.net.client.errors": (
         "BufferExhausted",

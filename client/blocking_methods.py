@@ -113,6 +113,12 @@ class ConsumerMethods:
         tries to commit first."""
         self._portal.run(self._client.unsubscribe)
 
+    def enforce_rebalance(self) -> None:
+        """Makes the group assign its partitions again, at the next poll: for an own assignor whose
+        inputs have changed. Raises ValueError without a subscription, and with
+        `group.protocol=consumer`, where the coordinator decides when to assign."""
+        self._portal.run_sync(self._client.enforce_rebalance)
+
     def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:
         """Continues at `offset`. With the `leader_epoch` of the record before it, the consumer
         notices if the log was truncated below `offset` (KIP-320). Raises ValueError for a negative
@@ -197,6 +203,14 @@ class ConsumerMethods:
         first one at most `timeout_ms` milliseconds (default: for ever), then returns an empty list.
         Partitions take turns."""
         return self._portal.run(self._client.poll, timeout_ms=timeout_ms, records_max=records_max)
+
+    def poll_by_partition(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Like `poll`, with the records of each partition in a list of their own."""
+        return self._portal.run(
+            self._client.poll_by_partition, timeout_ms=timeout_ms, records_max=records_max
+        )
 
     def poll_batches(
         self, *, timeout_ms: float | None = None, bytes_max: int | None = None

@@ -57,10 +57,15 @@ ASSIGNORS: Final = {
 """The assignors by the class names in the configs of Java clients."""
 
 
-def _assignors(value: tuple[str, ...]) -> str | None:
+def _is_assignor(value: object) -> bool:
+    return hasattr(value, "assign") and hasattr(value, "user_data")
+
+
+def _assignors(value: tuple[Any, ...]) -> str | None:
     if not value:
         return "must name at least one assignor"
-    unknown = [name for name in value if ASSIGNORS.get(name, name) not in ASSIGNORS.values()]
+    named = [each for each in value if not _is_assignor(each)]
+    unknown = [name for name in named if ASSIGNORS.get(name, name) not in ASSIGNORS.values()]
     names = ", ".join(sorted(ASSIGNORS.values()))
     return f"{unknown[0]!r} is none of {names}" if unknown else None
 
@@ -146,9 +151,10 @@ class ConsumerConfig(ClientConfig, frozen=True, kw_only=True):
     max_partition_fetch_bytes: int = config_key(1_048_576, low=0, high=INT_MAX)
     max_poll_interval_ms: int = config_key(300_000, low=1, high=INT_MAX)
     max_poll_records: int = config_key(500, low=1, high=INT_MAX)
-    partition_assignment_strategy: tuple[str, ...] = config_key(
-        ("range", "cooperative-sticky"), check=_assignors
+    partition_assignment_strategy: tuple[Any, ...] = config_key(
+        ("range", "cooperative-sticky"), check=_assignors, accepts=_is_assignor
     )
+    """Names, and `Assignor` objects of a program's own."""
     session_timeout_ms: int = config_key(45_000, low=1, high=INT_MAX)
 
     @property
@@ -157,9 +163,13 @@ class ConsumerConfig(ClientConfig, frozen=True, kw_only=True):
         return self.group_protocol.lower() == "consumer"
 
     @property
-    def assignors(self) -> tuple[str, ...]:
-        """The assignors' protocol names, in order of preference."""
-        return tuple(ASSIGNORS.get(name, name) for name in self.partition_assignment_strategy)
+    def assignors(self) -> tuple[Any, ...]:
+        """The assignors, in order of preference: the protocol names of those that are built in, and
+        a program's own `Assignor` objects."""
+        return tuple(
+            each if _is_assignor(each) else ASSIGNORS.get(each, each)
+            for each in self.partition_assignment_strategy
+        )
 
 
 class ShareConsumerConfig(ClientConfig, frozen=True, kw_only=True):
@@ -244,7 +254,7 @@ def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
 def _parse_value(name: str, key: ConfigKey, value: object) -> object:
     default = key.default
     parsed: Any
-    if key.accepts is not None and key.accepts(value):
+    if key.accepts is not None and not isinstance(default, tuple) and key.accepts(value):
         return value
     if isinstance(default, bool):
         parsed = _parse_bool(name, value)
@@ -256,7 +266,10 @@ def _parse_value(name: str, key: ConfigKey, value: object) -> object:
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             raise ConfigError(f"{name}: must be a list, is {value!r}")
-        parsed = tuple(str(part).strip() for part in cast(Sequence[Any], parts))
+        parsed = tuple(
+            part if key.accepts is not None and key.accepts(part) else str(part).strip()
+            for part in cast(Sequence[Any], parts)
+        )
     else:
         if value is not None and not isinstance(value, str | int):
             raise ConfigError(f"{name}: must be text, is {value!r}")

@@ -264,6 +264,17 @@ class Consumer:
             self._states.clear()
             await group.leave()
 
+    def enforce_rebalance(self) -> None:
+        """Makes the group assign its partitions again, at the next poll: for an own assignor whose
+        inputs have changed. Raises ValueError without a subscription, and with
+        `group.protocol=consumer`, where the coordinator decides when to assign."""
+        self._check()
+        if self._group is None or not self._subscribes:
+            raise ValueError("not subscribed: there is no group to rebalance")
+        if self.config.joins_by_consumer_protocol:
+            raise ValueError("with group.protocol=consumer the coordinator decides when to assign")
+        self._group.rejoin()
+
     @property
     def _subscribes(self) -> bool:
         return self._topics is not None or self._pattern is not None
@@ -414,6 +425,15 @@ class Consumer:
 
         await self._poll(take, lambda: bool(records), timeout_ms)
         return records
+
+    async def poll_by_partition(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Like `poll`, with the records of each partition in a list of their own."""
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in await self.poll(timeout_ms=timeout_ms, records_max=records_max):
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return found
 
     async def poll_batches(
         self, *, timeout_ms: float | None = None, bytes_max: int | None = None

@@ -1,13 +1,14 @@
 """Results of sending: of one record (`Delivery`), of one call (`Deliveries`), of a batch
 (`BatchDelivered`)."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import trio
 from msgspec import Struct
 
 from pk.core.errors import without_frames
+from pk.core.record.batch import records as decoded
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Batch
 
@@ -31,6 +32,16 @@ class Run(Struct, frozen=True):
     count: int
 
 
+class SentRecord(NamedTuple):
+    """A record of a batch that was sent; `offset` is -1 if it is not known."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
 class BatchDelivered(Struct, frozen=True):
     """A settled batch, as passed to `on_delivery`: `error` is None if it was acknowledged.
     `in_doubt`: it was not, but may be in the log."""
@@ -40,6 +51,14 @@ class BatchDelivered(Struct, frozen=True):
     count: int
     error: Exception | None
     in_doubt: bool = False
+    data: bytes = b""
+    """The batch as it was sent; empty if it was given up before that, because it is too large."""
+
+    def records(self) -> Iterator[SentRecord]:
+        """The records of the batch."""
+        for number, record in enumerate(decoded(self.data) if self.data else ()):
+            offset = self.base_offset + number if self.base_offset >= 0 else -1
+            yield SentRecord(offset, record.timestamp, record.key, record.value, record.headers)
 
 
 class Delivery:

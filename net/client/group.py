@@ -36,7 +36,7 @@ from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestP
 from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pk.net.client.assignment.assignors import ASSIGNORS as ASSIGNORS_BY_NAME
-from pk.net.client.assignment.assignors import RebalanceProtocol
+from pk.net.client.assignment.assignors import Assignor, RebalanceProtocol
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.connection import Connection
@@ -130,8 +130,10 @@ class Group:
         self._last = _Last()
         self._led = _Led()
         self._next_beat = 0.0
-        assignors = [ASSIGNORS_BY_NAME[name] for name in config.assignors]
-        self._assignors = assignors
+        assignors: list[Assignor] = [
+            ASSIGNORS_BY_NAME[each] if isinstance(each, str) else each for each in config.assignors
+        ]
+        self._assignors = {assignor.name: assignor for assignor in assignors}
         common = set(RebalanceProtocol).intersection(*(a.protocols for a in assignors))
         self.protocol = max(common)
         """Cooperative if all assignors support it."""
@@ -268,7 +270,7 @@ class Group:
         self._syncing = True
         self._next_beat = trio.current_time() + self.config.heartbeat_interval_ms / 1000
         name = response.protocol_name or ""
-        if name not in self.config.assignors:
+        if name not in self._assignors:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group chose the assignor {name!r}"
             )
@@ -306,7 +308,7 @@ class Group:
         topics = self.topics or ()
         cooperative = self.protocol == RebalanceProtocol.COOPERATIVE
         protocols: list[JoinGroupRequestProtocol] = []
-        for assignor in self._assignors:
+        for assignor in self._assignors.values():
             subscription = Subscription(
                 topics,
                 assignor.user_data(self._last.partitions, self._last.generation),
@@ -347,7 +349,7 @@ class Group:
         self.led_topics = wanted
         if response.skip_assignment:
             return {}
-        return ASSIGNORS_BY_NAME[name].assign(counts, subscriptions, self._racks(counts))
+        return self._assignors[name].assign(counts, subscriptions, self._racks(counts))
 
     def _racks(self, counts: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
         metadata = self.cluster.metadata

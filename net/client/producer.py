@@ -116,13 +116,14 @@ class Producer:
             sender.on_refusal = on_refusal
             if on_delivery is not None:
                 tell = on_delivery
-                sender.on_batch = lambda b: tell(
+                sender.on_batch = lambda b, data: tell(
                     BatchDelivered(
                         b.partition,
                         b.base_offset,
                         b.count,
                         b.error,
                         b.error is not None and b.in_doubt,
+                        data,
                     )
                 )
             if parsed.transactional_id is not None:

@@ -19,6 +19,7 @@ max.in.flight.requests.per.connection is 1, as in the Java client.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import trio
@@ -93,8 +94,8 @@ class Sender:
         self.fatal: Exception | None = None
         """Why this producer cannot continue at all."""
 
-        self.on_batch: Callable[[Batch], None] | None = None
-        """Called with each settled batch."""
+        self.on_batch: Callable[[Batch, bytes], None] | None = None
+        """Called with each settled batch and its bytes, which it no longer has."""
 
         self.on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None
         """Called with the error of each batch that will be retried."""
@@ -205,9 +206,17 @@ class Sender:
     def settle(self, batch: Batch, **outcome: Any) -> None:
         """Settle a batch with its outcome."""
         outcome.setdefault("error", None)
+        if self.on_batch is None:
+            self.accumulator.settle(batch, **outcome)
+            return
+        if batch.built is None:
+            before = batch.size_bytes
+            with suppress(KafkaError):
+                batch.seal()
+                self.accumulator.sealed(before, batch)
+        data = bytes(batch.built or b"")
         self.accumulator.settle(batch, **outcome)
-        if self.on_batch is not None:
-            self.on_batch(batch)
+        self.on_batch(batch, data)
 
     def give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         """Fail a batch; an idempotent producer may then have a gap in its sequences."""

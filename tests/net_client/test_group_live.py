@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,8 +15,10 @@ from clients.fixtures import Kafka
 from net_client.support import known, trio_test
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.racks import PartitionRacks
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
+from pk.net.client.assignment.assignors import Assignment, RebalanceProtocol, Subscriptions
 from pk.net.client.connection import RequestTrace
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.producer import open_producer
@@ -356,5 +358,66 @@ def test_unsubscribing_leaves_the_group(kafka: Kafka, fresh: Fresh) -> None:
             assert described.state == "Empty"
             consumer.assign([TopicPartition(topic, 1)])
             assert await consumer.position(TopicPartition(topic, 1)) == 0
+
+    main()
+
+
+class Everything:
+    """An assignor of a program's own: one member gets all partitions, the one with the last id."""
+
+    name = "everything"
+    protocols = (RebalanceProtocol.EAGER,)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
+        return b"ours"
+
+    def assign(
+        self,
+        partitions: Mapping[str, int],
+        subscriptions: Subscriptions,
+        racks: PartitionRacks | None = None,
+    ) -> Assignment:
+        self.calls += 1
+        assert {subscription.user_data for subscription in subscriptions.values()} == {b"ours"}
+        owner = max(subscriptions)
+        every = [TopicPartition(t, n) for t, count in partitions.items() for n in range(count)]
+        return {member: every if member == owner else [] for member in subscriptions}
+
+
+def test_a_program_can_bring_an_assignor_and_ask_for_a_rebalance(
+    kafka: Kafka, fresh: Fresh
+) -> None:
+    topic, group = fresh("own"), fresh("group")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, 3)
+        own = Everything()
+        config = {"group.id": group, "partition.assignment.strategy": [own]}
+        async with member(kafka, config) as one, member(kafka, config) as two:
+            one.subscribe(topic)
+            two.subscribe(topic)
+            await until(lambda: sorted(sizes(one, two)) == [0, 3], one, two)
+            calls = own.calls
+            one.consumer.enforce_rebalance()
+            await until(lambda: own.calls > calls and sorted(sizes(one, two)) == [0, 3], one, two)
+
+    main()
+
+
+def test_a_rebalance_is_not_for_everyone_to_ask_for(kafka: Kafka, fresh: Fresh) -> None:
+    @trio_test
+    async def main() -> None:
+        async with open_consumer(kafka.bootstrap) as consumer:
+            with pytest.raises(ValueError, match="not subscribed"):
+                consumer.enforce_rebalance()
+        config = {"group.id": fresh("group"), "group.protocol": "consumer"}
+        async with open_consumer(kafka.bootstrap, config) as consumer:
+            consumer.subscribe([fresh("t")])
+            with pytest.raises(ValueError, match="the coordinator decides"):
+                consumer.enforce_rebalance()
 
     main()

@@ -109,6 +109,12 @@ def test_many_records_by_every_codec(kafka: Kafka, fresh: Fresh, codec: str) -> 
         assert sum(batch.count for batch in reported) == len(pairs)
         assert all(batch.error is None for batch in reported)
         records = await read(kafka, topic, len(pairs), 4)
+        sent = {(b.partition.partition, r.offset): r for b in reported for r in b.records()}
+        for record in records:
+            told = sent.pop((record.partition, record.offset))
+            assert (told.key, told.value) == (record.key, record.value)
+            assert told.timestamp_ms == record.timestamp
+        assert not sent
         assert sorted((r.key or b"", r.value) for r in records) == sorted(
             (key or b"", value) for key, value in pairs
         )
