@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+OTHER_PLUGINS = ("-p", "no:anyio", "-p", "no:faker", "-p", "no:hypothesispytest")
+"""Not loaded: they are installed here, and take longer to import than most of these tests run."""
+
 
 def run_project(
     directory: Path, *words: str, env: dict[str, str] | None = None
@@ -28,7 +31,7 @@ def run_project(
     done = subprocess.run(
         [
             sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
-            "-rP", *plugin, *words,
+            *OTHER_PLUGINS, "-rP", *plugin, *words,
         ],
         check=False,
         cwd=directory,

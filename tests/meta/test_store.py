@@ -105,6 +105,10 @@ def run(another: Stores, main: Callable[[], Awaitable[None]]) -> None:
     trio.run(inside)
 
 
+DIRECTORIES = 60
+"""Of each partition below: an event is a kB long, and 3 MB are few events."""
+
+
 def topics(first: int, count: int, partitions: int) -> list[Event]:
     """Events that differ, as those of a large cluster do."""
     events: list[Event] = []
@@ -113,7 +117,12 @@ def topics(first: int, count: int, partitions: int) -> list[Event]:
         events.append(TopicCreated(f"a-topic-with-a-name-of-some-length-{n}", topic_id))
         events += [
             PartitionCreated(
-                topic_id, p, (1, 2, 3), (1, 2, 3), 1, directories=(os.urandom(16),) * 3
+                topic_id,
+                p,
+                (1, 2, 3),
+                (1, 2, 3),
+                1,
+                directories=tuple(os.urandom(16) for _ in range(DIRECTORIES)),
             )
             for p in range(partitions)
         ]
@@ -218,7 +227,7 @@ def test_an_append_is_whole_whatever_its_size(another: Stores) -> None:
     async def main() -> None:
         store, image = another(), MetadataImage()
         epoch = await store.campaign(1)
-        for count, partitions in ((1, 20_000), (60, 60), (1, 1)):
+        for count, partitions in ((1, 3_000), (60, 10), (1, 1)):
             events = topics(image.offset, count, partitions)
             await store.append(epoch, image.offset, events)
             image = image.apply(events)
@@ -257,7 +266,7 @@ def test_a_large_snapshot_comes_back(another: Stores) -> None:
     async def main() -> None:
         store = another()
         epoch = await store.campaign(1)
-        events = topics(0, 200, 100)
+        events = topics(0, 200, 15)
         await store.append(epoch, 0, events)
         image = MetadataImage().apply(events)
         await store.save_snapshot(epoch, image)
