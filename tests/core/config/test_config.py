@@ -1,6 +1,7 @@
 """Keys, their types and bounds, the views made of them, and what is refused."""
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,18 +35,23 @@ from pk.net.oauth.keys import CLIENT_TOKEN_KEYS
 from pk.net.tls.settings import KEYS as TLS_KEYS
 
 ROOT = Path(__file__).resolve().parents[3]
-WORDS = {
-    word
-    for folder in (
-        *("core/api", "core/broker", "core/group", "core/log", "core/meta", "core/record"),
-        *("net", "cli"),
+
+
+@cache
+def words() -> frozenset[str]:
+    """Every word of the code that may honour a key."""
+    return frozenset(
+        word
+        for folder in (
+            *("core/api", "core/broker", "core/group", "core/log", "core/meta", "core/record"),
+            *("net", "cli"),
+        )
+        for path in (ROOT / folder).rglob("*.py")
+        # The client and its command line have keys of their own.
+        if path.parent.name != "client" and path.name not in ("client_config.py", "configs.py")
+        for word in re.findall(r"\w+", path.read_text())
     )
-    for path in (ROOT / folder).rglob("*.py")
-    # The client and its command line have keys of their own.
-    if path.parent.name != "client" and path.name not in ("client_config.py", "configs.py")
-    for word in re.findall(r"\w+", path.read_text())
-}
-"""Every word of the code that may honour a key."""
+
 
 TABLES = [BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS, CLIENT_METRICS_KEYS, DYNAMIC_ONLY_KEYS]
 ALL = [pytest.param(key, id=key.name) for table in TABLES for key in table.values()]
@@ -322,7 +328,7 @@ def test_dynamic_keys_lie_above_static_ones() -> None:
 def test_a_topic_key_steers_something_or_is_listed_as_not_enforced(name: str) -> None:
     """docs/limits.md names them: a feature that begins to honour a key takes it out of there."""
     attribute = {"cleanup.policy": "compact"}.get(name, name.replace(".", "_"))
-    assert (attribute in WORDS) != (name in TOPIC_KEYS_NOT_ENFORCED)
+    assert (attribute in words()) != (name in TOPIC_KEYS_NOT_ENFORCED)
 
 
 ATTRIBUTES = {
@@ -370,7 +376,9 @@ def test_a_broker_key_steers_something_or_is_warned_of(name: str) -> None:
         for synonym in synonyms
     }
     attribute = ATTRIBUTES.get(name, name.replace(".", "_"))
-    steers = (attribute in WORDS) or name in enforced or name in HONOURED_HERE | READ_FOR_A_LISTENER
+    steers = (
+        (attribute in words()) or name in enforced or name in HONOURED_HERE | READ_FOR_A_LISTENER
+    )
     warned = bool(unsupported_keys([name]))
     assert steers or warned
 
