@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import pk_environment, start_pk
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -49,15 +49,14 @@ class Reader:
         self, bootstrap: str, group: str, topic: str, *words: str, read: bool = True
     ) -> None:
         self.group = group
-        self.process = subprocess.Popen(
-            [
-                *pk_command("consume", topic, "-b", bootstrap, "-g", group, "--from-beginning"),
-                *words,
-            ],
+        self.process = start_pk(
+            "consume",
+            topic,
+            *("-b", bootstrap, "-g", group, "--from-beginning", *words),
             env=pk_environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            preexec_fn=_interruptible,  # noqa: PLW1509 - no lock is taken
+            preexec_fn=_interruptible,
         )
         self.read(1 if read else 0)
 

@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pexpect
+import preloaded
+import ptyprocess
 import pyte
 from clients.pk_broker import pk_command, pk_environment
 
@@ -126,6 +128,27 @@ class _Screen(pyte.HistoryScreen):
         super().reset_mode(*modes, **kwargs)
 
 
+class Forked(pexpect.spawn):  # pyright: ignore[reportMissingTypeArgument] - it takes none at run time
+    """A `pk` command on a terminal, forked from a process that has imported pk."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        dimensions: tuple[int, int],
+        encoding: str | None = None,
+    ) -> None:
+        super().__init__(None, timeout=WAIT_S, encoding=encoding)  # pyright: ignore[reportArgumentType]
+        end, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *dimensions, 0, 0))
+        pid = preloaded.fork(words, env, [theirs] * 3, cwd=cwd, terminal=True)
+        self.ptyproc = ptyprocess.PtyProcess(pid, end)
+        os.close(theirs)
+        self.pid, self.child_fd = self.ptyproc.pid, end
+        self.terminated = self.closed = False
+
+
 class Terminal:
     """A `pk` command (`words`), or any program (`program`), on a terminal.
 
@@ -144,21 +167,27 @@ class Terminal:
         cwd: Path | None = None,
         **environment: str | None,
     ) -> None:
-        command = [program, *words] if program is not None else pk_command(*words)
         self.screen_of = _Screen(columns, lines, lambda data: self.child.send(data))
         self._stream = pyte.ByteStream(self.screen_of)
         self.output = b""
         """Everything it has written."""
 
-        self.child: pexpect.spawn[bytes] = pexpect.spawn(
-            command[0],
-            command[1:],
-            env=environment_of(home, environment),  # pyright: ignore[reportArgumentType]
-            cwd=None if cwd is None else str(cwd),
-            dimensions=(lines, columns),
-            timeout=WAIT_S,
-            preexec_fn=_as_from_a_shell,
-        )
+        self.child: pexpect.spawn[bytes]
+        env = environment_of(home, environment)
+        where = None if cwd is None else str(cwd)
+        if program is None and preloaded.can_fork(env):
+            self.child = Forked(words, env, where, (lines, columns))
+        else:
+            command = pk_command(*words) if program is None else [program, *words]
+            self.child = pexpect.spawn(
+                command[0],
+                command[1:],
+                env=env,  # pyright: ignore[reportArgumentType]
+                cwd=where,
+                dimensions=(lines, columns),
+                timeout=WAIT_S,
+                preexec_fn=_as_from_a_shell,
+            )
         self.child.delaybeforesend = None
         self.child.delayafterclose = 0.01
         self.child.delayafterterminate = 0.01

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
+
+from clients.pk_broker import pk_environment, start_pk
 
 ROOT = Path(__file__).resolve().parents[1]
 WAIT_S = 120
@@ -19,10 +19,9 @@ class Cluster:
 
     def __init__(self, *words: str) -> None:
         # The environment is that of the test, which has a state directory of its own.
-        path = os.pathsep.join((str(ROOT / "scripts" / "path"), os.environ.get("PYTHONPATH", "")))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "pk.cli.main", "up", "--port", "0", *words],
-            env={**os.environ, "PYTHONPATH": path},
+        self.process = start_pk(
+            *("up", "--port", "0", *words),
+            env=pk_environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clients.apache_kafka import brokers_alive, free_ports
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import pk_environment, start_pk
 
 READY_S = 60.0
 NAME = "CLIENTS"
@@ -57,10 +57,10 @@ def configured_broker(
     }
     file, log = folder / "server.properties", folder / "log"
     file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-    command = pk_command("node", "start", "--config-file", str(file))
+    words = ("node", "start", "--config-file", str(file))
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=pk_environment()
+        process = start_pk(
+            *words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=pk_environment()
         )
     broker = ConfiguredBroker(f"127.0.0.1:{plain}", f"127.0.0.1:{other}", process, log)
     try:

@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
+
+import preloaded
 
 from clients.apache_kafka import free_ports
 
@@ -50,6 +52,14 @@ def pk_environment() -> dict[str, str]:
     }
 
 
+def start_pk(*words: str, **options: Any) -> subprocess.Popen[Any]:
+    """`subprocess.Popen` of a `pk` command. It is forked from a process that has imported pk where
+    that makes no difference (`preloaded`)."""
+    if preloaded.can_fork(options["env"]):
+        return preloaded.Popen(words, **options)
+    return subprocess.Popen(pk_command(*words), **options)
+
+
 def heed_signals() -> None:
     """For a new process: what runs tests in the background ignores SIGINT, nohup SIGHUP,
     and so would its children."""
@@ -63,14 +73,14 @@ def running(*words: str, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess
 
     It heeds Ctrl-C and the end of its terminal, as below a shell.
     """
-    with subprocess.Popen(
-        pk_command(*words),
+    with start_pk(
+        *words,
         env=pk_environment(),
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_signals,  # noqa: PLW1509
+        preexec_fn=heed_signals,
     ) as process:
         try:
             yield process
@@ -138,14 +148,18 @@ class PkBroker:
         """What it wrote to standard output and error, over all its starts."""
         return b"".join(self._log).decode(errors="replace")
 
-    def command(self) -> list[str]:
-        """The command line of the next start."""
+    def words(self) -> list[str]:
+        """The words of the next start."""
         port = self.bootstrap.rpartition(":")[2] or str(free_ports(1)[0])
         words = ["up", "--port", port, *self.options]
         words += ["--memory"] if self.memory else ["--data", str(self.directory)]
         for key, value in self.config.items():
             words += ["-X", f"{key}={value}"]
-        return pk_command(*words)
+        return words
+
+    def start_process(self, **options: Any) -> subprocess.Popen[Any]:
+        """Its process; `options` are those of `subprocess.Popen`."""
+        return start_pk(*self.words(), **options)
 
     def start(self, timeout: float = START_TIMEOUT_S) -> str:
         """Starts it and returns host:port from its line of readiness.
@@ -157,8 +171,7 @@ class PkBroker:
 
     def launch(self) -> None:
         """Starts its process, and returns at once."""
-        self.process = subprocess.Popen(
-            self.command(),
+        self.process = self.start_process(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from clients.apache_kafka import brokers_alive, free_ports
-from clients.pk_broker import PkBrokerError, pk_command, pk_environment
+from clients.pk_broker import PkBrokerError, pk_environment, start_pk
 
 CONTROLLER = 0
 """The id of the process that is a controller only, where the metadata store is embedded."""
@@ -149,8 +149,11 @@ class PkCluster:
         path = self.directory / f"node-{node_id}"
         with (path / "server.log").open("ab") as log:
             self._log_bytes[node_id] = log.tell()
-            self._processes[node_id] = subprocess.Popen(
-                pk_command("node", "start", "--config-file", str(path / "server.properties")),
+            self._processes[node_id] = start_pk(
+                "node",
+                "start",
+                "--config-file",
+                str(path / "server.properties"),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

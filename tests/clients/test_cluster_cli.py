@@ -37,7 +37,7 @@ from clients.cluster_topics import (
     wait_told_everywhere,
 )
 from clients.fixtures import fresh_name
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import pk_command, pk_environment, start_pk
 from clients.pk_cluster import PkCluster
 from clients.topics import wait_until
 from pk.core.errors import ErrorCode
@@ -78,8 +78,8 @@ class Pk:
         self.environment = pk_environment() | self._own
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            pk_command(*words),
+        return start_pk(
+            *words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -14,9 +14,9 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from clients.pk_broker import PkBroker
+from clients.pk_broker import PkBroker, pk_command
 
 
 class SmallDisk:
@@ -89,8 +89,8 @@ class BrokerInside(PkBroker):
         super().__init__(directory=directory, config=config)
         self._disk = disk
 
-    def command(self) -> list[str]:
-        return self._disk.inside(*super().command())
+    def start_process(self, **options: Any) -> subprocess.Popen[Any]:
+        return subprocess.Popen(self._disk.inside(*pk_command(*self.words())), **options)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from clients.pk_broker import ROOT, PkBroker, pk_command, pk_environment
@@ -94,8 +94,8 @@ class BrokerThere(PkBroker):
         )
         self.machine = machine
 
-    def command(self) -> list[str]:
-        return self.machine.command(*super().command())
+    def start_process(self, **options: Any) -> subprocess.Popen[Any]:
+        return subprocess.Popen(self.machine.command(*pk_command(*self.words())), **options)
 
 
 class World(NamedTuple):
