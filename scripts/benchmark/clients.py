@@ -188,7 +188,7 @@ def kafka_python(servers: str, topic: str, value: bytes, count: int, codec: str)
         acks="all",
         linger_ms=LINGER_MS,
         batch_size=BATCH_BYTES,
-        compression_type=None if codec == "none" else codec,
+        compression_type=cast(Any, None if codec == "none" else codec),
     )
     with closing(producer):
         producer.send(topic, value).get(30)
