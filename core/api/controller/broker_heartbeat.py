@@ -17,7 +17,7 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
     controller, config = the_controller(context), context.broker.config
     heartbeats, node = controller.heartbeats, request.broker_id
 
-    def ask() -> Decide:
+    def ask() -> Decide[BrokerHeartbeatResponse]:
         may_go = heartbeats.may_shut_down(node)
         return lambda image: brokers.heartbeat(image, request, config, may_shut_down=may_go)
 

@@ -25,7 +25,7 @@ async def handle(
         return BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REQUEST)
     controller, config = the_controller(context), context.broker.config
 
-    def ask() -> Decide:
+    def ask() -> Decide[BrokerRegistrationResponse]:
         # Called when the decision is made, since the session may have ended in the meantime.
         alive = controller.heartbeats.alive(request.broker_id)
         return lambda image: register_broker(image, request, config, alive=alive)

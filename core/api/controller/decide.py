@@ -1,12 +1,11 @@
 """Submits decisions to the controller for its APIs."""
 
 from functools import partial
-from typing import Any
 
 import trio
 
 from pk.core.api.controller.forward import TIMEOUT_MS
-from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
+from pk.core.broker.controller.active_controller import Decide, OffLoopDecision, Reply
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -19,12 +18,12 @@ LARGE_ELEMENTS = 1000
 
 async def submit_decision(
     context: Context,
-    decide: Decide,
+    decide: Decide[Reply],
     request: Struct,
     timeout_ms: int = TIMEOUT_MS,
     *,
     in_thread: bool = False,
-) -> Any:
+) -> Reply:
     """The reply of a decision about `request`, once its events are safe; `context` gets the offset
     of the image that shows it. `decide` depends only on the image and the request. `in_thread`: it
     takes many milliseconds for any request.
@@ -41,7 +40,7 @@ async def submit_decision(
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time that the request allows is over")
 
 
-def _same(decide: Decide) -> Decide:
+def _same(decide: Decide[Reply]) -> Decide[Reply]:
     return decide
 
 

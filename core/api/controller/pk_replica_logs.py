@@ -10,7 +10,7 @@ from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplic
 async def handle(context: Context, request: PkReplicaLogsRequest) -> PkReplicaLogsResponse:
     """Process a report. Raises KafkaError(NOT_CONTROLLER)."""
     controller, config = the_controller(context), context.broker.config
-    response: PkReplicaLogsResponse = await controller.submit(
+    response = await controller.submit(
         lambda image: unclean_recovery.report(
             image, request, config, controller.unclean_recovery.reports()
         )

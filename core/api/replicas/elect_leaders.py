@@ -19,7 +19,7 @@ async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeaders
     """Elect a leader of each partition separately. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     reports = the_controller(context).unclean_recovery.reports()
-    response: ElectLeadersResponse = await submit_decision(
+    response = await submit_decision(
         context,
         lambda image: elections.elect_leaders(image, request, config, reports),
         request,

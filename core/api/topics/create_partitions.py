@@ -27,7 +27,7 @@ async def handle(context: Context, request: CreatePartitionsRequest) -> CreatePa
     )
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
-    response: CreatePartitionsResponse = await submit_decision(
+    response = await submit_decision(
         context,
         lambda image: topics.create_partitions(image, request, random, mutations),
         request,

@@ -34,7 +34,7 @@ async def handle(context: Context, request: CreateTopicsRequest) -> CreateTopics
     denied = await _take_denied(context, request)
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
-    response: CreateTopicsResponse = await submit_decision(
+    response = await submit_decision(
         context,
         lambda image: topics.create_topics(image, request, broker.config, broker.random, mutations),
         request,

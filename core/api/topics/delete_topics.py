@@ -30,7 +30,7 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
     denied = await _take_denied(context, request)
     strict = context.api_version >= _VERSION_STRICT_QUOTA
     mutations = context.broker.client_quotas.mutations(context, strict=strict)
-    response: DeleteTopicsResponse = await submit_decision(
+    response = await submit_decision(
         context,
         lambda image: topics.delete_topics(image, request, config, mutations),
         request,

@@ -15,7 +15,7 @@ async def handle(
 ) -> AllocateProducerIdsResponse:
     """The next block. Raises KafkaError: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
     node, epoch = request.broker_id, request.broker_epoch
-    block: brokers.ProducerIdBlock = await the_controller(context).submit(
+    block = await the_controller(context).submit(
         lambda image: brokers.allocate_producer_ids(image, node, epoch)
     )
     return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.count)

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.machine import Decision
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 
-Decide = Callable[[MetadataImage], Decision[Event, Any]]
+Reply = TypeVar("Reply")
+
+Decide = Callable[[MetadataImage], Decision[Event, Reply]]
 """Makes a decision on the newest image."""
 
 
-class OffLoopDecision:
+class OffLoopDecision(Generic[Reply]):
     """A decision that is made in a thread if the image is large, for example about every partition
     of a broker. Also a `Decide`."""
 
-    def __init__(self, ask: Callable[[], Decide], *, large: bool = False) -> None:
+    def __init__(self, ask: Callable[[], Decide[Reply]], *, large: bool = False) -> None:
         """`ask` is called on the loop when it is this decision's turn; the function it returns
         depends only on the image. `large`: it takes long for any image."""
         self.ask = ask
         self.large = large
 
-    def __call__(self, image: MetadataImage) -> Decision[Event, Any]:
+    def __call__(self, image: MetadataImage) -> Decision[Event, Reply]:
         return self.ask()(image)
 
 
@@ -47,6 +49,6 @@ class ActiveController(Protocol):
         """The cluster's image, as far as it is safe in the store."""
         ...
 
-    async def submit(self, decide: Decide) -> Any:
+    async def submit(self, decide: Decide[Reply]) -> Reply:
         """See `Controller.submit`."""
         ...

@@ -22,13 +22,18 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeGuard
 
 import msgspec
 import trio
 from msgspec import field
 
-from pk.core.broker.controller.active_controller import CommitListener, Decide, OffLoopDecision
+from pk.core.broker.controller.active_controller import (
+    CommitListener,
+    Decide,
+    OffLoopDecision,
+    Reply,
+)
 from pk.core.broker.controller.controller_client import FateUnknown
 from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.leader_balance import LeaderBalance
@@ -66,16 +71,16 @@ AT_WORK = "decisions"
 """Separate threads, so that a slow disk does not delay decisions."""
 
 
-class Committed(NamedTuple):
+class Committed(NamedTuple, Generic[Reply]):
     """A decision that is safe in the store."""
 
-    reply: Any
+    reply: Reply
     image_offset: int
     """The offset of the image that has its events."""
 
 
 class _Submitted(msgspec.Struct, eq=False):
-    decide: Decide | None
+    decide: Decide[Any] | None
     """None once it has decided."""
     done: trio.Event = field(default_factory=trio.Event)
     reply: Any = None
@@ -205,11 +210,11 @@ class Controller:
         finally:
             self._close("the controller has stopped")
 
-    async def submit(self, decide: Decide) -> Any:
+    async def submit(self, decide: Decide[Reply]) -> Reply:
         """The reply of `submit_with_offset`."""
         return (await self.submit_with_offset(decide)).reply
 
-    async def submit_with_offset(self, decide: Decide) -> Committed:
+    async def submit_with_offset(self, decide: Decide[Reply]) -> Committed[Reply]:
         """Have `decide(image)` decided and its events made safe; its reply, and the offset of the
         image with these events. The broker of this process may not have that image yet.
 
@@ -278,9 +283,7 @@ class Controller:
             try:
                 decide, one.decide = one.decide, None
                 assert decide is not None
-                if isinstance(decide, OffLoopDecision) and (
-                    decide.large or image.partition_count > LARGE_IMAGE
-                ):
+                if _is_off_loop(decide) and (decide.large or image.partition_count > LARGE_IMAGE):
                     decision = await offload(_whole, decide.ask(), image, directory=AT_WORK)
                 else:
                     decision = decide(image)
@@ -359,7 +362,11 @@ class Controller:
             one.done.set()
 
 
-def _whole(decide: Decide, image: MetadataImage) -> Decision[Event, Any]:
+def _is_off_loop(decide: Decide[Any]) -> TypeGuard[OffLoopDecision[Any]]:
+    return isinstance(decide, OffLoopDecision)
+
+
+def _whole(decide: Decide[Any], image: MetadataImage) -> Decision[Event, Any]:
     return decide(image)
 
 

@@ -147,7 +147,7 @@ class UncleanRecovery:
     async def _compare(self) -> None:
         config = self._state.config
 
-        def ask() -> Decide:
+        def ask() -> Decide[dict[TopicIdPartition, Verdict]]:
             reports, late = self.reports(), self.timed_out()
             return lambda image: recover(image, reports, config, late)
 
