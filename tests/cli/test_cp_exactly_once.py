@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import PkBroker, pk_command, pk_environment
+from clients.pk_broker import PkBroker, pk_environment, start_pk
 from clients.topics import wait_until
 from group_parts import committed
 
@@ -103,10 +103,10 @@ def test_what_was_deleted_before_it_was_copied_is_reported_once(at: Run, fresh: 
 
 def test_kill_9_again_and_again(at: Run, kafka: Kafka, source: str) -> None:
     draw = random.Random(1)
-    command = pk_command(*endless(source, "--rate", "100"), "-b", kafka.bootstrap)
+    command = (*endless(source, "--rate", "100"), "-b", kafka.bootstrap)
     for _ in range(4):
-        with subprocess.Popen(
-            command, env=pk_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        with start_pk(
+            *command, env=pk_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         ) as process:
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(1.5 + draw.random())  # it commits about once a second
@@ -117,10 +117,10 @@ def test_kill_9_again_and_again(at: Run, kafka: Kafka, source: str) -> None:
 
 
 def test_two_copies_of_one_group_copy_each_record_once(at: Run, kafka: Kafka, source: str) -> None:
-    command = pk_command(*endless(source, "--rate", "500"), "-b", kafka.bootstrap)
+    command = (*endless(source, "--rate", "500"), "-b", kafka.bootstrap)
     group = f"{source}-copy-g"
-    with subprocess.Popen(
-        command, env=pk_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    with start_pk(
+        *command, env=pk_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as first:
         wait_until("a first commit", lambda: at("groups", "describe", group).code == 0, timeout=60)
         ran = at(*words(source))
@@ -134,10 +134,10 @@ def test_two_copies_of_one_group_copy_each_record_once(at: Run, kafka: Kafka, so
 
 
 def test_ctrl_c_aborts_what_is_not_committed(at: Run, kafka: Kafka, source: str) -> None:
-    command = pk_command(*endless(source, "--rate", "100"), "-b", kafka.bootstrap)
+    command = (*endless(source, "--rate", "100"), "-b", kafka.bootstrap)
     group = f"{source}-copy-g"
-    with subprocess.Popen(
-        command,
+    with start_pk(
+        *command,
         env=pk_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -168,9 +168,9 @@ def test_what_is_refused(at: Run, kafka: Kafka, source: str, tmp_path: Any) -> N
         ran = at(*base, "-g", "g", "--to-bootstrap-server", other.bootstrap)
         assert (ran.code, "on one cluster" in ran.err) == (5, True), ran.err
     group = f"{source}-busy"
-    member = pk_command("consume", source, "-b", kafka.bootstrap, "-g", group, "-o", "start")
-    with subprocess.Popen(
-        member, env=pk_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    member = ("consume", source, "-b", kafka.bootstrap, "-g", group, "-o", "start")
+    with start_pk(
+        *member, env=pk_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None and process.stdout.readline()
         ran = at(*base, "-g", group)

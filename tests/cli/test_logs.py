@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from clients.pk_broker import pk_command, pk_environment, running
+from clients.pk_broker import pk_environment, run_pk, running
 
 from pk.cli.up.logs import JsonFormatter, log_to_stderr, use_log_format
 from pk.core.config import BrokerConfig, ConfigError
@@ -95,14 +94,8 @@ def until_it_names(lines: IO[str], port: int) -> list[dict[str, Any]]:
 
 def test_levels_change_while_it_runs() -> None:
     def configs(*words: str) -> str:
-        done = subprocess.run(
-            pk_command(*words, "-b", address),
-            check=True,
-            env=pk_environment(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_pk(*words, "-b", address, env=pk_environment(), text=True)
+        assert not done.returncode, done.stderr
         return done.stdout
 
     options = ("--port", "0", "--memory", "-X", "pk.log.format=json")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from clients.apache_kafka import free_ports
-from clients.pk_broker import pk_command, pk_environment, running
+from clients.pk_broker import pk_command, pk_environment, run_pk, running
 
 PYTHON = sys.executable
 SAY_URL = "import os; print(os.environ['KAFKA_BOOTSTRAP_SERVERS'], flush=True)"
@@ -19,15 +19,7 @@ CATCH = f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(
 
 
 def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        pk_command("test", *words),
-        check=False,
-        env=pk_environment() | env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return run_pk("test", *words, env=pk_environment() | env, text=True)
 
 
 def own_port() -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import PkBroker, pk_command, pk_environment
+from clients.pk_broker import PkBroker, pk_environment, start_pk
 from faults.small_disk import BrokerInside, SmallDisk, why_not
 
 from pk.cli.nouns.produce.plan import is_misspelling
@@ -388,8 +388,8 @@ class Piped:
     """`pk produce` in a process of its own, with a pipe to write to."""
 
     def __init__(self, kafka: Kafka | PkBroker, *words: str) -> None:
-        self.process = subprocess.Popen(
-            pk_command("produce", *words, "-b", kafka.bootstrap),
+        self.process = start_pk(
+            *("produce", *words, "-b", kafka.bootstrap),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import pk_environment, start_pk
 from clients.topics import wait_until
 
 Run = Callable[..., Any]
@@ -105,9 +105,9 @@ def test_a_record_that_the_broker_refuses_aborts(at: Run, fresh: Fresh) -> None:
 
 
 def test_ctrl_c_aborts(at: Run, kafka: Kafka, topic: str) -> None:
-    command = pk_command("produce", topic, "-b", kafka.bootstrap, "--transactional-id", topic)
-    with subprocess.Popen(
-        [*command, "--print-offsets"],
+    words = ("produce", topic, "-b", kafka.bootstrap, "--transactional-id", topic)
+    with start_pk(
+        *(*words, "--print-offsets"),
         env=pk_environment(),
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -127,9 +127,9 @@ def test_ctrl_c_aborts(at: Run, kafka: Kafka, topic: str) -> None:
 
 
 def test_another_with_the_same_id_fences(at: Run, kafka: Kafka, topic: str) -> None:
-    command = pk_command("produce", topic, "-b", kafka.bootstrap, "--transactional-id", topic)
-    with subprocess.Popen(
-        [*command, "--print-offsets"],
+    words = ("produce", topic, "-b", kafka.bootstrap, "--transactional-id", topic)
+    with start_pk(
+        *(*words, "--print-offsets"),
         env=pk_environment(),
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,

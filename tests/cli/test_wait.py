@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 from clients.fixtures import Kafka
-from clients.pk_broker import PkBroker, pk_command, pk_environment
+from clients.pk_broker import PkBroker, pk_environment, start_pk
 from group_parts import Fresh, Reader, Run
 from trio.testing import MockClock
 
@@ -37,9 +37,8 @@ class Waiting:
     """A `pk wait` in a process of its own, that has found something missing."""
 
     def __init__(self, kafka: Kafka, *words: str) -> None:
-        command = pk_command("wait", *words, "-b", kafka.bootstrap, "--timeout", "10m")
-        self.process = subprocess.Popen(
-            command,
+        self.process = start_pk(
+            *("wait", *words, "-b", kafka.bootstrap, "--timeout", "10m"),
             env=pk_environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -60,6 +60,20 @@ def start_pk(*words: str, **options: Any) -> subprocess.Popen[Any]:
     return subprocess.Popen(pk_command(*words), **options)
 
 
+def run_pk(
+    *words: str, stdin: Any = None, timeout: float = 120, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """`subprocess.run` of a `pk` command that `start_pk` starts, with what it writes captured."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with start_pk(*words, **pipes, **options) as process:
+        try:
+            out, err = process.communicate(stdin, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
 def heed_signals() -> None:
     """For a new process: what runs tests in the background ignores SIGINT, nohup SIGHUP,
     and so would its children."""

@@ -19,7 +19,7 @@ from terminal import Terminal, environment_of
 from clients import apache_kafka
 from clients.cluster_topics import wait_in_sync
 from clients.fixtures import fresh_name
-from clients.pk_broker import pk_command
+from clients.pk_broker import pk_command, run_pk
 from clients.pk_cluster import PkCluster
 from clients.topics import wait_until
 
@@ -63,12 +63,9 @@ class Pk:
         self.terminals: list[Terminal] = []
 
     def run(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        ran = subprocess.run(
-            pk_command(*words),
-            input=stdin,
-            capture_output=True,
-            timeout=120,
-            check=False,
+        ran = run_pk(
+            *words,
+            stdin=stdin,
             env=environment_of(self.home, {"PK_BOOTSTRAP_SERVER": self.cluster.bootstrap}),
         )
         assert ran.returncode == 0, (words, ran.stdout, ran.stderr)

@@ -4,7 +4,6 @@ that are deleted."""
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import PkBroker, pk_command, pk_environment
+from clients.pk_broker import PkBroker, pk_environment, run_pk
 from clients.readers import consumer_of, read_all
 from clients.segments import batches, segments
 from clients.topics import TIMEOUT_S, create_topic, wait_until
@@ -95,13 +94,7 @@ def _check_damage(bootstrap: str) -> None:
 
 
 def _verify(path: Path) -> tuple[int, str]:
-    ran = subprocess.run(
-        pk_command("log", "verify", str(path)),
-        env=pk_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run_pk("log", "verify", str(path), env=pk_environment(), text=True)
     return ran.returncode, ran.stdout + ran.stderr
 
 
