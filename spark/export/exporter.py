@@ -1,20 +1,18 @@
 """Exports topics to parquet files with Spark: `pk spark-export`.
 
-The export is planned first, as ranges of offsets. Each range is one Spark task and one file, or
-several files if the caller's session limits the records of a file. The task reads its range from
-the partition's leader (pk.spark.read.reader, which the `pk` data source uses too) and hands Arrow
-batches to Spark; Spark parses JSON if asked to, and writes. The ranges are known before Spark has
-started, so the job does not need the data source's planning, which would start Python three times:
-3.5 s of CPU.
+The export is planned first, as ranges of offsets. Each range is one Spark task, which writes a file
+or several. The task reads its range from the partition's leader (pk.spark.read.reader, which the
+`pk` data source uses too), parses JSON if asked to, and writes where the export is. The ranges are
+known before Spark has started, so the job does not need the data source's planning, which would
+start Python three times: 3.5 s of CPU.
 
-The counts come from the files themselves: each file's footer has its records, and its first and
-last offset. The tasks count what they read, and an export fails if the two counts differ. So the
-manifest states exactly what the files hold (pk.spark.export.manifest).
+The counts come from the files: each file's footer, which the task returns, has its records, and its
+first and last offset. The tasks also count what they read, and an export fails if the two counts
+differ. So the manifest states exactly what the files hold (pk.spark.export.manifest).
 """
 
 import contextlib
 import itertools
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,19 +31,20 @@ from pk.spark.export.job import Job
 from pk.spark.export.manifest import (
     LOCK_WAIT_S,
     MANIFEST,
-    ExportDirectory,
     ExportedRange,
     Manifest,
     Run,
-    file_name,
+    Target,
+    name_of_range,
     open_directory,
 )
 from pk.spark.export.options import ExportOptions, Kind, Progress, Summary
 from pk.spark.export.plan import Found, plan_export
-from pk.spark.export.table import CATALOG_FILE, FILES, settle
-from pk.spark.export.url import ExportUrl, open_url
+from pk.spark.export.table import CATALOG_FILE, FILES, file_schema, settle
+from pk.spark.export.url import open_url
+from pk.spark.files.store import ObjectStore, store_at
 from pk.spark.java import require_pyspark
-from pk.spark.locations import is_remote, local_path
+from pk.spark.locations import local_path
 from pk.spark.read.options import SourceOptions
 from pk.spark.read.ranges import OffsetRange, split, total_offsets
 from pk.spark.session.cores import cores as default_cores
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
 
     from pk.spark.export.footers import Footer
     from pk.spark.export.unknown_fields import UnknownFields
+    from pk.spark.files.writer import WrittenFile
 
 __all__ = [
     "ExportOptions",
@@ -79,9 +79,6 @@ FOLLOW_EVERY_S: Final = 10.0
 
 LONG_OFFSETS: Final = 3_000_000
 """The number of offsets from which the optimising compiler pays off (pk.spark.session.local)."""
-
-_PART: Final = re.compile(r"part-(\d+)-.*\.parquet")
-"""A task's file. `spark.sql.files.maxRecordsPerFile` makes a task write several."""
 
 
 def export(
@@ -229,12 +226,10 @@ def _opened(
         yield exports
 
 
-def _open(
-    options: ExportOptions,
-) -> "contextlib.AbstractContextManager[ExportDirectory | ExportUrl]":
-    if is_remote(options.directory):
-        staging = local_path(options.staging) if options.staging is not None else None
-        return open_url(str(options.directory), staging, LOCK_WAIT_S)
+def _open(options: ExportOptions) -> "contextlib.AbstractContextManager[Target]":
+    store = store_at(options.directory)
+    if isinstance(store, ObjectStore):
+        return open_url(store, secrets.token_hex(8), LOCK_WAIT_S)
     return open_directory(local_path(options.directory))
 
 
@@ -244,7 +239,7 @@ class _Export:
     def __init__(
         self,
         options: ExportOptions,
-        target: ExportDirectory | ExportUrl,
+        target: Target,
         before: Manifest | None,
         progress: Callable[[Progress], None],
     ) -> None:
@@ -298,22 +293,26 @@ class _Export:
         unknown: Mapping[str, UnknownFields] = {}
         unparsed: Mapping[str, int] = {}
         done: list[ExportedRange] = []
-        written: dict[str, Path] = {}
-        with target.unfinished(run_id) as folder:
+        written: Sequence[WrittenFile] = ()
+        with target.unfinished(run_id) as unfinished:
             if ranges:
                 topic, offsets = options.topic, total_offsets(ranges)
                 self._progress(Progress("starting", 0, offsets, topic))
-                job = Job(options, ranges, columns, chosen, folder)
+                names = [name_of_range(topic, r.partition, r.begin, r.end, run_id) for r in ranges]
+                into = (unfinished.files, unfinished.states, names, self._columns_of)
+                job = Job(options, ranges, columns, chosen, *into)
                 columns = job.run(self.own, self.spark, self._progress)
                 self._progress(job.state("finishing"))
-                done, written = _collect(ranges, job, run_id)
-                unknown = job.unknown_fields()
-                unparsed = job.unparsed()
+                read, written = job.done(), job.written
+                counts = {index: state.records for index, state in read.items()}
+                done = _collect(ranges, written, counts, apart=not job.layout)
+                unknown = job.unknown_fields(read)
+                unparsed = job.unparsed(read)
             run = Run(run_id, time.time_ns() // 1_000_000, tuple(done))
             manifest = _manifest(options, found, before, run, columns, chosen)
-            target.commit(manifest, written)
+            unfinished.commit(manifest, {each.name: each.size for each in written})
         self.before = manifest
-        self._settle()
+        self._settle({each.name: each.footer for each in written})
         return Summary(
             topic=options.topic,
             topic_id=manifest.topic_id,
@@ -328,12 +327,17 @@ class _Export:
             unparsed=unparsed,
         )
 
-    def _settle(self) -> None:
+    def _columns_of(self, columns: Any) -> Any:
+        """Arrow's columns of the files for Spark's."""
+        options, before = self.options, self.before
+        known = before.export_id if before is not None else None
+        return file_schema(self.target.store, columns, options.table, options.table_name, known)
+
+    def _settle(self, footers: Mapping[str, bytes] | None = None) -> None:
         """Brings the table up to date with the manifest."""
         if self.before is None or self.before.table is None:
             return
-        assert isinstance(self.target, ExportDirectory)
-        settle(self.target.path, self.before)
+        settle(self.target.store, self.before, footers)
         self.target.clean()
 
 
@@ -418,23 +422,25 @@ def settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
 
 
 def _collect(
-    ranges: Sequence[OffsetRange], job: Job, run_id: str
-) -> tuple[list[ExportedRange], dict[str, Path]]:
-    """The exported ranges, and the files by their final names.
+    ranges: Sequence[OffsetRange],
+    written: Sequence["WrittenFile"],
+    read: Mapping[int, int],
+    *,
+    apart: bool,
+) -> list[ExportedRange]:
+    """The exported ranges. `read` has the number of records that the task of each range read.
 
-    A range in several files becomes as many ranges. Raises SparkFailed if a file holds other
-    offsets than its range's, or the files hold fewer or more records than the tasks read.
+    A range in several files becomes as many ranges; they follow each other if the files are
+    `apart`. Raises SparkFailed if a file holds other offsets than its range's, or the files hold
+    fewer or more records than the tasks read.
     """
-    parts: dict[int, list[Path]] = {}
-    for path in job.data.rglob("*.parquet"):
-        if match := _PART.fullmatch(path.name):
-            parts.setdefault(int(match[1]), []).append(path)
+    parts: dict[int, list[WrittenFile]] = {}
+    for file in written:
+        parts.setdefault(file.task, []).append(file)
     done: list[ExportedRange] = []
-    written: dict[str, Path] = {}
-    read = job.records_read()
     for index, r in enumerate(ranges):
-        files = _in_order(r, parts.pop(index, []), apart=not job.layout)
-        found = sum(file.records for file, _ in files)
+        files = _in_order(r, parts.get(index, []), apart=apart)
+        found = sum(footer.records for footer, _ in files)
         if found != read.get(index):
             reported = f"{read[index]:,}" if index in read else "an unknown number of"
             raise SparkFailed(
@@ -442,39 +448,36 @@ def _collect(
                 f" {found:,} records, but the task read {reported}; nothing was exported"
             )
         at = r.begin
-        for file, path in files:
-            begin, end = (file.first, file.last + 1) if job.layout else (at, file.last + 1)
-            if not job.layout and path == files[-1][1]:
+        for number, (footer, file) in enumerate(files, 1):
+            begin, end = (at, footer.last + 1) if apart else (footer.first, footer.last + 1)
+            if apart and number == len(files):
                 end = r.end
-            folder = path.parent.relative_to(job.data)
-            name = str(folder / file_name(r.topic, r.partition, begin, end, run_id))
-            written[name] = path
-            size = path.stat().st_size
-            done.append(ExportedRange(r.partition, begin, end, file.records, name, size))
+            done.append(
+                ExportedRange(r.partition, begin, end, footer.records, file.name, file.size)
+            )
             at = end
         if not files:
             done.append(ExportedRange(r.partition, r.begin, r.end, 0, None, 0))
-    if parts:
-        raise SparkFailed(f"Spark wrote files that belong to no range of offsets: {sorted(parts)}")
-    return done, written
+    return done
 
 
-def _in_order(r: OffsetRange, paths: Sequence[Path], *, apart: bool) -> list[tuple["Footer", Path]]:
-    """A range's files that hold records, by offset. Raises SparkFailed if they leave the range, or
-    overlap though they must be `apart`."""
+def _in_order(
+    r: OffsetRange, files: Sequence["WrittenFile"], *, apart: bool
+) -> list[tuple["Footer", "WrittenFile"]]:
+    """A range's files, by offset. Raises SparkFailed if they leave the range, or overlap though
+    they must be `apart`."""
     from pk.spark.export.footers import footer
 
-    files = [(found, path) for path in paths if (found := footer(path)).records]
-    files.sort(key=lambda file: file[0].first)
+    found = sorted(((footer(file), file) for file in files), key=lambda each: each[0].first)
     at = r.begin
-    for found, path in files:
-        if not at <= found.first <= found.last < r.end:
+    for known, file in found:
+        if not at <= known.first <= known.last < r.end:
             raise SparkFailed(
-                f"{path} must hold offsets {at} to {r.end} of {r.topic_partition}, but"
-                f" has {found.first} to {found.last}"
+                f"{file.name} must hold offsets {at} to {r.end} of {r.topic_partition}, but"
+                f" has {known.first} to {known.last}"
             )
-        at = found.last + 1 if apart else r.begin
-    return files
+        at = known.last + 1 if apart else r.begin
+    return found
 
 
 def _manifest(

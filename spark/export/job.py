@@ -1,13 +1,17 @@
-"""The Spark job of an export: reads the ranges, turns JSON into columns, writes the files."""
+"""The Spark job of an export: its tasks read the ranges, turn JSON into columns, write the files.
+
+Without directories by value a task reads and writes in one Python function, so the records never
+enter the JVM. With them Spark computes the columns in between.
+"""
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pk.spark.connect import SparkOfOurs, cancel, struct_of
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export.options import CODECS, ExportOptions, Progress
+from pk.spark.files.store import LocalStore, Store
 from pk.spark.read.ranges import OffsetRange, total_offsets
 from pk.spark.reasons import reason, sentence, silence_query_log
 from pk.spark.schemas.kinds import KINDS
@@ -19,11 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pk.spark.export.schemas import Decoding
+    from pk.spark.export.task import ReadRanges, States, TaskState
     from pk.spark.export.unknown_fields import UnknownFields
+    from pk.spark.files.writer import WrittenFile
 
 
 class Job:
-    """An export's ranges and its working folder. `known` is the schema of earlier runs, empty
+    """An export's ranges. Its tasks write to `files`, and say how far they are in `states`.
+    `columns_of` gives Arrow's columns of the files for Spark's, `names` how the files of a range
+    begin. `known` is the schema of earlier runs, empty
     without any. The columns `chosen` have a schema that the user wrote, so the fields that it
     leaves out are not reported."""
 
@@ -33,14 +41,19 @@ class Job:
         ranges: Sequence[OffsetRange],
         known: dict[str, Any],
         chosen: Collection[str],
-        folder: Path,
+        files: Store,
+        states: Store,
+        names: Sequence[str],
+        columns_of: Callable[["StructType"], Any],
     ) -> None:
         self.options = options
         self.chosen = frozenset(chosen)
         self.ranges = tuple(ranges)
         self.known = known
-        self.states = folder / "states"
-        self.data = folder / "data"
+        self.files = files
+        self.states = states
+        self.names = tuple(names)
+        self._columns_of = columns_of
         self.layout = parse_layout(options.partition_by)
         self.decoding: Decoding | None = None
         """How keys and values with schemas become columns."""
@@ -48,7 +61,10 @@ class Job:
         self.writing = False
         """Whether Spark has started to write the files."""
 
-        self.states.mkdir()
+        self.written: tuple[WrittenFile, ...] = ()
+        """The files, once the job is done."""
+
+        self._said: States | None = None
 
     def run(
         self,
@@ -86,32 +102,62 @@ class Job:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        import pk.spark.export.footers  # noqa: F401 (here, while the JVM starts)
-        from pk.spark.export.task import errors
+        import pk.spark.files.writer  # noqa: F401 (here, while the JVM starts)
 
         if spark is None:
             assert own is not None
             spark = own.session()
         silence_query_log()
         try:
-            frame = self._frame(spark, samples)
-            columns: dict[str, Any] = json.loads(frame.schema.json())
+            frame, task = self._frame(spark, samples)
             self.writing = True
-            codec = CODECS[self.options.codec]
-            writer = frame.write.option("compression", codec)
-            if self.layout:
-                # Under other names if the values must also stay in the files.
-                copies = {self._folder_column(c.name): frame[c.name] for c in self.layout}
-                writer = frame.withColumns(copies).write.option("compression", codec)
-                writer = writer.partitionBy(*copies)
-            writer.parquet(f"file://{self.data}")
+            return self._write(frame, task)
         except (PySparkException, Py4JError) as e:
             # Format it now: a Java exception's text is still in its JVM.
-            failures = [*errors(self.states), SparkFailed(f"Spark failed: {reason(e)}")]
+            failures = [*self._states.errors(), SparkFailed(f"Spark failed: {reason(e)}")]
             raise failures[0] from e
+
+    def _write(self, frame: "DataFrame", task: "ReadRanges") -> dict[str, Any]:
+        from pk.spark.files.writer import RESULT, WriteFiles, WrittenFile, write_rows
+
+        options = self.options
+        rows = with_columns(frame, self.layout) if self.layout else frame
+        columns: dict[str, Any] = json.loads(rows.schema.json())
+        # An Iceberg table's files must have all columns; other readers take them from the names.
+        whole = options.table == "iceberg"
+        kept = rows.schema if whole or not self.layout else self._inside(rows)
+        writing = WriteFiles(
+            self.files,
+            self._columns_of(kept),
+            "",
+            self.names,
+            CODECS[options.codec],
+            options.rolling,
+            {f"by_{c.name}" if whole else c.name: f"_by_{c.name}" for c in self.layout},
+        )
+        if self.layout:
+            texts = {f"_by_{c.name}": rows[c.name].cast("string") for c in self.layout}
+            self.written = tuple(write_rows(rows.withColumns(texts), writing))
+        else:
+            spark = frame.sparkSession
+            numbers = self._numbers(spark).mapInArrow(lambda given: writing(task(given)), RESULT)
+            self.written = tuple(WrittenFile(*row) for row in numbers.collect())
         return columns
 
-    def _frame(self, spark: "SparkSession", samples: dict[str, list[bytes]]) -> "DataFrame":
+    def _inside(self, rows: "DataFrame") -> "StructType":
+        from pyspark.sql.types import StructType
+
+        names = {column.name for column in self.layout}
+        return StructType([each for each in rows.schema.fields if each.name not in names])
+
+    def _numbers(self, spark: "SparkSession") -> "DataFrame":
+        count = len(self.ranges)
+        return spark.range(0, count, 1, count)
+
+    def _frame(
+        self, spark: "SparkSession", samples: dict[str, list[bytes]]
+    ) -> "tuple[DataFrame, ReadRanges]":
+        """The records, and the function of the tasks that reads them."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         from pk.spark.export.task import RECORD, JsonTexts, ReadRanges
@@ -145,9 +191,7 @@ class Job:
             counted,
             self.decoding,
         )
-        count = len(self.ranges)
-        frame = spark.range(0, count, 1, count).mapInArrow(lambda rows: task(rows), schema)
-        return with_columns(frame, self.layout) if self.layout else frame
+        return self._numbers(spark).mapInArrow(lambda rows: task(rows), schema), task
 
     def _decoding(self) -> "Decoding | None":
         if not {self.options.key, self.options.value} & KINDS.keys():
@@ -155,10 +199,6 @@ class Job:
         from pk.spark.export.schemas import decoding
 
         return decoding(self.options, self.known)
-
-    def _folder_column(self, name: str) -> str:
-        """An Iceberg table's files must have all columns, so copies of them name directories."""
-        return f"by_{name}" if self.options.table == "iceberg" else name
 
     def _samples(self) -> dict[str, list[bytes]]:
         """A sample of the JSON keys and values whose schema is not known."""
@@ -192,9 +232,12 @@ class Job:
         if given is not None:
             fields = _parse_schema(spark, name, given)
         else:
-            from pk.spark.read.sample import infer
+            from pk.spark.read.sample import infer, infer_far
 
-            fields = infer(spark, samples[name], self.states.parent)
+            if isinstance(self.states, LocalStore):
+                fields = infer(spark, samples[name], self.states.path)
+            else:
+                fields = infer_far(spark, samples[name])
         kept = [f for f in fields.fields if f.name != CORRUPT]
         if not kept:
             raise OptionError(
@@ -203,29 +246,36 @@ class Job:
             )
         return StructType([*kept, StructField(CORRUPT, StringType())])
 
-    def records_read(self) -> dict[int, int]:
-        """The number of records that each finished task has read, by the index of its range."""
-        from pk.spark.export.task import states
+    @property
+    def _states(self) -> "States":
+        from pk.spark.export.task import States
 
-        return {index: s.records for index, s in states(self.states).items() if s.done}
+        if self._said is None:
+            self._said = States(self.states)
+        return self._said
 
-    def unknown_fields(self) -> dict[str, "UnknownFields"]:
+    def done(self) -> "dict[int, TaskState]":
+        """What each finished task has read, by the index of its range."""
+        return {index: state for index, state in self._states.now().items() if state.done}
+
+    @staticmethod
+    def unknown_fields(done: "dict[int, TaskState]") -> dict[str, "UnknownFields"]:
         """Column → the records with fields that the column lacks."""
         from pk.spark.export.task import unknown_fields
 
-        return unknown_fields(self.states)
+        return unknown_fields(done.values())
 
-    def unparsed(self) -> dict[str, int]:
+    @staticmethod
+    def unparsed(done: "dict[int, TaskState]") -> dict[str, int]:
         """Column → the number of keys or values that do not fit its fields."""
         from pk.spark.export.task import unparsed
 
-        return unparsed(self.states)
+        return unparsed(done.values())
 
     def state(self, stage: Literal["exporting", "finishing"]) -> Progress:
         """The progress of the tasks."""
-        from pk.spark.export.task import states
-
-        records = sum(s.records for s in states(self.states).values())
+        now = self._states.lately() if stage == "exporting" else self._states.now()
+        records = sum(s.records for s in now.values())
         return Progress(stage, records, total_offsets(self.ranges), self.options.topic)
 
 

@@ -30,13 +30,15 @@ import os
 import re
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pk.spark.errors import DirectoryRefused
+from pk.spark.errors import DirectoryRefused, SparkFailed
+from pk.spark.files.store import LocalStore, Store
 
 MANIFEST: Final = "_pk_export.json"
 LOCK: Final = "_pk_export.lock"
@@ -44,8 +46,9 @@ UNFINISHED: Final = "_pk_export.unfinished-"
 FORMAT: Final = 3
 _OLDEST: Final = 1
 
-FILE: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d+-\d{20}-\d{20}-[0-9a-f]{8}\.parquet")
-"""The name of a file of an export."""
+FILE: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d+-\d{20}-\d{20}-[0-9a-f]{8}(-\d+-\d+)?\.parquet")
+"""The name of a file of an export: topic, partition, the range of offsets that its task had, run,
+attempt of the task, and number within the attempt. Earlier versions left out the last two."""
 
 _FOLDER: Final = re.compile(r"[^_.=/][^=/]*=[^/]*")
 """The directory of one value of a column of `partition_by`."""
@@ -175,22 +178,87 @@ class Manifest:
             raise ValueError(f"{e!r} is invalid") from None
 
 
-def file_name(topic: str, partition: int, begin: int, end: int, run_id: str) -> str:
-    """The name of a range's file."""
-    return f"{topic}-{partition}-{begin:020d}-{end:020d}-{run_id}.parquet"
+def name_of_range(topic: str, partition: int, begin: int, end: int, run_id: str) -> str:
+    """How the names of a range's files begin."""
+    return f"{topic}-{partition}-{begin:020d}-{end:020d}-{run_id}"
 
 
-class ExportDirectory:
-    """A directory that only this run may write to. Made by `open_directory`."""
+class Unfinished(ABC):
+    """A run that writes."""
+
+    files: Store
+    """For the files, which have their final names."""
+
+    states: Store
+    """For what the tasks say meanwhile."""
+
+    @abstractmethod
+    def commit(self, manifest: Manifest, files: Mapping[str, int]) -> None:
+        """Makes files (name → bytes) part of the export, and replaces the manifest by `manifest`.
+        Raises OSError, DirectoryRefused, SparkFailed; the old manifest is then still valid."""
+
+
+class Target(ABC):
+    """Where an export is: only this run may write there."""
+
+    @property
+    @abstractmethod
+    def store(self) -> Store:
+        """Where it is."""
+
+    lock: int = -1
+    """The descriptor of a lock. A process that inherits it keeps the lock even if this one ends."""
+
+    manifest: Manifest | None
+
+    @abstractmethod
+    def clean(self) -> None:
+        """Removes the files of unfinished runs, and those that the manifest no longer lists."""
+
+    @abstractmethod
+    def unfinished(self, run_id: str) -> AbstractContextManager[Unfinished]:
+        """A new run; what it leaves beside its files is removed at the end."""
+
+
+class _UnfinishedFolder(Unfinished):
+    def __init__(self, directory: "ExportDirectory", folder: Path) -> None:
+        self._directory = directory
+        self._data = folder / "data"
+        self.files = LocalStore(self._data)
+        self.states = LocalStore(folder / "states")
+        (folder / "states").mkdir()
+
+    def commit(self, manifest: Manifest, files: Mapping[str, int]) -> None:
+        written = {name: self._data / name for name in files}
+        for name, size in files.items():
+            there = written[name].stat().st_size
+            if there != size:
+                raise SparkFailed(
+                    f"{written[name]} has {there} bytes, but the task wrote {size}; nothing was "
+                    "exported"
+                )
+        self._directory.commit(manifest, written)
+
+
+class ExportDirectory(Target):
+    """A directory that only this run may write to. Made by `open_directory`.
+
+    Tasks write into a folder of the run, which readers skip. The files then get their final names.
+    """
 
     def __init__(self, path: Path, lock: int = -1) -> None:
         self.path = path
         self.lock = lock
-        """The descriptor of the lock. A process that inherits it keeps the lock even if this one
-        ends."""
+        self._cleaned = False
+        self._unlisted: set[str] = set()
+        """Files that the manifest listed before."""
 
         self.manifest = self._read()
         self._refuse_strangers()
+
+    @property
+    def store(self) -> Store:
+        return LocalStore(self.path)
 
     def _read(self) -> Manifest | None:
         try:
@@ -221,33 +289,38 @@ class ExportDirectory:
                     if not path.is_dir():
                         yield str(path.relative_to(self.path))
 
-    def _remove_unlisted(self) -> None:
-        """Removes the files of an export that the manifest does not list, and directories that are
-        then empty."""
-        listed = self.manifest.files if self.manifest is not None else set[str]()
-        for name in [*os.listdir(self.path), *self._in_folders()]:
-            if FILE.fullmatch(os.path.basename(name)) and name not in listed:
-                path = self.path / name
-                path.unlink()
-                for folder in path.parents:
-                    if folder == self.path or os.listdir(folder):
+    def _remove(self, names: Iterable[str]) -> None:
+        """Removes files, and directories that are then empty."""
+        for name in names:
+            path = self.path / name
+            path.unlink(missing_ok=True)
+            for folder in path.parents:
+                if folder == self.path:
+                    break
+                if folder.is_dir():  # the table's engines may have removed it
+                    if os.listdir(folder):
                         break
                     folder.rmdir()
 
     def clean(self) -> None:
-        """Removes the files of unfinished runs."""
+        if self._cleaned:  # since then this run alone has written
+            self._remove(self._unlisted)
+            self._unlisted = set()
+            return
         for name in os.listdir(self.path):
             if name.startswith(UNFINISHED):
                 shutil.rmtree(self.path / name)
-        self._remove_unlisted()
+        listed = self.manifest.files if self.manifest is not None else set[str]()
+        names = {*os.listdir(self.path), *self._in_folders()}
+        self._remove(n for n in names - listed if FILE.fullmatch(os.path.basename(n)))
+        self._cleaned = True
 
     @contextmanager
-    def unfinished(self, run_id: str) -> Iterator[Path]:
-        """A folder for a run's work, on the same disk; removed at the end."""
+    def unfinished(self, run_id: str) -> Iterator[Unfinished]:
         folder = self.path / f"{UNFINISHED}{run_id}"
         folder.mkdir()
         try:
-            yield folder
+            yield _UnfinishedFolder(self, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -255,7 +328,7 @@ class ExportDirectory:
         """Moves the files `written` (name → current path) into the directory, and replaces the
         manifest by `manifest`.
 
-        Then removes all files that it does not list. Raises OSError; the old manifest is then still
+        Then removes the files that it does not list. Raises OSError; the old manifest is then still
         valid.
         """
         for source in written.values():
@@ -276,9 +349,11 @@ class ExportDirectory:
             os.fsync(file.fileno())
         new.replace(self.path / MANIFEST)
         _sync(self.path)
+        if self.manifest is not None:
+            self._unlisted |= self.manifest.files - manifest.files
         self.manifest = manifest
-        if manifest.table is None:
-            self._remove_unlisted()  # a table needs its old files until it has the new ones
+        if manifest.table is None:  # a table needs its old files until it has the new ones
+            self.clean()
 
 
 def is_ours(name: str) -> bool:

@@ -10,8 +10,9 @@ from pk.net.client.admin import Admin
 from pk.net.client.results import IsolationLevel
 from pk.spark.errors import OptionError
 from pk.spark.export.manifest import ExportedRange
-from pk.spark.export.table import FILES, check_table
-from pk.spark.locations import is_remote, local_path
+from pk.spark.export.table import check_table
+from pk.spark.files.store import store_at
+from pk.spark.locations import is_remote
 from pk.spark.read.read_options import ReadOptions
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.session.local import HERE, Where
@@ -19,6 +20,7 @@ from pk.spark.tables.layout import parse_layout
 
 if TYPE_CHECKING:
     from pk.spark.export.unknown_fields import UnknownFields
+    from pk.spark.files.writer import Rolling
 
 Kind = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
 Mode = Literal["new", "resume", "overwrite"]
@@ -30,13 +32,13 @@ Resolve = Callable[
 sees them; end None means the partition's current end."""
 
 CODECS: Final = {
-    "none": "none",
-    "snappy": "snappy",
-    "gzip": "gzip",
-    "lz4": "lz4_raw",  # Spark's plain lz4 is Hadoop's framing, which few others read
-    "zstd": "zstd",
+    "none": "NONE",
+    "snappy": "SNAPPY",
+    "gzip": "GZIP",
+    "lz4": "LZ4",  # LZ4_RAW in the files
+    "zstd": "ZSTD",
 }
-"""The compressions of the files, with Spark's names for them."""
+"""The compressions of the files, with Arrow's names for them."""
 
 SAMPLE: Final = 20_000
 """The number of records to sample for the fields of JSON."""
@@ -56,7 +58,7 @@ class ExportOptions:
     bootstrap: str
     topic: str
     directory: Path | str
-    """A directory, or a URL of a file system that fsspec knows."""
+    """A directory, or a URL of object storage: `s3://`, `gs://`, `az://`, `abfss://`."""
 
     client: Mapping[str, str] = field(default_factory=dict)
     mode: Mode = "new"
@@ -82,15 +84,18 @@ class ExportOptions:
     table_name: str | None = None
     """An Iceberg table's CATALOG.NAMESPACE.NAME; None means a catalog in the directory."""
 
-    staging: Path | str | None = None
-    """Holds files until they are sent to a URL; None means the temporary directory."""
+    max_file_bytes: int | None = None
+    """The size at which a file ends and the next begins; None means 512 MiB."""
+
+    max_file_rows: int | None = None
+    """The most records of a file; None means any number."""
 
     cores: int | None = None
     """The number of parallel tasks; None means as many as the cores that this process may use."""
 
     where: Where = HERE
-    """The Spark for the tasks. On a cluster they and this process must share the file system of the
-    directory."""
+    """The Spark for the tasks. On a cluster they and this process must share the directory; a URL
+    needs no shared one."""
 
     fail_on_data_loss: bool = True
     resolve: Resolve | None = None
@@ -104,6 +109,13 @@ class ExportOptions:
             headers=True,
             fail_on_data_loss=self.fail_on_data_loss,
         )
+
+    @property
+    def rolling(self) -> "Rolling":
+        """When a file ends."""
+        from pk.spark.files.writer import MAX_FILE_BYTES, Rolling
+
+        return Rolling(self.max_file_bytes or MAX_FILE_BYTES, self.max_file_rows)
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -127,19 +139,13 @@ class ExportOptions:
         parse_layout(self.partition_by)
         if self.table is not None or self.mode != "resume":
             check_table(self.table, self.table_name)
-        if self.table not in (None, FILES) and is_remote(self.directory):
+        if any(most is not None and most < 1 for most in (self.max_file_bytes, self.max_file_rows)):
+            raise OptionError("a file must be allowed to have at least one byte and one record")
+        store_at(self.directory)
+        if self.table == "iceberg" and self.table_name is None and is_remote(self.directory):
             raise OptionError(
-                f"a {self.table} table must be in a directory that this machine has, not at "
-                f"{self.directory}"
-            )
-        if not is_remote(self.directory):
-            local_path(self.directory)
-        if self.staging is not None:
-            local_path(self.staging)
-        if is_remote(self.directory) and self.staging is None and self.where.on_cluster:
-            raise OptionError(
-                "an export from a cluster to a URL needs a directory that the workers and this "
-                "machine share, where its files wait: --staging"
+                f"an Iceberg table at {self.directory} needs a catalog: --table "
+                "CATALOG.NAMESPACE.NAME, with a catalog of pyiceberg's configuration"
             )
 
 

@@ -1,4 +1,4 @@
-"""Makes an export's directory a table of Delta or Iceberg, from what its manifest says.
+"""Makes an export's directory or URL a table of Delta or Iceberg, from what its manifest says.
 
 The manifest is written first and lists the files of each run. The table then gets the runs that it
 lacks, one after the other; the number of a run is that of its batch, and the export's id is the
@@ -10,12 +10,24 @@ that take the path of a table read the newest file in `metadata/`.
 """
 
 import json
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pk.spark.errors import OptionError, SparkError
-from pk.spark.export.manifest import Manifest
-from pk.spark.tables.lake_commit import delta_add, delta_last, iceberg_add, iceberg_last, missing
+from pk.spark.export.manifest import Manifest, Run
+from pk.spark.files.columns import arrow_columns
+from pk.spark.files.store import Store, store_at
+from pk.spark.tables.lake_commit import (
+    LakeFile,
+    delta_add,
+    delta_last,
+    iceberg_add,
+    iceberg_last,
+    missing,
+    read_footer,
+    with_field_ids,
+)
 from pk.spark.tables.layout import parse_layout
 
 FILES: Final = "parquet"
@@ -50,32 +62,53 @@ def check_table(kind: str | None, name: str | None) -> None:
         raise missing("deltalake" if kind == "delta" else "pyiceberg") from e
 
 
-def settle(directory: Path, manifest: Manifest) -> None:
-    """Adds to the table what the manifest has and the table lacks. Raises SparkMissing,
-    TableRefused, TableFailed."""
+def settle(store: Store, manifest: Manifest, footers: Mapping[str, bytes] | None = None) -> None:
+    """Adds to the table what the manifest has and the table lacks. `footers` has those of the files
+    of the last run; others are read. Raises SparkMissing, TableRefused, TableFailed."""
     check_table(manifest.table, manifest.table_name)
+    files = _Files(store, footers or {})
     try:
         if manifest.table == "delta":
-            _settle_delta(directory, manifest)
+            _settle_delta(store, manifest, files)
         elif manifest.table == "iceberg":
-            _settle_iceberg(directory, manifest)
+            _settle_iceberg(store, manifest, files)
     except SparkError:
         raise
     except Exception as e:  # each library has errors of its own
         raise TableFailed(
-            f"the export in {directory} is whole, but its {manifest.table} table could not be "
+            f"the export in {_place(store)} is whole, but its {manifest.table} table could not be "
             f"brought up to date: {e}; --resume tries again"
         ) from e
 
 
-def _settle_delta(directory: Path, manifest: Manifest) -> None:
-    done = delta_last(directory, manifest.export_id)
+@dataclass(frozen=True)
+class _Files:
+    """The files of runs, for the libraries of tables."""
+
+    store: Store
+    footers: Mapping[str, bytes]
+
+    def of(self, run: Run) -> list[LakeFile]:
+        """Raises OSError."""
+        return [
+            LakeFile(r.file, r.bytes, self.footers.get(r.file) or read_footer(self.store, r.file))
+            for r in run.ranges
+            if r.file is not None
+        ]
+
+
+def _place(store: Store) -> str:
+    return store.url.removeprefix("file://")
+
+
+def _settle_delta(store: Store, manifest: Manifest, files: _Files) -> None:
+    done = delta_last(store, manifest.export_id)
     layout = [column.name for column in parse_layout(manifest.partition_by)]
     for number, run in enumerate(manifest.runs):
         if number > done:
             delta_add(
-                directory,
-                [directory / r.file for r in run.ranges if r.file is not None],
+                store,
+                files.of(run),
                 json.dumps(manifest.columns),
                 manifest.export_id,
                 number,
@@ -84,48 +117,65 @@ def _settle_delta(directory: Path, manifest: Manifest) -> None:
             )
 
 
-def _settle_iceberg(directory: Path, manifest: Manifest) -> None:
+def _settle_iceberg(store: Store, manifest: Manifest, files: _Files) -> None:
     runs = list(enumerate(manifest.runs))
-    catalog, name = _catalog(directory, manifest.table_name)
+    catalog, name = _catalog(store, manifest.table_name)
     table = catalog.load_table(name) if catalog.table_exists(name) else None
     done = -1 if table is None else iceberg_last(table, manifest.export_id)
     if not runs or done >= runs[-1][0]:
         return
     if done < 0:
         if table is not None:
-            _check_is_ours(table, directory, name)
+            _check_is_ours(table, store, name)
             catalog.drop_table(name)
-        table = _create(catalog, name, directory, manifest)
+        table = _create(catalog, name, store, manifest)
     for number, run in runs[done + 1 :]:
-        files = [f"file://{directory / r.file}" for r in run.ranges if r.file is not None]
-        iceberg_add(table, files, manifest.export_id, number)
+        iceberg_add(table, store, files.of(run), manifest.export_id, number)
 
 
-def _check_is_ours(table: Any, directory: Path, name: str) -> None:
+def file_schema(
+    store: Store, columns: Any, table: str | None, name: str | None, export_id: str | None
+) -> Any:
+    """Arrow's columns of the files of an export, from Spark's `columns`. Those of an Iceberg table
+    have its field ids; `export_id` is that of the export which is resumed. Raises TableFailed."""
+    found = arrow_columns(columns)
+    if table != "iceberg":
+        return found
+    try:
+        catalog, known = _catalog(store, name)
+        there = catalog.load_table(known) if catalog.table_exists(known) else None
+        if there is not None and (export_id is None or iceberg_last(there, export_id) < 0):
+            there = None  # which the new export's table replaces
+        return with_field_ids(found, there)
+    except Exception as e:  # pyiceberg and its catalogs have errors of their own
+        raise TableFailed(f"the iceberg table of {_place(store)} cannot be prepared: {e}") from e
+
+
+def _check_is_ours(table: Any, store: Store, name: str) -> None:
     """Raises TableRefused if the table is somewhere else: then it is not an earlier export's."""
-    place = table.location().removeprefix("file://")
-    if Path(place) != directory:
+    place = table.location().rstrip("/")
+    if store_at(place) != store:
         raise TableRefused(
-            f"the table {name} exists, at {place}, and is not of the export in {directory}; give "
-            "another name"
+            f"the table {name} exists, at {place}, and is not of the export in {_place(store)}; "
+            "give another name"
         )
 
 
-def _catalog(directory: Path, name: str | None) -> tuple[Any, str]:
+def _catalog(store: Store, name: str | None) -> tuple[Any, str]:
     """The catalog, and the table's name in it."""
     from pyiceberg.catalog import load_catalog
     from pyiceberg.catalog.sql import SqlCatalog
 
     if name is not None:
         catalog, _, table = name.partition(".")
-        return load_catalog(catalog), table
+        return load_catalog(catalog, **store.iceberg_properties), table
     own = SqlCatalog(
-        "pk", uri=f"sqlite:///{directory / CATALOG_FILE}", warehouse=f"file://{directory}"
+        "pk", uri=f"sqlite:///{_place(store)}/{CATALOG_FILE}", warehouse=f"file://{_place(store)}"
     )
     return own, _OWN_NAME
 
 
-def _create(catalog: Any, name: str, directory: Path, manifest: Manifest) -> Any:
+def _create(catalog: Any, name: str, store: Store, manifest: Manifest) -> Any:
     from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
     namespace = name.rpartition(".")[0]
@@ -133,7 +183,7 @@ def _create(catalog: Any, name: str, directory: Path, manifest: Manifest) -> Any
         catalog.create_namespace(namespace)
     except NamespaceAlreadyExistsError:
         pass
-    table = catalog.create_table(name, _schema(manifest), location=f"file://{directory}")
+    table = catalog.create_table(name, _schema(manifest), location=store.url)
     with table.update_spec() as spec:
         for column in parse_layout(manifest.partition_by):
             spec.add_identity(column.name)
@@ -141,7 +191,6 @@ def _create(catalog: Any, name: str, directory: Path, manifest: Manifest) -> Any
 
 
 def _schema(manifest: Manifest) -> Any:
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    return to_arrow_schema(StructType.fromJson(manifest.columns), timezone="UTC")
+    return arrow_columns(StructType.fromJson(manifest.columns))

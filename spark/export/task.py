@@ -2,26 +2,27 @@
 its progress.
 
 Spark tells a driver how many tasks are done, but not the progress of one, and it returns a worker's
-exception as text. So each task keeps a small file in the export's working folder with the number of
-records read and, after a failure, the error.
+exception as text. So each task keeps a small file beside the export's unfinished files, with the
+number of records read and, after a failure, the error. It lies where the export lies, so that
+workers and driver need no other place that both reach.
 """
 
 import json
-import os
-import struct
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 from pyspark.sql import types as t
 
 from pk.core.errors import KafkaError
 from pk.spark.errors import DataLost, SparkFailed
 from pk.spark.export.unknown_fields import FieldCounter, Fields, UnknownFields, merged
+from pk.spark.files.store import LocalStore, Store
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.read.read_options import ReadOptions
 from pk.spark.read.reader import read
@@ -30,10 +31,10 @@ from pk.spark.text.json_reader import JsonReader, fields_of, load_all
 if TYPE_CHECKING:
     from pk.spark.export.schemas import Decoding
 
-_STATE: Final = struct.Struct("<q?")
 _ERROR: Final = ".error"
-_FIELDS: Final = ".fields"
-_UNPARSED: Final = ".unparsed"
+_SAID_EVERY_S: Final = 0.2
+_SAID_FAR_EVERY_S: Final = 2.0
+"""How often a task says what it has read: to a directory, and to object storage."""
 
 CORRUPT: Final = "_corrupt_record"
 """The field for a text that is not a JSON object of the column's fields."""
@@ -55,11 +56,22 @@ RECORD: Final = (
 """The columns of records, keys and values as bytes."""
 
 
-class TaskState(NamedTuple):
+@dataclass(frozen=True)
+class TaskState:
     """The progress of one range."""
 
     records: int
-    done: bool
+    done: bool = False
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Column → the records with fields that the column lacks, and the names of these."""
+
+    unparsed: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Column → the number of texts that do not fit its fields."""
+
+
+def far_apart(states: Store) -> float:
+    """The time in seconds between two looks at the states."""
+    return _SAID_EVERY_S if isinstance(states, LocalStore) else _SAID_FAR_EVERY_S
 
 
 @dataclass(frozen=True)
@@ -89,7 +101,7 @@ class ReadRanges:
     """Whether key and value become text."""
 
     json: JsonTexts
-    states: Path
+    states: Store
     fields: Mapping[str, Fields]
     """The JSON columns and their known fields; other fields are counted."""
 
@@ -102,34 +114,37 @@ class ReadRanges:
                 yield from self._read(number)
 
     def _read(self, number: int) -> Iterator[pa.RecordBatch]:
-        path = self.states / str(number)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        records = 0
+        context = TaskContext.get()
+        # Attempts of a task may run side by side.
+        name = f"{number}-{0 if context is None else context.taskAttemptId()}"
+        records, said, every_s = 0, time.monotonic(), far_apart(self.states)
         counters = {name: FieldCounter(known) for name, known in self.fields.items()}
         readers = self.json.readers()
         unparsed: Counter[str] = Counter()
         try:
-            os.pwrite(descriptor, _STATE.pack(0, False), 0)
             found_rows = read(self.ranges[number], self.options)
             for rows in found_rows if self.decoding is None else self.decoding.rows(found_rows):
+                if not records:
+                    self._say(name, TaskState(0))
                 records += rows.num_rows
-                os.pwrite(descriptor, _STATE.pack(records, False), 0)
-                for name, reader in readers.items():
-                    rows, bad = _with_json(rows, name, reader, counters.get(name))
-                    unparsed[name] += bad
-                for name in self.texts:
-                    at = rows.schema.get_field_index(name)
-                    rows = rows.set_column(at, name, text(rows.column(at)))
+                if time.monotonic() - said >= every_s:
+                    said = time.monotonic()
+                    self._say(name, TaskState(records))
+                for column, reader in readers.items():
+                    rows, bad = _with_json(rows, column, reader, counters.get(column))
+                    unparsed[column] += bad
+                for column in self.texts:
+                    at = rows.schema.get_field_index(column)
+                    rows = rows.set_column(at, column, text(rows.column(at)))
                 yield rows
-            found = {name: counter.found for name, counter in counters.items() if counter.records}
-            path.with_suffix(_FIELDS).write_text(json.dumps(found), encoding="utf-8")
-            path.with_suffix(_UNPARSED).write_text(json.dumps(unparsed), encoding="utf-8")
-            os.pwrite(descriptor, _STATE.pack(records, True), 0)
+            found = {c: counter.found for c, counter in counters.items() if counter.records}
+            self._say(name, TaskState(records, True, found, unparsed))
         except Exception as e:
-            path.with_suffix(_ERROR).write_text(_describe(e), encoding="utf-8")
+            self.states.write(f"{name}{_ERROR}", _describe(e).encode())
             raise
-        finally:
-            os.close(descriptor)
+
+    def _say(self, name: str, state: TaskState) -> None:
+        self.states.write(name, json.dumps(vars(state)).encode())
 
 
 def _with_json(
@@ -168,32 +183,69 @@ def text(column: pa.Array) -> pa.Array:
         return pa.array(decoded, pa.string())
 
 
-def states(folder: Path) -> dict[int, TaskState]:
-    """The progress of each range that was started, by its index."""
-    found: dict[int, TaskState] = {}
-    for path in folder.iterdir():
-        if not path.suffix:
-            data = path.read_bytes()
-            if len(data) == _STATE.size:
-                found[int(path.name)] = TaskState(*_STATE.unpack(data))
-    return found
+class States:
+    """What the tasks of a job say, by the numbers of their ranges."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._done: dict[int, TaskState] = {}
+        self._looked = 0.0
+        self._found: dict[int, TaskState] = {}
+
+    def now(self) -> dict[int, TaskState]:
+        """The state of each range that was started."""
+        found = dict(self._done)
+        for name in self._store.names():
+            number, _, _ = name.partition("-")
+            if not number.isdecimal() or name.endswith(_ERROR) or int(number) in self._done:
+                continue
+            try:
+                state = TaskState(**json.loads(self._store.read(name)))
+            except FileNotFoundError:  # it is replaced
+                continue
+            if state.done:
+                self._done[int(number)] = state
+            known = found.get(int(number))
+            if known is None or not known.done and (state.done or state.records > known.records):
+                found[int(number)] = state
+        self._looked, self._found = time.monotonic(), found
+        return found
+
+    def lately(self) -> dict[int, TaskState]:
+        """The same, as of a moment ago."""
+        if time.monotonic() - self._looked < far_apart(self._store):
+            return self._found
+        return self.now()
+
+    def errors(self) -> list[Exception]:
+        """The errors of failed tasks: KafkaError, DataLost, or SparkFailed for anything else."""
+        names = sorted(name for name in self._store.names() if name.endswith(_ERROR))
+        return [_error(json.loads(self._store.read(name))) for name in names]
 
 
-def unknown_fields(folder: Path) -> dict[str, UnknownFields]:
-    """Column → the records of all finished tasks with fields that the column lacks."""
+def unknown_fields(states: Iterable[TaskState]) -> dict[str, UnknownFields]:
+    """Column → the records of tasks with fields that the column lacks."""
     parts: dict[str, list[UnknownFields]] = {}
-    for path in folder.glob(f"*{_FIELDS}"):
-        for name, (records, fields) in json.loads(path.read_text(encoding="utf-8")).items():
+    for state in states:
+        for name, (records, fields) in state.fields.items():
             parts.setdefault(name, []).append(UnknownFields(records, tuple(fields)))
     return {name: merged(found) for name, found in sorted(parts.items())}
 
 
-def unparsed(folder: Path) -> dict[str, int]:
-    """Column → the number of keys or values of all finished tasks that do not fit its fields."""
+def unparsed(states: Iterable[TaskState]) -> dict[str, int]:
+    """Column → the number of keys or values of tasks that do not fit its fields."""
     found: Counter[str] = Counter()
-    for path in folder.glob(f"*{_UNPARSED}"):
-        found.update(json.loads(path.read_text(encoding="utf-8")))
+    for state in states:
+        found.update(state.unparsed)
     return {name: count for name, count in sorted(found.items()) if count}
+
+
+def _error(data: Mapping[str, Any]) -> Exception:
+    if data["code"] is not None:
+        return KafkaError(data["code"], data["message"])
+    if data["lost"]:
+        return DataLost(data["message"])
+    return SparkFailed(f"a task failed: {data['type']}: {data['message']}")
 
 
 def _describe(error: Exception) -> str:
@@ -205,17 +257,3 @@ def _describe(error: Exception) -> str:
         "message": message,
     }
     return json.dumps(described)
-
-
-def errors(folder: Path) -> list[Exception]:
-    """The errors of failed tasks: KafkaError, DataLost, or SparkFailed for anything else."""
-    found: list[Exception] = []
-    for path in sorted(folder.glob(f"*{_ERROR}")):
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["code"] is not None:
-            found.append(KafkaError(data["code"], data["message"]))
-        elif data["lost"]:
-            found.append(DataLost(data["message"]))
-        else:
-            found.append(SparkFailed(f"a task failed: {data['type']}: {data['message']}"))
-    return found

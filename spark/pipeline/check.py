@@ -115,7 +115,7 @@ def _not_parquet(
         try:
             nothing.write.partitionBy(*names).parquet(f"file://{rows}")
             if isinstance(sink, IcebergSink):
-                check_iceberg_columns(rows)
+                check_iceberg_columns(frame.schema)
         except PySparkException as e:
             return sentence(e)
         except ValueError as e:

@@ -6,6 +6,7 @@ CHECKPOINT/pk/            what pk itself remembers: schemas, status, failed reco
 
 from pathlib import Path
 
+from pk.spark.files.store import LocalStore, Store, store_at
 from pk.spark.jdbc_url import with_path
 from pk.spark.locations import is_remote, local_path
 from pk.spark.pipeline.definition import Pipeline
@@ -29,6 +30,10 @@ class Places:
     def path(self, text: str) -> Path:
         """A path of this machine. Raises OptionError for a URL that is not of this machine."""
         return local_path(text, self.base)
+
+    def store(self, text: str) -> Store:
+        """The store of a path or URL. Raises OptionError, SparkMissing."""
+        return store_at(text) if is_remote(text) else LocalStore(self.path(text))
 
     def url(self, text: str) -> str:
         """A path or URL, as Spark reads it."""

@@ -1,31 +1,42 @@
 """Parquet directories, Delta and Iceberg tables as sinks: a batch that comes again leaves them as
 they are.
 
-Spark's tasks write the files; the driver makes them part of the table in one step. Delta and
-Iceberg keep, in that step, the number of the batch, by the identity of the sink: a batch that is
-there is left out. A directory of parquet files has no such place, so the files of a batch have
-names of their own and are replaced.
+Spark's tasks write the files where the table is; the driver makes them part of it in one step.
+Delta and Iceberg keep, in that step, the number of the batch, by the identity of the sink: a batch
+that is there is left out. The files of a batch are in a folder of its own, so what an earlier
+attempt left is found without a look at the rest of the table. A directory of parquet files has no
+such step, so the files of a batch get their names at its end, and the names are remembered beside
+the checkpoint: an attempt begins with removing those of an earlier one.
 """
 
+import json
+import secrets
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from pk.spark.errors import OptionError, SparkMissing
-from pk.spark.locations import local_path
+from pk.spark.errors import SparkMissing
+from pk.spark.files.columns import arrow_columns
+from pk.spark.files.store import LocalStore, Store, store_at
+from pk.spark.locations import is_remote
+from pk.spark.pipeline.atomic_json import write_json
 from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink
 from pk.spark.pipeline.places import Places
 from pk.spark.tables.lake_commit import (
+    LakeFile,
     delta_add,
     delta_last,
     iceberg_add,
     iceberg_last,
     missing,
-    rows_of,
+    with_field_ids,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from pk.spark.files.writer import WrittenFile
 
 _STAGED: Final = "_pk_staged"
 """Readers skip names that begin with `_`."""
@@ -39,102 +50,146 @@ def write_parquet(
     root = places.path(sink.parquet)
     staged = root / _STAGED / identity
     shutil.rmtree(staged, ignore_errors=True)
-    frame.write.partitionBy(*sink.partition_by).parquet(f"file://{staged}")
+    remembered = places.own / "parquet" / f"{identity}.json"
     prefix = f"{identity}-{batch:010d}-"
-    for old in root.rglob(f"{prefix}*.parquet"):
-        old.unlink()
-    for number, file in enumerate(sorted(staged.rglob("*.parquet"))):
-        if rows_of(file) == 0:
-            continue
-        place = root / file.relative_to(staged).parent / f"{prefix}{number:05d}.parquet"
+    for name in _earlier(root, remembered, prefix, batch):
+        (root / name).unlink(missing_ok=True)
+    files = _write(LocalStore(staged), frame, "", sink.partition_by)
+    names = {
+        file.name: f"{file.name.rpartition('/')[0]}/{prefix}{number:05d}.parquet".lstrip("/")
+        for number, file in enumerate(files)
+    }
+    write_json(remembered, {"batch": batch, "files": list(names.values())})
+    for source, name in names.items():
+        place = root / name
         place.parent.mkdir(parents=True, exist_ok=True)
-        file.rename(place)
-    shutil.rmtree(staged)
-    if not any((root / _STAGED).iterdir()):
+        (staged / source).rename(place)
+    shutil.rmtree(staged, ignore_errors=True)
+    if (root / _STAGED).exists() and not any((root / _STAGED).iterdir()):
         (root / _STAGED).rmdir()
+
+
+def _earlier(root: Path, remembered: Path, prefix: str, batch: int) -> list[str]:
+    """The files that an earlier attempt of a batch has put in place."""
+    try:
+        known: Any = json.loads(remembered.read_text())
+    except FileNotFoundError:  # the checkpoint of an earlier version
+        return [str(path.relative_to(root)) for path in root.rglob(f"{prefix}*.parquet")]
+    return cast(list[str], known["files"]) if known["batch"] == batch else []
+
+
+def _write(
+    store: Store,
+    frame: "DataFrame",
+    prefix: str,
+    partition_by: tuple[str, ...] = (),
+    schema: Any = None,
+) -> "list[WrittenFile]":
+    """Writes the rows of a batch. Raises PySparkException."""
+    from pk.spark.files.writer import WriteFiles, write_rows
+
+    # Spark finds columns in any case, and the directories have the names of the columns.
+    columns = {name.lower(): name for name in frame.columns}
+    names = [columns[name.lower()] for name in partition_by]
+    folders = {name: f"_pk_by_{name}" for name in names}
+    texts = {text: frame[f"`{name}`"].cast("string") for name, text in folders.items()}
+    inside = arrow_columns(_without(frame.schema, names)) if schema is None else schema
+    rows = frame.withColumns(texts) if texts else frame
+    return write_rows(rows, WriteFiles(store, inside, prefix, folders=folders))
+
+
+def _without(columns: "StructType", names: list[str]) -> "StructType":
+    from pyspark.sql.types import StructType
+
+    return StructType([each for each in columns.fields if each.name not in names])
 
 
 def write_delta(
     sink: DeltaSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
     """Appends a batch to a Delta table, which is made at the first. Raises SparkMissing,
-    PySparkException, DeltaError."""
-    path = places.path(sink.delta)
-    if delta_last(path, identity) >= batch:
+    PySparkException, DeltaError, OSError."""
+    store = places.store(sink.delta)
+    if delta_last(store, identity) >= batch:
         return
-    folder = path / f"pk-{identity}-{batch:010d}"
-    shutil.rmtree(folder, ignore_errors=True)
-    frame.write.partitionBy(*sink.partition_by).parquet(f"file://{folder}")
-    files = [file for file in sorted(folder.rglob("*.parquet")) if rows_of(file)]
-    if not files and (path / "_delta_log").exists():
-        shutil.rmtree(folder)
-        return
-    delta_add(
-        path,
-        files,
-        frame.schema.json(),
-        identity,
-        batch,
-        within=folder,
-        partition_by=sink.partition_by,
+    attempt = _Attempt(store, identity, batch)
+    files = attempt.write(frame, sink.partition_by)
+    attempt.end(
+        delta_add(
+            store,
+            files,
+            frame.schema.json(),
+            identity,
+            batch,
+            partition_by=sink.partition_by,
+        )
     )
+
+
+class _Attempt:
+    """The files of one attempt to write a batch, in the batch's folder."""
+
+    def __init__(self, store: Store, identity: str, batch: int, within: str = "") -> None:
+        self._folder = f"{within}pk-{identity}-{batch:010d}"
+        self._store = store.child(self._folder)
+        self._left = self._store.names()
+        self._own: list[str] = []
+
+    def write(
+        self, frame: "DataFrame", partition_by: tuple[str, ...] = (), schema: Any = None
+    ) -> list[LakeFile]:
+        """Raises PySparkException."""
+        prefix = f"{secrets.token_hex(4)}-"
+        written = _write(self._store, frame, prefix, partition_by, schema)
+        self._own = [file.name for file in written]
+        return [LakeFile(f"{self._folder}/{f.name}", f.size, f.footer) for f in written]
+
+    def end(self, added: bool) -> None:
+        """Removes what is not part of the table: the files of earlier attempts, or this one's, if
+        an earlier one was faster than it seemed. Raises OSError."""
+        self._store.remove(self._left if added else self._own)
 
 
 def write_iceberg(
     sink: IcebergSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
     """Appends a batch to an Iceberg table, which is made at the first. Raises SparkMissing,
-    OptionError, PySparkException."""
+    OptionError, PySparkException, OSError."""
     catalog = catalog_of(sink, places)
     assert catalog is not None
     from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
     namespace = sink.iceberg.rpartition(".")[0]
-    exists = catalog.table_exists(sink.iceberg)
-    if exists and iceberg_last(catalog.load_table(sink.iceberg), identity) >= batch:
-        return
-    root = places.own / "staged" / identity
-    if exists:
-        root = local_location(catalog.load_table(sink.iceberg)) / "data"
-    folder = root / f"pk-{identity}-{batch:010d}"
-    shutil.rmtree(folder, ignore_errors=True)
-    frame.write.parquet(f"file://{folder}")
-    schema = _arrow_schema(folder)
-    if not exists:
+    schema = arrow_columns(frame.schema)
+    if catalog.table_exists(sink.iceberg):
+        table = catalog.load_table(sink.iceberg)
+        if iceberg_last(table, identity) >= batch:
+            return
+        with table.update_schema() as update:
+            update.union_by_name(schema)
+    else:
         try:
             catalog.create_namespace(namespace)
         except NamespaceAlreadyExistsError:
             pass
         table = catalog.create_table(sink.iceberg, schema)
-        moved = local_location(table) / "data" / folder.name
-        moved.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(folder, moved)
-        folder = moved
-    else:
-        table = catalog.load_table(sink.iceberg)
-        with table.update_schema() as update:
-            update.union_by_name(schema)
-    files = [f"file://{file}" for file in sorted(folder.glob("*.parquet")) if rows_of(file)]
-    if not files:
-        shutil.rmtree(folder)
-        return
-    iceberg_add(table, files, identity, batch)
+    store = table_store(table)
+    attempt = _Attempt(store, identity, batch, "data/")
+    files = attempt.write(frame, schema=with_field_ids(schema, table))
+    if files:
+        iceberg_add(table, store, files, identity, batch)
+    attempt.end(True)
 
 
-def _arrow_schema(folder: Path) -> Any:
-    """The columns of the files that Spark wrote."""
-    import pyarrow.parquet as pq
-
-    return pq.read_schema(next(iter(sorted(folder.glob("*.parquet"))))).remove_metadata()
+def table_store(table: Any) -> Store:
+    """Where pyiceberg's table is. Raises OptionError, SparkMissing."""
+    return store_at(table.location(), table.io.properties)
 
 
-def check_iceberg_columns(folder: Path) -> None:
-    """Raises ValueError if a table cannot have the columns of the files in a directory."""
-    from pyiceberg.catalog.memory import InMemoryCatalog
-
-    catalog = InMemoryCatalog("check", warehouse=f"file://{folder}")
-    catalog.create_namespace("check")
-    catalog.create_table("check.rows", _arrow_schema(folder))
+def check_iceberg_columns(columns: "StructType") -> None:
+    """Raises ValueError if a table cannot have the columns, PySparkTypeError for a type that Arrow
+    lacks."""
+    with_field_ids(arrow_columns(columns), None)
 
 
 def catalog_of(sink: IcebergSink, places: Places, *, make: bool = True) -> Any:
@@ -159,18 +214,10 @@ def catalog_properties(sink: IcebergSink, places: Places) -> dict[str, str]:
     found = dict(sink.catalog)
     found.setdefault("type", "sql")
     if "warehouse" in found:
+        if is_remote(found["warehouse"]) and "://" in found["warehouse"]:
+            found = store_at(found["warehouse"]).iceberg_properties | found
         found["warehouse"] = places.url(found["warehouse"])
     uri = found.get("uri", "")
     if uri.startswith("sqlite:///") and not uri.startswith("sqlite:////"):
         found["uri"] = f"sqlite:///{places.path(uri.removeprefix('sqlite:///'))}"
     return found
-
-
-def local_location(table: Any) -> Path:
-    """The directory of pyiceberg's table. Raises OptionError if it is not on this machine."""
-    location = table.location()
-    try:
-        return local_path(location)
-    except OptionError:
-        message = f"the table is at {location}; a pipeline writes only to tables in directories"
-        raise OptionError(message) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pk.spark.errors import SparkError, SparkFailed
-from pk.spark.locations import scheme
+from pk.spark.locations import is_remote, scheme
 from pk.spark.pipeline.definition import (
     DeltaSink,
     IcebergSink,
@@ -21,7 +21,7 @@ from pk.spark.pipeline.definition import (
 )
 from pk.spark.pipeline.jdbc_sink import Database, has_driver
 from pk.spark.pipeline.places import Places
-from pk.spark.pipeline.table_sinks import catalog_of, local_location
+from pk.spark.pipeline.table_sinks import catalog_of, table_store
 from pk.spark.reasons import jdbc_sentence
 from pk.spark.tables.lake_commit import delta_columns
 
@@ -40,7 +40,8 @@ def check_target(pipeline: Pipeline, places: Places, sink: Sink, frame: "DataFra
         else:
             _check_directory(pipeline, sink, "parquet", places.path(sink.parquet))
     elif isinstance(sink, DeltaSink):
-        _check_directory(pipeline, sink, "delta", places.path(sink.delta))
+        if not is_remote(sink.delta):
+            _check_directory(pipeline, sink, "delta", places.path(sink.delta))
         _check_delta(pipeline, places, sink)
     elif isinstance(sink, IcebergSink):
         _check_iceberg(pipeline, places, sink)
@@ -107,7 +108,7 @@ def _check_file_system(pipeline: Pipeline, sink: ParquetSink, spark: "SparkSessi
 def _check_delta(pipeline: Pipeline, places: Places, sink: DeltaSink) -> None:
     path = (*sink.path, "delta")
     try:
-        columns = delta_columns(places.path(sink.delta))
+        columns = delta_columns(places.store(sink.delta))
     except SparkError as e:
         raise pipeline.problem(path, str(e)) from e
     except Exception as e:  # deltalake has errors of its own
@@ -123,7 +124,7 @@ def _check_iceberg(pipeline: Pipeline, places: Places, sink: IcebergSink) -> Non
     try:
         catalog = catalog_of(sink, places, make=False)
         if catalog is not None and catalog.table_exists(sink.iceberg):
-            local_location(catalog.load_table(sink.iceberg))
+            table_store(catalog.load_table(sink.iceberg))
     except SparkError as e:
         raise pipeline.problem(path, str(e)) from e
     except Exception as e:  # pyiceberg and its catalogs have errors of their own

@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.read.read_options import ReadOptions
@@ -14,6 +14,9 @@ from pk.spark.text.new_fields import in_one_case
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+_OPTIONS: Final = {"columnNameOfCorruptRecord": "\0"}
+"""A field may have the default's name."""
 
 
 def sample(
@@ -49,5 +52,13 @@ def infer(
         # Spark would stop at names that differ in case alone, and at texts that are not objects.
         file.write(b"\n".join(in_one_case(texts)))
         file.flush()
-        options = {"columnNameOfCorruptRecord": "\0"}  # a field may have the default's name
-        return spark.read.options(**options).json(f"file://{file.name}").schema
+        return spark.read.options(**_OPTIONS).json(f"file://{file.name}").schema
+
+
+def infer_far(spark: "SparkSession", texts: Sequence[bytes]) -> "StructType":
+    """The same by a Spark that shares no directory with this process."""
+    import pyarrow as pa
+
+    objects = [text.decode(errors="replace") for text in in_one_case(texts)]
+    rows: Any = spark.createDataFrame(pa.table({"value": pa.array(objects, pa.string())}))
+    return spark.read.options(**_OPTIONS).json(rows).schema

@@ -34,6 +34,9 @@ _ROOTS: Final = (
 _SCHEMAS: Final = ("fastavro", "protobuf", "proto-schema-parser", "jsonschema")
 """The imports of tasks with schemas: the extra `schemas`, if it is installed."""
 
+_STORES: Final = ("obstore",)
+"""The import of tasks that write to object storage: the extra `urls`, if it is installed."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -102,7 +105,7 @@ def _files() -> Iterator[tuple[str, Path]]:
 def _closure() -> list[str]:
     """The distributions that tasks import, with those that they require themselves."""
     found: set[str] = set()
-    waiting = [*_ROOTS, *_SCHEMAS]
+    waiting = [*_ROOTS, *_SCHEMAS, *_STORES]
     while waiting:
         name = waiting.pop()
         key = re.sub(r"[-_.]+", "-", name).lower()

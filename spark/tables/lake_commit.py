@@ -1,19 +1,21 @@
-"""Adds parquet files that are already written to tables of Delta and Iceberg, each batch once.
+"""Adds parquet files that tasks have written to tables of Delta and Iceberg, each batch once.
 
 A table notes, in the step that adds the files, which writer added which batch. So a batch that is
 added again, after a crash, changes nothing. Exports and the sinks of pipelines use this; the files
-lie in the table's directory before.
+lie in the table's place before, and their footers say what the table must know of them: nothing is
+read but footers, and no directory is listed.
 """
 
-import json
-import os
+import io
 import re
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from pk.spark.errors import SparkMissing
+from pk.spark.files.store import Store
 from pk.spark.tables.lake import INSTALL
 from pk.spark.tables.layout import values_of
 
@@ -23,88 +25,120 @@ _LAST: Final = "pk.last-batch."
 """The property of an Iceberg table that has a writer's last batch; snapshots may be expired."""
 
 
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """A parquet file in a table's place."""
+
+    name: str
+    """Relative to the table."""
+
+    size: int
+    footer: bytes
+    """A parquet file of this file's footer alone."""
+
+    @property
+    def metadata(self) -> Any:
+        """pyarrow's FileMetaData."""
+        from pyarrow import parquet
+
+        return parquet.read_metadata(io.BytesIO(self.footer))
+
+
+def read_footer(store: Store, name: str) -> bytes:
+    """The footer of a file, which is all that is read of it. Raises OSError."""
+    from pyarrow import parquet
+
+    with store.open(name) as file:
+        metadata = parquet.read_metadata(file)
+    sink = io.BytesIO()
+    metadata.write_metadata_file(sink)
+    return sink.getvalue()
+
+
 def missing(package: str) -> SparkMissing:
     """The error for a library of tables that is not installed."""
     return SparkMissing(f"{package} is not installed; {INSTALL} installs it.")
 
 
-def rows_of(file: Path) -> int:
-    """The number of rows of a parquet file; 0 for an empty file."""
-    import pyarrow.parquet as pq
-
-    if os.path.getsize(file) == 0:
-        return 0
-    return pq.read_metadata(file).num_rows
-
-
-def delta_last(root: Path, writer: str) -> int:
-    """The last batch of a writer that the table has; -1 without one or without a table. Raises
-    SparkMissing, DeltaError."""
+def delta_table_of(store: Store) -> Any:
+    """deltalake's table; None if there is none yet. Raises SparkMissing, DeltaError, OSError."""
     try:
         from deltalake import DeltaTable
     except ImportError as e:
         raise missing("deltalake") from e
-    if not DeltaTable.is_deltatable(str(root)):
-        return -1
-    found = DeltaTable(str(root)).transaction_version(writer)
+    options = store.storage_options
+    place = _delta_place(store)
+    if not DeltaTable.is_deltatable(place, storage_options=options):
+        return None
+    return DeltaTable(place, storage_options=options)
+
+
+def _delta_place(store: Store) -> str:
+    return store.url.removeprefix("file://")
+
+
+def delta_last(store: Store, writer: str) -> int:
+    """The last batch of a writer that the table has; -1 without one or without a table. Raises
+    SparkMissing, DeltaError, OSError."""
+    table = delta_table_of(store)
+    found = None if table is None else table.transaction_version(writer)
     return -1 if found is None else found
 
 
-def delta_columns(root: Path) -> tuple[str, ...] | None:
+def delta_columns(store: Store) -> tuple[str, ...] | None:
     """The columns that a table is partitioned by; None if there is no table yet. Raises
-    SparkMissing, DeltaError."""
-    try:
-        from deltalake import DeltaTable
-    except ImportError as e:
-        raise missing("deltalake") from e
-    if not DeltaTable.is_deltatable(str(root)):
-        return None
-    return tuple(DeltaTable(str(root)).metadata().partition_columns)
+    SparkMissing, DeltaError, OSError."""
+    table = delta_table_of(store)
+    return None if table is None else tuple(table.metadata().partition_columns)
 
 
 def delta_add(
-    root: Path,
-    files: Sequence[Path],
+    store: Store,
+    files: Sequence[LakeFile],
     schema: str,
     writer: str,
     batch: int,
     *,
-    within: Path | None = None,
     partition_by: Sequence[str] = (),
     replace: bool = False,
-) -> None:
-    """Adds the files of a batch to the table at `root`, created if missing.
+) -> bool:
+    """Adds the files of a batch to the table in `store`, created if missing; False if the table has
+    the batch already.
 
-    `schema` is Spark's, as JSON; the table gets the columns that it lacks. The directories between
-    `within` (or `root`) and a file are named by the values of `partition_by`. With `replace` the
-    files are all that the table then has. Raises SparkMissing, DeltaError.
+    `schema` is Spark's, as JSON; the table gets the columns that it lacks. Directories in the names
+    of the files have the values of `partition_by`. With `replace` the files are all that the table
+    then has. Raises SparkMissing, DeltaError, OSError.
     """
-    try:
-        from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
-        from deltalake.transaction import AddAction
-    except ImportError as e:
-        raise missing("deltalake") from e
-    where = str(root)
+    table = delta_table_of(store)
+    if table is not None:
+        last = table.transaction_version(writer)
+        if last is not None and last >= batch:
+            return False
+    from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+    from deltalake.transaction import AddAction
+
+    from pk.spark.tables.statistics import delta_statistics
+
+    place, options = _delta_place(store), store.storage_options
     wanted = Schema.from_json(re.sub(r'"nullable":\s*false', '"nullable":true', schema))
     columns = list(partition_by)
-    if DeltaTable.is_deltatable(where):
-        table = DeltaTable(where)
+    if table is not None:
         known = {field.name for field in table.schema().fields}
         more: list[Field] = [field for field in wanted.fields if field.name not in known]
         if more and not replace:
             table.alter.add_columns(more)
-            table = DeltaTable(where)
+            table = DeltaTable(place, storage_options=options)
     else:
-        table = DeltaTable.create(where, wanted, partition_by=columns)
-    base = within or root
+        table = DeltaTable.create(place, wanted, partition_by=columns, storage_options=options)
+    described = frozenset(field.name for field in wanted.fields) - frozenset(columns)
     actions: list[Any] = [
         AddAction(
-            str(file.relative_to(root)),
-            file.stat().st_size,
-            dict(values_of(file.relative_to(base).parts[:-1])),
+            file.name,
+            file.size,
+            dict(values_of(file.name.split("/")[:-1])),
             int(time.time() * 1000),
             True,
-            json.dumps({"numRecords": rows_of(file)}),
+            delta_statistics(file.metadata, described),
         )
         for file in files
     ]
@@ -115,6 +149,7 @@ def delta_add(
         partition_by=columns or None,
         commit_properties=CommitProperties(app_transactions=[Transaction(writer, batch)]),
     )
+    return True
 
 
 def iceberg_last(table: Any, writer: str) -> int:
@@ -127,8 +162,74 @@ def iceberg_last(table: Any, writer: str) -> int:
     return max(int(table.properties.get(f"{_LAST}{writer}", -1)), max(snapshots, default=-1))
 
 
-def iceberg_add(table: Any, files: Sequence[str], writer: str, batch: int) -> None:
-    """Adds the files of a batch, which are URLs, to pyiceberg's table."""
+def iceberg_add(
+    table: Any, store: Store, files: Sequence[LakeFile], writer: str, batch: int
+) -> None:
+    """Adds the files of a batch, which are in `store`, to pyiceberg's table. Raises what pyiceberg
+    raises."""
+    from pyiceberg.io.pyarrow import parquet_files_to_data_files
+    from pyiceberg.table import TableProperties
+
+    footers = _footers({store.url_of(file.name): file for file in files})
     with table.transaction() as transaction:
-        transaction.set_properties({f"{_LAST}{writer}": str(batch)})
-        transaction.add_files(list(files), snapshot_properties={SINK: writer, BATCH: str(batch)})
+        more = {f"{_LAST}{writer}": str(batch)}
+        if transaction.table_metadata.name_mapping() is None:
+            # For files without field ids, which earlier versions wrote.
+            mapping = transaction.table_metadata.schema().name_mapping
+            more[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
+        transaction.set_properties(more)
+        own = {SINK: writer, BATCH: str(batch)}
+        with transaction.update_snapshot(snapshot_properties=own).fast_append() as append:
+            known = parquet_files_to_data_files(
+                footers, transaction.table_metadata, iter(footers.files)
+            )
+            for data_file in known:
+                append.append_data_file(data_file)
+
+
+def _footers(files: Mapping[str, LakeFile]) -> Any:
+    """An input of pyiceberg's that has footers for files."""
+    from pyiceberg.io import FileIO, InputFile
+
+    class Footer(InputFile):
+        def __init__(self, location: str) -> None:
+            super().__init__(location)
+            self._file = files[location]
+
+        def __len__(self) -> int:
+            return self._file.size
+
+        def exists(self) -> bool:
+            return True
+
+        def open(self, seekable: bool = True) -> Any:
+            return io.BytesIO(self._file.footer)
+
+    class Footers(FileIO):
+        def new_input(self, location: str) -> InputFile:
+            return Footer(location)
+
+        def new_output(self, location: str) -> Any:
+            raise NotImplementedError
+
+        def delete(self, location: Any) -> None:
+            raise NotImplementedError
+
+    found: Any = Footers()
+    found.files = tuple(files)
+    return found
+
+
+def with_field_ids(schema: Any, table: Any | None) -> Any:
+    """Arrow's columns with the field ids that they have in pyiceberg's table, or will have in the
+    table that is made of them. Raises what pyiceberg raises."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    if table is not None:
+        return schema_to_pyarrow(table.schema().select(*schema.names))
+    from pyiceberg.catalog.memory import InMemoryCatalog
+
+    with TemporaryDirectory(prefix="pk-ids-") as folder:
+        catalog = InMemoryCatalog("ids", warehouse=f"file://{folder}")
+        catalog.create_namespace("ids")
+        return schema_to_pyarrow(catalog.create_table("ids.rows", schema).schema())

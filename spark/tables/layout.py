@@ -130,6 +130,8 @@ def values_of(folders: Sequence[str]) -> Mapping[str, str | None]:
 
     found: dict[str, str | None] = {}
     for folder in folders:
-        name, _, value = folder.partition("=")
+        name, equals, value = folder.partition("=")
+        if not equals:
+            continue  # a directory of one batch
         found[unquote(name)] = None if value == "__HIVE_DEFAULT_PARTITION__" else unquote(value)
     return found

@@ -61,9 +61,10 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
         (("--to", "x", "--partition-by", "offset"), "cannot name a column offset"),
         (("--to", "x", "--partition-by", "hour"), "give date,hour"),
         (("--to", "x", "--to-format", "delta", "--table", "c.n.t"), "--to-format iceberg"),
-        (("--to", "memory://b/x", "--to-format", "delta"), "directory that this machine has"),
+        (("--to", "s3://b/x", "--to-format", "iceberg"), "needs a catalog: --table"),
         (("--to", "file://host/x"), "File://host/x is not on this machine"),
-        (("--to", "x", "--staging", "s3://b/x"), "S3://b/x is not on this machine"),
+        (("--to", "x", "--max-file-size", "0"), "needs a size above 0, such as 64MB"),
+        (("--to", "x", "--max-file-rows", "0"), "needs a number above 0"),
     ],
 )
 def test_what_makes_no_sense_is_said(at: Run, words: tuple[str, ...], said: str) -> None:
@@ -74,8 +75,8 @@ def test_what_makes_no_sense_is_said(at: Run, words: tuple[str, ...], said: str)
 def test_a_place_that_cannot_be_reached_is_named(at: Run, topic: str) -> None:
     pytest.importorskip("pyspark")
     nowhere = at("spark-export", topic, "--to", "nowhere://x/y")
-    assert (nowhere.code, nowhere.err.partition(":")[0]) == (5, "Nowhere"), nowhere.err
-    assert "nowhere://x/y is not a place for an export" in nowhere.err.lower()
+    assert (nowhere.code, nowhere.err.partition(":")[0]) == (2, "Nowhere"), nowhere.err
+    assert "nowhere://x/y is not a place for files" in nowhere.err.lower()
 
 
 def test_a_dry_run_of_several_topics_names_each(at: Run, topic: str, fresh: Fresh) -> None:

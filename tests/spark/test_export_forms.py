@@ -19,12 +19,13 @@ import pytest
 from clients import topics
 from clients.fixtures import Kafka
 from confluent_kafka import Producer
+from s3_server import s3_server
 
 from pk.core.errors import KafkaError
 from pk.spark.errors import DirectoryRefused, OptionError
 from pk.spark.export.exporter import ExportOptions, Summary, export, export_topics, follow
 from pk.spark.export.manifest import MANIFEST, Manifest
-from pk.spark.export.url import file_system
+from pk.spark.files.store import store_at
 from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
@@ -43,8 +44,18 @@ pytestmark = pytest.mark.peer
 """No peer, but a JVM."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def s3() -> Iterator[None]:
+    """Before Spark, whose workers take over this process's environment."""
+    with pytest.MonkeyPatch.context() as patch, s3_server() as server:
+        server.bucket("exports")
+        for name, value in server.environ.items():
+            patch.setenv(name, value)
+        yield
+
+
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark(s3: None) -> Iterator[SparkSession]:
     with launch(cores=2) as own:
         yield own.session()
 
@@ -82,11 +93,11 @@ def ids(place: Path | str, form: str) -> list[int]:
     if form == "url":
         from pyarrow import parquet
 
-        fs, root = file_system(str(place))
-        manifest = Manifest.load(fs.cat_file(f"{root}/{MANIFEST}").decode())
+        store = store_at(place)
+        manifest = Manifest.load(store.read(MANIFEST).decode())
         seen: list[int] = []
         for name in manifest.files:
-            with fs.open(f"{root}/{name}") as file:
+            with store.open(name) as file:
                 seen += [v["id"] for v in parquet.read_table(file).column("value").to_pylist()]
         return sorted(seen)
     rows = duckdb.execute(
@@ -96,7 +107,7 @@ def ids(place: Path | str, form: str) -> list[int]:
 
 
 def place_of(form: str, tmp_path: Path, name: str) -> Path | str:
-    return f"memory://{name}/orders" if form == "url" else tmp_path / "out"
+    return f"s3://exports/{name}/orders" if form == "url" else tmp_path / "out"
 
 
 @pytest.mark.parametrize(
@@ -216,16 +227,7 @@ def test_a_followed_export_takes_what_comes_and_goes_on_later(
 
 _KILLED = r"""
 import json, os, signal, sys, time
-import fsspec
-from fsspec.implementations.local import LocalFileSystem
-
-class Kept(LocalFileSystem):
-    protocol = "kept"
-    @classmethod
-    def _strip_protocol(cls, path):
-        return super()._strip_protocol(path.removeprefix("kept://"))
-
-fsspec.register_implementation("kept", Kept, clobber=True)
+import obstore
 from pk.spark.export import exporter
 from pk.spark.export.exporter import ExportOptions, export, follow
 
@@ -241,13 +243,17 @@ def die(*_):
 def after(step, count):
     def audit(event, args):
         nonlocal count
-        if event in ("os.rename", "os.mkdir", "shutil.copyfile") and running:
+        if event in ("os.rename", "os.mkdir", "obstore.put") and running:
             count -= 1
             if count == 0:
                 die()
-    running = []
+    def put(*args, **given):
+        audit("obstore.put", ())
+        return plain(*args, **given)
+    running, plain = [], obstore.put
     if step == "committing":
         sys.addaudithook(audit)
+        obstore.put = put
     return running
 
 step, _, count = at.partition(" ")
@@ -285,7 +291,7 @@ STEPS: dict[str, Sequence[str]] = {
     "parquet": ("writing", "committing 2", "committing 9"),
     "delta": ("writing", "committing 5", "table"),
     "iceberg": ("writing", "committing 5", "table"),
-    "url": ("writing", "committing 3", "committing 20"),
+    "url": ("writing", "committing 1", "committing 2"),
 }
 
 
@@ -294,21 +300,10 @@ STEPS: dict[str, Sequence[str]] = {
 def test_a_killed_run_of_each_form_is_made_good(
     pk_kafka: Kafka, fresh: Fresh, tmp_path: Path, form: str
 ) -> None:
-    import fsspec
-    from fsspec.implementations.local import LocalFileSystem
-
-    class Kept(LocalFileSystem):
-        protocol = "kept"
-
-        @classmethod
-        def _strip_protocol(cls, path: str) -> Any:
-            return super()._strip_protocol(path.removeprefix("kept://"))
-
-    fsspec.register_implementation("kept", Kept, clobber=True)
     topic = topics.create_topic(pk_kafka, fresh("killed"), 2)
     tmp = tmp_path / "tmp"
     tmp.mkdir()
-    place = f"kept://{tmp_path}/url" if form == "url" else tmp_path / "out"
+    place = place_of(form, tmp_path, topic)
     total = 0
     for at in STEPS[form]:
         produce(pk_kafka, topic, total, total + 3_000)

@@ -13,6 +13,7 @@ from exported_files import a_run, empty, wanted
 from pk.spark.errors import OptionError
 from pk.spark.export.manifest import Manifest, open_directory
 from pk.spark.export.table import TableFailed, TableRefused, check_table, settle
+from pk.spark.files.store import LocalStore
 
 pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
@@ -36,9 +37,9 @@ def rows(directory: Path, kind: str) -> list[dict[str, Any]]:
 
 def commit(directory: Path, manifest: Manifest, records: int) -> Manifest:
     """A run without its table."""
-    with open_directory(directory) as target, target.unfinished("00000000") as folder:
-        after, written = a_run(manifest, folder, records)
-        target.commit(after, written)
+    with open_directory(directory) as target, target.unfinished("00000000") as run:
+        after, written = a_run(manifest, run.files, records)
+        run.commit(after, written)
     return after
 
 
@@ -46,24 +47,24 @@ def commit(directory: Path, manifest: Manifest, records: int) -> Manifest:
 def test_a_table_gets_the_runs_that_it_lacks_once(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "out"
     first = commit(out, empty(kind), 6)
-    settle(out, first)
-    settle(out, first)
+    settle(LocalStore(out), first)
+    settle(LocalStore(out), first)
     assert rows(out, kind) == wanted(range(6))
     second = commit(out, first, 3)
     third = commit(out, second, 6)  # as if two runs had died before their tables
-    settle(out, third)
+    settle(LocalStore(out), third)
     assert rows(out, kind) == wanted(range(15))
-    settle(out, third)
+    settle(LocalStore(out), third)
     assert rows(out, kind) == wanted(range(15))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_overwritten_table_has_the_new_export_alone(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "out"
-    settle(out, commit(out, empty(kind), 6))
+    settle(LocalStore(out), commit(out, empty(kind), 6))
     again = commit(out, empty(kind, export_id="pk-2"), 3)
     assert rows(out, kind) == wanted(range(6)), "the old files stay until the table lets go of them"
-    settle(out, again)
+    settle(LocalStore(out), again)
     assert rows(out, kind) == wanted(range(3))
     with open_directory(out) as target:
         target.clean()
@@ -76,13 +77,13 @@ def test_a_delta_table_that_was_compacted_goes_on(tmp_path: Path) -> None:
 
     out = tmp_path / "out"
     first = commit(out, empty("delta"), 6)
-    settle(out, first)
+    settle(LocalStore(out), first)
     second = commit(out, first, 6)
-    settle(out, second)
+    settle(LocalStore(out), second)
     DeltaTable(out).optimize.compact()
     DeltaTable(out).vacuum(0, dry_run=False, enforce_retention_duration=False)
     third = commit(out, second, 3)
-    settle(out, third)
+    settle(LocalStore(out), third)
     assert rows(out, "delta") == wanted(range(15))
 
 
@@ -91,11 +92,11 @@ def test_an_iceberg_table_whose_snapshots_expired_goes_on(tmp_path: Path) -> Non
 
     out = tmp_path / "out"
     first = commit(out, empty("iceberg"), 6)
-    settle(out, first)
+    settle(LocalStore(out), first)
     table = SqlCatalog("pk", uri=f"sqlite:///{out}/_pk_catalog.db").load_table("pk.export")
     table.append(table.scan().to_arrow().slice(0, 1))  # another's snapshot is the current one
     table.maintenance.expire_snapshots().by_ids([s.snapshot_id for s in table.snapshots()[:-1]])
-    settle(out, first)
+    settle(LocalStore(out), first)
     assert len(rows(out, "iceberg")) == 7
 
 
@@ -110,11 +111,11 @@ def test_a_table_of_others_is_left_alone(tmp_path: Path, monkeypatch: pytest.Mon
     named = replace(empty("iceberg"), table_name="shop.sales.orders")
     out = tmp_path / "out"
     first = commit(out, named, 6)
-    settle(out, first)
+    settle(LocalStore(out), first)
     assert load_catalog("shop").load_table("sales.orders").scan().to_arrow().num_rows == 6
     other = commit(tmp_path / "other", named, 3)
     with pytest.raises(TableRefused, match="the table sales.orders exists, at .*/out"):
-        settle(tmp_path / "other", replace(other, export_id="pk-9"))
+        settle(LocalStore(tmp_path / "other"), replace(other, export_id="pk-9"))
     assert load_catalog("shop").load_table("sales.orders").scan().to_arrow().num_rows == 6
 
 
@@ -123,9 +124,9 @@ def test_a_table_that_cannot_be_written_says_that_the_export_is_whole(tmp_path: 
     first = commit(out, empty("delta"), 3)
     (out / "_delta_log").touch()
     with pytest.raises(TableFailed, match="is whole, but its delta table"):
-        settle(out, first)
+        settle(LocalStore(out), first)
     (out / "_delta_log").unlink()
-    settle(out, first)
+    settle(LocalStore(out), first)
     assert rows(out, "delta") == wanted(range(3))
 
 

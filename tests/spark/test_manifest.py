@@ -16,7 +16,7 @@ from pk.spark.export.manifest import (
     ExportedRange,
     Manifest,
     Run,
-    file_name,
+    name_of_range,
     open_directory,
 )
 
@@ -35,18 +35,14 @@ def a_manifest(*names: str) -> Manifest:
 
 
 def a_name(index: int, run_id: str = "00000001") -> str:
-    return file_name("orders", 0, index, index + 1, run_id)
-
-
-def write(folder: Path, name: str) -> Path:
-    path = folder / f"part-{name.replace('/', '-')}"
-    path.write_text("data")
-    return path
+    return f"{name_of_range('orders', 0, index, index + 1, run_id)}-3-0.parquet"
 
 
 def commit(path: Path, *names: str) -> None:
-    with open_directory(path) as directory, directory.unfinished("00000001") as folder:
-        directory.commit(a_manifest(*names), {name: write(folder, name) for name in names})
+    with open_directory(path) as directory, directory.unfinished("00000001") as run:
+        for name in names:
+            run.files.write(name, b"data")
+        run.commit(a_manifest(*names), dict.fromkeys(names, 4))
 
 
 def contents(path: Path) -> set[str]:
@@ -118,9 +114,9 @@ def test_a_run_that_fails_leaves_no_directory_behind(tmp_path: Path) -> None:
     with (
         pytest.raises(KeyError),
         open_directory(path) as directory,
-        directory.unfinished("00000001") as folder,
+        directory.unfinished("00000001") as run,
     ):
-        write(folder, a_name(0))
+        run.files.write(a_name(0), b"data")
         raise KeyError
     assert not (tmp_path / "a").exists()
 

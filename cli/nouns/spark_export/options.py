@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pk.cli.options.on_spark import OnSpark
 from pk.cli.options.option_sets import CommitsOf, SchemaRegistryUrl, Topics, offset_option
 from pk.cli.options.parameters import Option
-from pk.cli.options.values import count, span
+from pk.cli.options.values import count, size, span
 from pk.core.durations import Duration
 
 _Kind = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
@@ -113,13 +113,22 @@ class SparkExport(OnSpark):
             help="The least time between two runs of --follow: each makes files (default: 10s).",
         ),
     ] = Duration(10_000)
-    staging: Annotated[
-        str | None,
+    max_file_size: Annotated[
+        int | None,
         Option(
-            "--staging",
-            value="DIR",
-            help="Where files wait that go to a URL (default: the place for temporary files).",
-            complete="directory",
+            "--max-file-size",
+            value="SIZE",
+            parser=size,
+            help="A file ends at about this size: 64MB, 1GiB (default: 512MiB).",
+        ),
+    ] = None
+    max_file_rows: Annotated[
+        int | None,
+        Option(
+            "--max-file-rows",
+            value="N",
+            parser=count,
+            help="The most records of a file (default: any number).",
         ),
     ] = None
     resume: Annotated[bool, Option("--resume", help="Resume the export in DIR.")] = False

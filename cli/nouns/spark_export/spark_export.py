@@ -135,8 +135,6 @@ def export(context: Context, options: "SparkExport") -> None:
     _check_follow(options, positions)
     if not is_remote(options.to):
         here(options.to)
-    if options.staging is not None:
-        here(options.staging)
     context.about = ConsumerConfig
     if context.change.dry_run:
         run(partial(_show_plan, options=options), context)
@@ -199,7 +197,8 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
             partition_by=options.partition_by,
             table=options.to_format,
             table_name=options.table,
-            staging=options.staging,
+            max_file_bytes=options.max_file_size,
+            max_file_rows=options.max_file_rows,
             cores=options.cores,
             where=spark_place(options),
             fail_on_data_loss=not options.allow_data_loss,

@@ -1,0 +1,1 @@
+"""Files that tasks write where they stay: the stores that hold them, and their writer."""
