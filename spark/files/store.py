@@ -259,6 +259,11 @@ class ObjectStore(Store):
                 obstore.delete(self._objects, listed)
 
 
+def is_object_url(place: str | Path) -> bool:
+    """Whether a place is a URL of object storage that pk knows."""
+    return scheme(place) in _SCHEMES and "://" in str(place)
+
+
 def store_at(place: str | Path, iceberg: Mapping[str, str] | None = None) -> Store:
     """The store of a path, a `file:` URL, or a URL of object storage. `iceberg` has pyiceberg's
     properties of a table, which come before the environment. Raises OptionError, SparkMissing."""

@@ -29,6 +29,7 @@ from typing import Any, Final, Literal, cast
 from pk.core.durations import duration_ms
 from pk.core.nearest import did_you_mean_key
 from pk.spark.errors import OptionError, SparkError
+from pk.spark.files.store import is_object_url
 from pk.spark.locations import local_path
 from pk.spark.pipeline.document import (
     Document,
@@ -340,6 +341,18 @@ class _Table:
         place = self.text(name, default, needed=needed)
         self.must_be_here((name,), f"{name} must be a directory", place)
         return place
+
+    def place(self, name: str, default: str = "", *, needed: str | None = None) -> str:
+        """A directory of this machine, or a URL of object storage."""
+        place = self.text(name, default, needed=needed)
+        self.must_be_a_place((name,), name, place)
+        return place
+
+    def must_be_a_place(self, path: Path, name: str, place: str) -> None:
+        """Reports a place that is neither on this machine nor in object storage; `path` is its
+        position in this table."""
+        if not is_object_url(place):
+            self.must_be_here(path, f"{name} must be a URL such as s3://… or a directory", place)
 
     def must_be_here(self, path: Path, what: str, place: str) -> None:
         """Reports a place that is not on this machine; `path` is its position in this table."""
@@ -738,7 +751,7 @@ def _sink(table: _Table) -> Sink:
             source=source,
             path=path,
             mode=mode,
-            delta=table.directory("delta"),
+            delta=table.place("delta"),
             partition_by=table.texts("partition_by"),
         )
     elif kind == "iceberg":
@@ -781,7 +794,7 @@ def _iceberg_sink(table: _Table, sink: Sink) -> IcebergSink:
     elif catalog.get("type", "sql") not in ICEBERG_CATALOGS:
         table.wrong("catalog", f"a catalog's type must be {' or '.join(ICEBERG_CATALOGS)}")
     where = catalog.get("warehouse", "")
-    table.must_be_here(("catalog", "warehouse"), "warehouse must be a directory", where)
+    table.must_be_a_place(("catalog", "warehouse"), "warehouse", where)
     return IcebergSink(
         name=sink.name, source=sink.source, path=sink.path, iceberg=name, catalog=catalog
     )

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pk.spark.errors import SparkMissing
 from pk.spark.files.columns import arrow_columns
-from pk.spark.files.store import LocalStore, Store, store_at
-from pk.spark.locations import is_remote
+from pk.spark.files.store import LocalStore, Store, is_object_url, store_at
 from pk.spark.pipeline.atomic_json import write_json
 from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink
 from pk.spark.pipeline.places import Places
@@ -214,7 +213,7 @@ def catalog_properties(sink: IcebergSink, places: Places) -> dict[str, str]:
     found = dict(sink.catalog)
     found.setdefault("type", "sql")
     if "warehouse" in found:
-        if is_remote(found["warehouse"]) and "://" in found["warehouse"]:
+        if is_object_url(found["warehouse"]):
             found = store_at(found["warehouse"]).iceberg_properties | found
         found["warehouse"] = places.url(found["warehouse"])
     uri = found.get("uri", "")

@@ -19,7 +19,8 @@ import pytest
 from clients import topics
 from clients.fixtures import Kafka
 from confluent_kafka import Producer
-from s3_server import s3_server
+from pyiceberg.utils.config import Config
+from s3_server import S3, s3_server
 
 from pk.core.errors import KafkaError
 from pk.spark.errors import DirectoryRefused, OptionError
@@ -38,24 +39,29 @@ LAYOUT = ("date,country", "half=pmod(offset, 2)")
 DAY_MS = 86_400_000
 NOW_MS = int(time.time() * 1000)
 WAIT_S = 120
-FORMS = ("parquet", "delta", "iceberg", "url")
+FORMS = ("parquet", "delta", "iceberg", "url", "url delta", "url iceberg")
 
 pytestmark = pytest.mark.peer
 """No peer, but a JVM."""
 
 
 @pytest.fixture(scope="module", autouse=True)
-def s3() -> Iterator[None]:
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
     """Before Spark, whose workers take over this process's environment."""
     with pytest.MonkeyPatch.context() as patch, s3_server() as server:
         server.bucket("exports")
         for name, value in server.environ.items():
             patch.setenv(name, value)
-        yield
+        folder = tmp_path_factory.mktemp("catalog")
+        catalog = {"TYPE": "sql", "URI": f"sqlite:///{folder}/shop.db", "WAREHOUSE": "s3://exports"}
+        for name, value in catalog.items():
+            patch.setenv(f"PYICEBERG_CATALOG__SHOP__{name}", value)
+        patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # reads the environment now
+        yield server
 
 
 @pytest.fixture(scope="module")
-def spark(s3: None) -> Iterator[SparkSession]:
+def spark(s3: S3) -> Iterator[SparkSession]:
     with launch(cores=2) as own:
         yield own.session()
 
@@ -79,16 +85,25 @@ def produce(kafka: Kafka, topic: str, begin: int, end: int) -> None:
 
 def ids(place: Path | str, form: str) -> list[int]:
     """The orders that a reader of others finds, in order."""
-    if form == "delta":
+    if form.endswith("delta"):
         from deltalake import DeltaTable
 
-        found = DeltaTable(str(place)).to_pyarrow_table().column("value").to_pylist()
-        return sorted(value["id"] for value in found)
-    if form == "iceberg":
+        options = store_at(place).storage_options
+        table = DeltaTable(str(place), storage_options=options).to_pyarrow_dataset()
+        assert table is not None
+        found = duckdb.execute("SELECT value.id FROM table").fetchall()
+        return sorted(row[0] for row in found)
+    if form.endswith("iceberg"):
+        from pyiceberg.catalog import load_catalog
         from pyiceberg.catalog.sql import SqlCatalog
 
-        catalog = SqlCatalog("pk", uri=f"sqlite:///{place}/_pk_catalog.db")
-        found = catalog.load_table("pk.export").scan().to_arrow().column("value").to_pylist()
+        if form == "iceberg":
+            catalog = SqlCatalog("pk", uri=f"sqlite:///{place}/_pk_catalog.db")
+            of_iceberg = catalog.load_table("pk.export")
+        else:
+            catalog = load_catalog("shop", **store_at(place).iceberg_properties)
+            of_iceberg = catalog.load_table(name_of(place).removeprefix("shop."))
+        found = of_iceberg.scan().to_arrow().column("value").to_pylist()
         return sorted(value["id"] for value in found)
     if form == "url":
         from pyarrow import parquet
@@ -107,22 +122,34 @@ def ids(place: Path | str, form: str) -> list[int]:
 
 
 def place_of(form: str, tmp_path: Path, name: str) -> Path | str:
-    return f"s3://exports/{name}/orders" if form == "url" else tmp_path / "out"
+    return f"s3://exports/{name}/orders" if form.startswith("url") else tmp_path / "out"
+
+
+def name_of(place: Path | str) -> str:
+    """The Iceberg table at a URL."""
+    return f"shop.exports.{str(place).split('/')[3]}"
+
+
+def table_options(form: str, place: Path | str) -> dict[str, Any]:
+    """The options of an export of a form."""
+    kind = form.rpartition(" ")[2]
+    found: dict[str, Any] = {"table": kind} if kind in ("delta", "iceberg") else {}
+    return found | ({"table_name": name_of(place)} if form == "url iceberg" else {})
 
 
 @pytest.mark.parametrize(
     "form", [pytest.param(f, marks=() if f == "delta" else pytest.mark.slow) for f in FORMS]
 )
 def test_each_form_is_exported_resumed_and_overwritten(
-    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path, form: str
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, s3: S3, tmp_path: Path, form: str
 ) -> None:
     topic = topics.create_topic(pk_kafka, fresh("form"), 2)
     produce(pk_kafka, topic, 0, 60)
     place = place_of(form, tmp_path, topic)
-    given: dict[str, Any] = {"value": "json", "partition_by": LAYOUT}
-    if form in ("delta", "iceberg"):
-        given["table"] = form
+    given = {"value": "json", "partition_by": LAYOUT} | table_options(form, place)
     summary = export(options(pk_kafka, topic, place, **given), spark=spark)
+    read = [path for method, path in s3.requests if method == "GET" and ".parquet" in path]
+    assert [path for path in read if topic in path] == [], "no byte of the data was read"
     assert (summary.records, summary.files) == (60, 3 * 5 * 2 * 2)
     assert ids(place, form) == list(range(60))
     produce(pk_kafka, topic, 60, 90)
@@ -234,7 +261,7 @@ from pk.spark.export.exporter import ExportOptions, export, follow
 bootstrap, topic, place, table, at, follows = sys.argv[1:]
 options = ExportOptions(
     bootstrap=bootstrap, topic=topic, directory=place, cores=2, mode="resume", value="json",
-    partition_by=("date,country",), table=table or None,
+    partition_by=("date,country",), **json.loads(table),
 )
 
 def die(*_):
@@ -274,8 +301,8 @@ print(export(options, progress).records, flush=True)
 
 
 def _run(kafka: Kafka, topic: str, place: Path | str, form: str, at: str, tmp: Path) -> Any:
-    table = form if form in ("delta", "iceberg") else ""
-    words = [kafka.bootstrap, topic, str(place), table, at, ""]
+    table = table_options(form, place)
+    words = [kafka.bootstrap, topic, str(place), json.dumps(table), at, ""]
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp)}
     return subprocess.run(
         [sys.executable, "-c", _KILLED, *words],
@@ -292,6 +319,8 @@ STEPS: dict[str, Sequence[str]] = {
     "delta": ("writing", "committing 5", "table"),
     "iceberg": ("writing", "committing 5", "table"),
     "url": ("writing", "committing 1", "committing 2"),
+    "url delta": ("writing", "committing 2", "table"),
+    "url iceberg": ("writing", "committing 2", "table"),
 }
 
 
@@ -313,7 +342,7 @@ def test_a_killed_run_of_each_form_is_made_good(
         whole = _run(pk_kafka, topic, place, form, "", tmp)
         assert whole.returncode == 0, (at, whole)
         assert ids(place, form) == list(range(total)), at
-    if form != "url":
+    if not form.startswith("url"):
         manifest = Manifest.load((tmp_path / "out" / MANIFEST).read_text())
         kept = {str(p.relative_to(place)) for p in (tmp_path / "out").rglob("*-*-*.parquet")}
         assert kept == manifest.files
