@@ -89,9 +89,9 @@ def ids(place: Path | str, form: str) -> list[int]:
         from deltalake import DeltaTable
 
         options = store_at(place).storage_options
-        table = DeltaTable(str(place), storage_options=options).to_pyarrow_dataset()
-        assert table is not None
-        found = duckdb.execute("SELECT value.id FROM table").fetchall()
+        lake = DeltaTable(str(place), storage_options=options).to_pyarrow_dataset()
+        assert lake is not None
+        found = duckdb.execute("SELECT value.id FROM lake").fetchall()
         return sorted(row[0] for row in found)
     if form.endswith("iceberg"):
         from pyiceberg.catalog import load_catalog
