@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pk.net.client.admin_operations.quotas import QuotaFilter
     from pk.net.client.admin_operations.tokens import Token
     from pk.net.client.admin_operations.users import NewPassword, ScramUser
+    from pk.net.client.answers import Answers
     from pk.net.client.assignment.assignors import Assignor, RebalanceProtocol
     from pk.net.client.connection import RequestTrace
     from pk.net.client.consumer import Consumer, open_consumer
@@ -105,6 +106,7 @@ __all__ = [
     "AclBinding",
     "AclFilter",
     "Admin",
+    "Answers",
     "ApiRange",
     "Assignor",
     "BatchDelivered",
@@ -204,6 +206,7 @@ _HOMES = {
         "NewPassword",
         "ScramUser",
     ),
+    "pk.net.client.answers": ("Answers",),
     "pk.core.group.consumer_protocol": ("Subscription",),
     "pk.net.client.assignment.assignors": ("Assignor", "RebalanceProtocol"),
     "pk.net.client.connection": ("RequestTrace",),

@@ -24,6 +24,7 @@ from pk.net.client.admin_operations.records import RecordPlace
 from pk.net.client.admin_operations.tokens import Token
 from pk.net.client.admin_operations.transactions import OpenTransaction
 from pk.net.client.admin_operations.users import NewPassword, ScramUser
+from pk.net.client.answers import Answers
 from pk.net.client.consumer import Consumer as TrioConsumer
 from pk.net.client.producer import Producer as TrioProducer
 from pk.net.client.results import GroupMetadata, ListedOffset, OffsetAndMetadata
@@ -171,14 +172,14 @@ class ConsumerMethods:
 
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, ListedOffset]:
         """The first offset of each partition (ListOffsets); a KafkaError or ClientError for each
         that failed."""
         return self._portal.run(self._client.beginning_offsets, partitions)
 
     def end_offsets(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, ListedOffset]:
         """The offset after the last record that this consumer may read, for each partition: the
         high watermark, or with read_committed the last stable offset. A KafkaError or ClientError
         for each that failed."""
@@ -186,7 +187,7 @@ class ConsumerMethods:
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, ListedOffset]:
         """The offset of the first record with at least the given timestamp (epoch milliseconds) in
         each partition; -1 if there is none. A KafkaError or ClientError for each that failed."""
         return self._portal.run(self._client.offsets_for_times, timestamps)
@@ -223,7 +224,7 @@ class ConsumerMethods:
 
     def committed(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | Failure | None]:
+    ) -> Answers[TopicPartition, OffsetAndMetadata | None]:
         """The committed offset of the group for each partition (OffsetFetch), None without one, or
         the partition's error."""
         return self._portal.run(self._client.committed, partitions)
@@ -329,7 +330,7 @@ class AdminMethods:
         """The APIs that a broker serves (None: any broker), in key order."""
         return self._portal.run(self._client.api_versions, node_id)
 
-    def api_versions_all(self) -> dict[int, tuple[r.ApiRange, ...] | Failure]:
+    def api_versions_all(self) -> Answers[int, tuple[r.ApiRange, ...]]:
         """The APIs that each broker serves."""
         return self._portal.run(self._client.api_versions_all)
 
@@ -345,7 +346,7 @@ class AdminMethods:
         allow_downgrade: bool = False,
         unsafe: bool = False,
         validate_only: bool = False,
-    ) -> dict[str, Failure | None]:
+    ) -> Answers[str, None]:
         """Set the finalized level of features; level 0 disables one. `validate_only` needs version
         1 (3.3)."""
         return self._portal.run(
@@ -368,7 +369,7 @@ class AdminMethods:
 
     def find_coordinators(
         self, keys: Iterable[str], type: r.CoordinatorType = r.CoordinatorType.GROUP
-    ) -> dict[str, r.Node | Failure]:
+    ) -> Answers[str, r.Node]:
         """The coordinators of several groups or transactional ids, requested anew."""
         return self._portal.run(self._client.find_coordinators, keys, type)
 
@@ -376,14 +377,14 @@ class AdminMethods:
         self,
         brokers: Iterable[int] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
-    ) -> dict[int, tuple[r.LogDirDescription, ...] | Failure]:
+    ) -> Answers[int, tuple[r.LogDirDescription, ...]]:
         """The log directories of brokers (None: all) with their replicas of `partitions` (None:
         all)."""
         return self._portal.run(self._client.describe_log_dirs, brokers, partitions)
 
     def alter_replica_log_dirs(
         self, broker_id: int, paths: Mapping[TopicPartition, str]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Move replicas of one broker to other log directories on it (KIP-113)."""
         return self._portal.run(self._client.alter_replica_log_dirs, broker_id, paths)
 
@@ -403,7 +404,7 @@ class AdminMethods:
 
     def describe_topics(
         self, topics: Iterable[str] | None = None, *, include_authorized_operations: bool = False
-    ) -> dict[str, r.TopicDescription | Failure]:
+    ) -> Answers[str, r.TopicDescription]:
         """Describes `topics` (None: all) with their partitions: leaders, replicas, in-sync
         replicas, and eligible leader replicas if the broker knows them (KIP-966, 3.7).
         `include_authorized_operations` adds what this client may do (KIP-430)."""
@@ -413,30 +414,28 @@ class AdminMethods:
             include_authorized_operations=include_authorized_operations,
         )
 
-    def describe_topics_by_id(
-        self, topic_ids: Iterable[Uuid]
-    ) -> dict[Uuid, r.TopicDescription | Failure]:
+    def describe_topics_by_id(self, topic_ids: Iterable[Uuid]) -> Answers[Uuid, r.TopicDescription]:
         """Describes topics by id (KIP-516; brokers from 3.1 on)."""
         return self._portal.run(self._client.describe_topics_by_id, topic_ids)
 
     def create_topics(
         self, topics: Iterable[r.NewTopic], *, validate_only: bool = False
-    ) -> dict[str, r.CreatedTopic | Failure]:
+    ) -> Answers[str, r.CreatedTopic]:
         """Creates topics (CreateTopics). -1 partitions or replicas, the broker's default, needs
         brokers from 2.4 on (KIP-464)."""
         return self._portal.run(self._client.create_topics, topics, validate_only=validate_only)
 
-    def delete_topics(self, topics: Iterable[str]) -> dict[str, Failure | None]:
+    def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
         """Deletes topics by name (DeleteTopics)."""
         return self._portal.run(self._client.delete_topics, topics)
 
-    def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> dict[Uuid, Failure | None]:
+    def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> Answers[Uuid, None]:
         """Deletes topics by id (KIP-516; brokers from 2.8 on)."""
         return self._portal.run(self._client.delete_topics_by_id, topic_ids)
 
     def create_partitions(
         self, topics: Mapping[str, r.NewPartitions], *, validate_only: bool = False
-    ) -> dict[str, Failure | None]:
+    ) -> Answers[str, None]:
         """Adds partitions to topics, up to the total given for each (CreatePartitions, KIP-195)."""
         return self._portal.run(self._client.create_partitions, topics, validate_only=validate_only)
 
@@ -445,35 +444,33 @@ class AdminMethods:
         timestamps: Mapping[TopicPartition, int],
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[TopicPartition, r.ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, r.ListedOffset]:
         """The offset of the first record with at least the given timestamp, or of a special one
         such as `LATEST` (ListOffsets)."""
         return self._portal.run(self._client.list_offsets, timestamps, isolation=isolation)
 
     def offsets_for_leader_epochs(
         self, epochs: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, r.EpochEndOffset | Failure]:
+    ) -> Answers[TopicPartition, r.EpochEndOffset]:
         """The end offset of each leader epoch in its leader's log (OffsetForLeaderEpoch, KIP-101,
         KIP-320)."""
         return self._portal.run(self._client.offsets_for_leader_epochs, epochs)
 
-    def delete_records(
-        self, before: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int | Failure]:
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> Answers[TopicPartition, int]:
         """Deletes the records below an offset (-1: below the high watermark), and returns the new
         log start offsets (KIP-107)."""
         return self._portal.run(self._client.delete_records, before)
 
     def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
-    ) -> dict[TopicPartition, tuple[r.ProducerState, ...] | Failure]:
+    ) -> Answers[TopicPartition, tuple[r.ProducerState, ...]]:
         """The active producers of partitions, according to the partitions' leaders, or to the
         replicas on one broker (KIP-664, 2.8)."""
         return self._portal.run(self._client.describe_producers, partitions, broker_id=broker_id)
 
     def elect_leaders(
         self, election: r.ElectionType, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Elects the preferred replica as leader, or uncleanly any live one, which may lose records
         (KIP-183, KIP-460)."""
         return self._portal.run(self._client.elect_leaders, election, partitions)
@@ -491,7 +488,7 @@ class AdminMethods:
         replicas: Mapping[TopicPartition, Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Moves partitions to the given brokers, of which the first is preferred; None cancels a
         move (KIP-455, 2.4)."""
         return self._portal.run(
@@ -514,7 +511,7 @@ class AdminMethods:
         keys: Iterable[str] | None = None,
         include_synonyms: bool = True,
         include_documentation: bool = False,
-    ) -> dict[r.ConfigResource, tuple[r.ConfigEntry, ...] | Failure]:
+    ) -> Answers[r.ConfigResource, tuple[r.ConfigEntry, ...]]:
         """The configs of resources (DescribeConfigs), or only those named in `keys`. A broker's
         configs come from that broker."""
         return self._portal.run(
@@ -530,7 +527,7 @@ class AdminMethods:
         changes: Mapping[r.ConfigResource, Iterable[r.ConfigChange]],
         *,
         validate_only: bool = False,
-    ) -> dict[r.ConfigResource, Failure | None]:
+    ) -> Answers[r.ConfigResource, None]:
         """Changes single keys of resources (IncrementalAlterConfigs, KIP-339)."""
         return self._portal.run(self._client.alter_configs, changes, validate_only=validate_only)
 
@@ -549,7 +546,7 @@ class AdminMethods:
 
     def describe_groups(
         self, group_ids: Iterable[str], *, include_authorized_operations: bool = False
-    ) -> dict[str, r.GroupDescription | Failure]:
+    ) -> Answers[str, r.GroupDescription]:
         """Describes groups with their members: classic groups and, if the broker has them,
         consumer, share and streams groups."""
         return self._portal.run(
@@ -558,7 +555,7 @@ class AdminMethods:
             include_authorized_operations=include_authorized_operations,
         )
 
-    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Failure | None]:
+    def delete_groups(self, group_ids: Iterable[str]) -> Answers[str, None]:
         """Deletes empty groups with their offsets (DeleteGroups, KIP-229)."""
         return self._portal.run(self._client.delete_groups, group_ids)
 
@@ -568,7 +565,7 @@ class AdminMethods:
         partitions: Iterable[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
-    ) -> dict[TopicPartition, r.OffsetAndMetadata | Failure | None]:
+    ) -> Answers[TopicPartition, r.OffsetAndMetadata | None]:
         """The offsets that a group has committed for `partitions` (None: all), None for those
         without one (OffsetFetch)."""
         return self._portal.run(
@@ -577,55 +574,55 @@ class AdminMethods:
 
     def list_groups_offsets(
         self, group_ids: Iterable[str]
-    ) -> dict[str, dict[TopicPartition, r.OffsetAndMetadata | Failure] | Failure]:
+    ) -> Answers[str, Answers[TopicPartition, r.OffsetAndMetadata]]:
         """All committed offsets of each group, in one request per coordinator (OffsetFetch 8,
         brokers from 3.0 on), else in one per group."""
         return self._portal.run(self._client.list_groups_offsets, group_ids)
 
     def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Commits offsets for a group without joining it (OffsetCommit). The group must be empty or
         new."""
         return self._portal.run(self._client.alter_group_offsets, group_id, offsets)
 
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Deletes a group's committed offsets for partitions (OffsetDelete, KIP-496, 2.4). Raises
         KafkaError for the whole group."""
         return self._portal.run(self._client.delete_group_offsets, group_id, partitions)
 
     def remove_members(
         self, group_id: str, members: Iterable[r.MemberToRemove], *, reason: str | None = None
-    ) -> dict[r.MemberToRemove, Failure | None]:
+    ) -> Answers[r.MemberToRemove, None]:
         """Removes members from a group by instance id or member id (LeaveGroup, KIP-345)."""
         return self._portal.run(self._client.remove_members, group_id, members, reason=reason)
 
     def list_share_groups_offsets(
         self, group_ids: Iterable[str]
-    ) -> dict[str, dict[TopicPartition, r.ShareGroupOffset | Failure] | Failure]:
+    ) -> Answers[str, Answers[TopicPartition, r.ShareGroupOffset]]:
         """The position of each share group in all its partitions, except those it has not started
         to read: one request per coordinator."""
         return self._portal.run(self._client.list_share_groups_offsets, group_ids)
 
     def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Set the start offsets of a share group without members. Raises KafkaError for the whole
         group."""
         return self._portal.run(self._client.alter_share_group_offsets, group_id, offsets)
 
     def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str]
-    ) -> dict[str, Failure | None]:
+    ) -> Answers[str, None]:
         """Delete the offsets of a share group without members for topics. Raises KafkaError for the
         whole group."""
         return self._portal.run(self._client.delete_share_group_offsets, group_id, topics)
 
     def record_times(
         self, places: Iterable[RecordPlace], *, within_ms: int = 0
-    ) -> dict[RecordPlace, int | Failure | None]:
+    ) -> Answers[RecordPlace, int | None]:
         """The timestamp (epoch ms) of the first record at or after each offset; None if there is
         none yet."""
         return self._portal.run(self._client.record_times, places, within_ms=within_ms)
@@ -641,20 +638,18 @@ class AdminMethods:
 
     def describe_transactions(
         self, transactional_ids: Iterable[str]
-    ) -> dict[str, r.TransactionDescription | Failure]:
+    ) -> Answers[str, r.TransactionDescription]:
         """The state of transactional ids (KIP-664)."""
         return self._portal.run(self._client.describe_transactions, transactional_ids)
 
-    def fence_producers(
-        self, transactional_ids: Iterable[str]
-    ) -> dict[str, tuple[int, int] | Failure]:
+    def fence_producers(self, transactional_ids: Iterable[str]) -> Answers[str, tuple[int, int]]:
         """Take transactional ids from their producers: an open transaction is aborted, and the
         producer is fenced."""
         return self._portal.run(self._client.fence_producers, transactional_ids)
 
     def abort_transactions(
         self, transactions: Iterable[OpenTransaction]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Write the missing abort marker of a hanging transaction to its partition
         (WriteTxnMarkers), one per partition."""
         return self._portal.run(self._client.abort_transactions, transactions)
@@ -663,13 +658,11 @@ class AdminMethods:
         """The rules that match a filter, sorted. Raises KafkaError."""
         return self._portal.run(self._client.describe_acls, wanted)
 
-    def create_acls(self, rules: Sequence[AclBinding]) -> dict[AclBinding, Failure | None]:
+    def create_acls(self, rules: Sequence[AclBinding]) -> Answers[AclBinding, None]:
         """Create rules; one that already exists is not an error. Raises KafkaError."""
         return self._portal.run(self._client.create_acls, rules)
 
-    def delete_acls(
-        self, filters: Sequence[AclFilter]
-    ) -> dict[AclFilter, list[AclBinding] | Failure]:
+    def delete_acls(self, filters: Sequence[AclFilter]) -> Answers[AclFilter, list[AclBinding]]:
         """Delete the rules that match filters; returns the deleted rules. Raises KafkaError."""
         return self._portal.run(self._client.delete_acls, filters)
 
@@ -682,23 +675,21 @@ class AdminMethods:
 
     def alter_quotas(
         self, changes: Mapping[Entity, Mapping[str, float | None]], *, validate_only: bool = False
-    ) -> dict[Entity, Failure | None]:
+    ) -> Answers[Entity, None]:
         """Set quotas, and remove those whose value is None. Raises KafkaError."""
         return self._portal.run(self._client.alter_quotas, changes, validate_only=validate_only)
 
     def describe_scram_users(
         self, users: Iterable[str] | None = None
-    ) -> dict[str, tuple[ScramUser, ...] | Failure]:
+    ) -> Answers[str, tuple[ScramUser, ...]]:
         """The credentials of users (None: all). Needs brokers from 2.7 on."""
         return self._portal.run(self._client.describe_scram_users, users)
 
-    def set_passwords(self, changes: Sequence[NewPassword]) -> dict[str, Failure | None]:
+    def set_passwords(self, changes: Sequence[NewPassword]) -> Answers[str, None]:
         """Set passwords of new or existing users; each user once."""
         return self._portal.run(self._client.set_passwords, changes)
 
-    def delete_scram_users(
-        self, mechanism: Mechanism, users: Iterable[str]
-    ) -> dict[str, Failure | None]:
+    def delete_scram_users(self, mechanism: Mechanism, users: Iterable[str]) -> Answers[str, None]:
         """Delete the credentials of users for one mechanism."""
         return self._portal.run(self._client.delete_scram_users, mechanism, users)
 

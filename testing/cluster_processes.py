@@ -122,9 +122,7 @@ class Cluster(Faults):
 
         async def create(admin: Admin) -> None:
             new = NewTopic(name, partitions, factor, configs=dict(config or {}))
-            error = (await admin.create_topics([new]))[name]
-            if isinstance(error, Exception):
-                raise error
+            (await admin.create_topics([new])).value(name)
 
         self._admin(create)
         return name

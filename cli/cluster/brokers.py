@@ -18,6 +18,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ClientError
 from pk.net.client.results import (
     ClusterDescription,
@@ -83,10 +84,10 @@ _ANSWER_S = 3.0
 open."""
 
 
-Dirs = Mapping[int, "tuple[LogDirDescription, ...] | Exception"]
+Dirs = Answers[int, tuple[LogDirDescription, ...]]
 
 
-Features = Mapping[int, "FeatureDescription | Exception"]
+Features = Answers[int, FeatureDescription]
 
 
 class BrokerSnapshot(NamedTuple):
@@ -119,13 +120,13 @@ async def ask_brokers(context: Context, admin: Admin) -> BrokerSnapshot:
             else "Which node is the controller is unknown; `pk cluster quorum` asks it."
         )
     topics: dict[str, TopicDescription] = {}
-    dirs: dict[int, Any] = {}
-    features: dict[int, Any] = {}
+    dirs: Dirs = Answers()
+    features: Features = Answers()
     late = TimeoutError(f"no answer within {_ANSWER_S:.0f} s")
 
     async def ask_topics() -> None:
         described = await admin.describe_topics()
-        topics.update((n, t) for n, t in described.items() if isinstance(t, TopicDescription))
+        topics.update(described.ok)
 
     async def ask_dirs(broker: int) -> None:
         dirs[broker] = late

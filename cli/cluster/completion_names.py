@@ -159,6 +159,5 @@ async def set_configs(
         (int(resource.type), resource.name): {
             e.name: e.value or "" for e in found if e.source not in inherited and not e.sensitive
         }
-        for resource, found in answers.items()
-        if not isinstance(found, Exception)
+        for resource, found in answers.ok.items()
     }

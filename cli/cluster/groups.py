@@ -22,6 +22,7 @@ from pk.core.nearest import did_you_mean
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 
 EMPTY_STATES = frozenset(("Empty", "Dead"))
 SHARE = "Share"
@@ -128,15 +129,15 @@ async def commits_of(
     return found
 
 
-async def offsets_of(admin: Admin, types: Mapping[str, str]) -> dict[str, Commits | Exception]:
+async def offsets_of(admin: Admin, types: Mapping[str, str]) -> Answers[str, Commits]:
     """What each group (name → type) has committed, or where a share group is."""
     committing = [name for name, type in types.items() if type != SHARE]
     shares = [name for name, type in types.items() if type == SHARE]
-    found: dict[str, Commits | Exception] = {}
+    found: Answers[str, Commits] = Answers()
     if committing:
-        found |= await admin.list_groups_offsets(committing)
+        found.update(await admin.list_groups_offsets(committing))
     if shares:
-        found |= await admin.list_share_groups_offsets(shares)
+        found.update(await admin.list_share_groups_offsets(shares))
     return found
 
 

@@ -14,9 +14,7 @@ async def metrics_urls(admin: Admin) -> dict[int, str | None]:
     answers = await admin.describe_configs(resources, include_synonyms=False)
     found: dict[int, str | None] = {}
     for resource, node in resources.items():
-        answer = answers[resource]
-        if isinstance(answer, Exception):
-            raise answer
+        answer = answers.value(resource)
         value = next((entry.value for entry in answer if entry.name == LISTENER), None)
         if value is None:
             continue

@@ -16,8 +16,7 @@ async def min_isrs(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
     )
     return {
         resource.name: int(e.value)
-        for resource, answer in answers.items()
-        if not isinstance(answer, Exception)
+        for resource, answer in answers.ok.items()
         for e in answer
         if e.name == "min.insync.replicas" and e.value
     }

@@ -14,6 +14,7 @@ from pk.cli.positions.resolve import ResolvedRange, resolve
 from pk.cli.runtime.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
+from pk.net.client.answers import Answers
 from pk.net.client.results import IsolationLevel, OffsetAndMetadata
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def resolve_positions(
     *,
     group: str | None,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> dict[TopicPartition, ResolvedRange | Exception]:
+) -> Answers[TopicPartition, ResolvedRange]:
     """The offsets that `positions` means in each partition, or the error of a partition whose
     leader does not answer.
 
@@ -86,7 +87,7 @@ def lacks_commit(found: ResolvedRange) -> bool:
 
 def say_uncommitted(
     context: Context,
-    ranges: Mapping[TopicPartition, ResolvedRange | Exception],
+    ranges: Answers[TopicPartition, ResolvedRange],
     group: str | None,
 ) -> None:
     """Names the partitions in which the group has no commit; they are read from their end."""

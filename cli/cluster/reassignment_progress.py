@@ -20,6 +20,7 @@ from pk.cli.positions.times import show_span
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 
 STALL_S = 15.0
 """A moving partition that has not grown for this long is marked as stalled."""
@@ -51,7 +52,7 @@ async def poll(
     moving = sorted(running)
     topics = {tp.topic for tp in (*moving, *before)}
     described: dict[TopicPartition, r.PartitionDescription] = {}
-    dirs: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
+    dirs: Answers[int, tuple[r.LogDirDescription, ...]] = Answers()
 
     async def ask_partitions() -> None:
         answers = await admin.describe_topics(topics)

@@ -14,6 +14,7 @@ from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ClientError, Straggler
 
 DEBUGGING_REPLICA = -2
@@ -131,13 +132,12 @@ Replicas = tuple[int, ...]
 
 
 def sizes_by_replica(
-    dirs: Mapping[int, tuple[r.LogDirDescription, ...] | Exception],
+    dirs: Answers[int, tuple[r.LogDirDescription, ...]],
 ) -> dict[tuple[TopicPartition, int], int]:
     """(partition, broker) → bytes of the replica there."""
     return {
         (replica.partition, broker): replica.size_bytes
-        for broker, answer in dirs.items()
-        if not isinstance(answer, Exception)
+        for broker, answer in dirs.ok.items()
         for directory in answer
         for replica in directory.replicas
         if not replica.future

@@ -39,6 +39,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ClientError
 
 _ANSWER_S = 3.0
@@ -126,7 +127,7 @@ class Collector:
     async def collect(self) -> ClusterSnapshot:
         """Requests everything. Raises KafkaError and ClientError if not even the topics can be
         listed."""
-        described: dict[str, r.TopicDescription | Exception] = {}
+        described: Answers[str, r.TopicDescription] = Answers()
 
         async def ask_nodes() -> None:
             _, self.nodes = await describe_nodes(self.admin)
@@ -289,18 +290,15 @@ class Collector:
         wanted: Mapping[TopicPartition, int],
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
-        answers = await self.admin.list_offsets(wanted, isolation=isolation) if wanted else {}
-        self.offsets[name] = {
-            tp: answer for tp, answer in answers.items() if isinstance(answer, r.ListedOffset)
-        }
-        for tp, answer in answers.items():
-            if _is_gone(answer):
+        answers = await self.admin.list_offsets(wanted, isolation=isolation)
+        self.offsets[name] = answers.ok
+        for tp, error in answers.errors.items():
+            if _is_gone(error):
                 self.topics.pop(tp.topic, None)
         failed = [
             e
-            for e in answers.values()
-            if isinstance(e, Exception)
-            and not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION)
+            for e in answers.errors.values()
+            if not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION)
             and not _is_gone(e)
         ]
         if failed:
@@ -330,7 +328,7 @@ class Collector:
             self.unseen[f"groups of broker {broker}"] = error
         types = {g.group_id: g.type for g in listed.groups}
         whole = not listed.errors
-        described = await self.admin.describe_groups(types) if types else {}
+        described = await self.admin.describe_groups(types)
         commits = await offsets_of(self.admin, types)
         for name, group in described.items():
             offsets = commits[name]
@@ -415,7 +413,7 @@ class Collector:
                     self.expiring[name, tp] = None
                     if tp in starts and at >= starts[tp].offset:
                         places.add((tp, at))
-        times = await self.admin.record_times(sorted(places)[:_PEEKS]) if places else {}
+        times = await self.admin.record_times(sorted(places)[:_PEEKS])
         for name, tp in self.expiring:
             at = times.get((tp, self._unread(tp, self.groups[name][1][tp])))
             self.expiring[name, tp] = at if isinstance(at, int) else None

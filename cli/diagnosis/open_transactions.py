@@ -22,7 +22,7 @@ async def pinning_transactions(
     ids = sorted({producer.producer_id for producer in held.values()})
     listed, errors = await admin.list_transactions(producer_ids=ids)
     names = {t.producer_id: t.transactional_id for t in listed}
-    described = await admin.describe_transactions(sorted(set(names.values()))) if names else {}
+    described = await admin.describe_transactions(sorted(set(names.values())))
     unknown = {
         tp
         for tp, producer in held.items()

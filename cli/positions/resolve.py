@@ -12,6 +12,7 @@ from pk.cli.exits import Unusable
 from pk.cli.positions.grammar import Anchor, Position, Positions, parse_positions
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
+from pk.net.client.answers import Answers
 
 
 class ResolvedRange(NamedTuple):
@@ -44,7 +45,7 @@ class OffsetLister(Protocol):
         timestamps: Mapping[TopicPartition, int],
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[TopicPartition, r.ListedOffset | Exception]: ...
+    ) -> Answers[TopicPartition, r.ListedOffset]: ...
 
 
 def now_ms() -> int:
@@ -71,7 +72,7 @@ class Bounds(NamedTuple):
     committed: int | None
 
 
-Listed = Mapping[TopicPartition, r.ListedOffset | Exception]
+Listed = Answers[TopicPartition, r.ListedOffset]
 """The answer for each partition: an offset or an error."""
 
 
@@ -82,7 +83,7 @@ async def bounds_of(
 ) -> tuple[Listed, Listed]:
     """The first offset of each partition, and the offset after its last record; asks for both at
     once."""
-    found: dict[int, Listed] = {r.EARLIEST: {}, r.LATEST: {}}
+    found: dict[int, Listed] = {r.EARLIEST: Answers(), r.LATEST: Answers()}
     wanted = list(partitions)
 
     async def ask(moment: int) -> None:
@@ -102,7 +103,7 @@ async def resolve(
     partitions: Iterable[TopicPartition],
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     committed: Committed | None = None,
-) -> dict[TopicPartition, ResolvedRange | Exception]:
+) -> Answers[TopicPartition, ResolvedRange]:
     """The offsets that `positions` means in each of `partitions`; leaves out those that it does not
     name.
 
@@ -114,9 +115,9 @@ async def resolve(
     wanted = [tp for tp in partitions if positions.of(tp.partition) is not None]
     starts, ends = await bounds_of(admin, wanted, isolation)
     times = await _times(admin, positions, wanted, isolation)
-    ranges: dict[TopicPartition, ResolvedRange | Exception] = {}
+    ranges: Answers[TopicPartition, ResolvedRange] = Answers()
     for tp in wanted:
-        start, end, found = starts[tp], ends[tp], times.get(tp, {})
+        start, end, found = starts[tp], ends[tp], times.get(tp, Answers[int, r.ListedOffset]())
         error = next((a for a in (start, end, *found.values()) if isinstance(a, Exception)), None)
         if error is not None:
             ranges[tp] = error
@@ -135,7 +136,7 @@ async def _times(
     positions: Positions,
     partitions: list[TopicPartition],
     isolation: r.IsolationLevel,
-) -> dict[TopicPartition, dict[int, r.ListedOffset | Exception]]:
+) -> dict[TopicPartition, Answers[int, r.ListedOffset]]:
     """Partition → the answer for each time in its range."""
     wanted: dict[int, list[TopicPartition]] = {}
     for tp in partitions:
@@ -143,14 +144,14 @@ async def _times(
         for position in asked or ():
             if position is not None and position.anchor is Anchor.TIME:
                 wanted.setdefault(position.value, []).append(tp)
-    answers: dict[TopicPartition, dict[int, r.ListedOffset | Exception]] = {}
+    answers: dict[TopicPartition, Answers[int, r.ListedOffset]] = {}
     for moment, tps in wanted.items():
         # A time before 1970 would read as one of the special timestamps.
         asked_ms = max(moment, 0)
         for tp, answer in (
             await admin.list_offsets(dict.fromkeys(tps, asked_ms), isolation=isolation)
         ).items():
-            answers.setdefault(tp, {})[moment] = answer
+            answers.setdefault(tp, Answers())[moment] = answer
     return answers
 
 

@@ -319,9 +319,7 @@ class Collector:
 
     async def _dirs(self) -> None:
         async def ask(broker: int) -> None:
-            answer = (await self.admin.describe_log_dirs([broker]))[broker]
-            if isinstance(answer, Exception):
-                raise answer
+            answer = (await self.admin.describe_log_dirs([broker])).value(broker)
             self.model.see_dirs({broker: answer}, trio.current_time())
             self.changed()
 
@@ -392,8 +390,7 @@ class Collector:
                 name: {
                     tp: o.offset for tp, o in answer.items() if isinstance(o, r.OffsetAndMetadata)
                 }
-                for name, answer in answers.items()
-                if not isinstance(answer, Exception)
+                for name, answer in answers.ok.items()
             }
             reported_lags = {
                 name: {
@@ -401,15 +398,14 @@ class Collector:
                     for tp, o in answer.items()
                     if isinstance(o, r.ShareGroupOffset) and o.lag is not None
                 }
-                for name, answer in answers.items()
-                if not isinstance(answer, Exception) and types[name] == SHARE
+                for name, answer in answers.ok.items()
+                if types[name] == SHARE
             }
             pipelines = {
                 name: pipeline_of(
                     o.metadata for o in answer.values() if isinstance(o, r.OffsetAndMetadata)
                 )
-                for name, answer in answers.items()
-                if not isinstance(answer, Exception)
+                for name, answer in answers.ok.items()
             }
             self.model.see_pipelines(pipelines)
             self.model.see_commits(found, trio.current_time(), reported_lags)

@@ -44,9 +44,7 @@ async def _describe(
     admin = await context.admin()
     answers = await admin.describe_configs([_resource(data) for data in resources])
     return {
-        resource: {entry.name: entry for entry in answer}
-        for resource, answer in answers.items()
-        if not isinstance(answer, Exception)
+        resource: {entry.name: entry for entry in answer} for resource, answer in answers.ok.items()
     }
 
 

@@ -330,9 +330,7 @@ async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
 
 async def _begun(admin: Admin, group: str) -> dict[TopicPartition, int]:
     """Where a share group is in the partitions in which it has begun. Raises KafkaError."""
-    found = (await admin.list_share_groups_offsets([group]))[group]
-    if isinstance(found, Exception):
-        raise found
+    found = (await admin.list_share_groups_offsets([group])).value(group)
     begun: dict[TopicPartition, int] = {}
     for tp, offset in found.items():
         if isinstance(offset, Exception):

@@ -32,7 +32,7 @@ import trio
 
 from pk.core.errors import KafkaError, without_frames
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
-from pk.net.client.admin_operations.base import Failure
+from pk.net.client.answers import Answers
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.commits import Commits
 from pk.net.client.config import ConsumerConfig, parse
@@ -364,14 +364,14 @@ class Consumer:
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, ListedOffset]:
         """The first offset of each partition (ListOffsets); a KafkaError or ClientError for each
         that failed."""
         return await self._list(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, ListedOffset]:
         """The offset after the last record that this consumer may read, for each partition: the
         high watermark, or with read_committed the last stable offset. A KafkaError or ClientError
         for each that failed."""
@@ -379,14 +379,14 @@ class Consumer:
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, ListedOffset]:
         """The offset of the first record with at least the given timestamp (epoch milliseconds) in
         each partition; -1 if there is none. A KafkaError or ClientError for each that failed."""
         return await self._list(timestamps)
 
     async def _list(
         self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, ListedOffset]:
         lookup = self._positions.lookup
         return await lookup.list_offsets(timestamps, isolation=self._positions.isolation)
 
@@ -623,7 +623,7 @@ class Consumer:
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata | Failure | None]:
+    ) -> Answers[TopicPartition, OffsetAndMetadata | None]:
         """The committed offset of the group for each partition (OffsetFetch), None without one, or
         the partition's error.
 

@@ -1,8 +1,8 @@
 """Arguments and results of the admin client: frozen values named with Kafka's words, in snake_case.
 
-A batch operation returns a dict from item to result or `KafkaError`; an operation whose only result
-is success has None there. Times are epoch milliseconds and sizes bytes. A missing number is -1, as
-on the wire, unless the type allows None.
+A batch operation returns `Answers`: a result or an error for each item. The result is None for an
+operation whose only result is success. Times are epoch milliseconds and sizes bytes. A missing
+number is -1, as on the wire, unless the type allows None.
 """
 
 from enum import IntEnum

@@ -14,6 +14,7 @@ from pk.cli.nouns.cluster.features import feature_rows
 from pk.cli.nouns.cluster.health import OK, PROBLEM, UNKNOWN, WARNING, Facts, checks, unchecked
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition
+from pk.net.client.answers import Answers
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.results import (
     ClusterDescription,
@@ -56,8 +57,8 @@ def facts(
         ClusterDescription("c", 1, tuple(nodes.values())),
         nodes,
         {"t": topic},
-        dirs or dict.fromkeys(nodes, (DIR,)),
-        features or dict.fromkeys(nodes, FEATURES),
+        Answers(dirs or dict.fromkeys(nodes, (DIR,))),
+        Answers(features or dict.fromkeys(nodes, FEATURES)),
     )
     known: dict[str, Any] = {
         "min_isr": {"t": 2},

@@ -260,9 +260,7 @@ async def _linked(
         (tp,) = check_partitions(described, [link.partition])
         if tp in spans:
             raise Unusable("Several links name the same partition; copy one of them at a time.")
-        found = (await resolve(admin, everywhere(START), [tp], isolation))[tp]
-        if isinstance(found, Exception):
-            raise found
+        found = (await resolve(admin, everywhere(START), [tp], isolation)).value(tp)
         if not found.start <= link.offset < found.latest:
             raise CommandError(
                 f"{partition_name(tp)} has no record at offset {link.offset}: "

@@ -9,7 +9,6 @@ from pk.cli.nouns.groups.rows import GroupRow
 from pk.cli.options.known_values import GROUP_STATES, GROUP_TYPES
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
-from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 
@@ -54,8 +53,8 @@ async def _groups_that_read(
     """The groups that have a commit for one of the topics, are assigned it or subscribe to it.
     `topics`: as -t names them."""
     wanted = selected(topics)
-    answers = await admin.describe_groups(names) if names else {}
-    groups = [g for g in answers.values() if isinstance(g, r.GroupDescription)]
+    answers = await admin.describe_groups(names)
+    groups = list(answers.ok.values())
     commits = await commits_of(context, admin, groups)
     found: set[str] = set()
     for g in groups:

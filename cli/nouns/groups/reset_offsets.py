@@ -42,6 +42,7 @@ from pk.core.nearest import did_you_mean
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 
 _POLL_S = 0.5
 
@@ -180,7 +181,7 @@ class _Remembered:
     def __init__(self, admin: Admin, partitions: Iterable[TopicPartition]) -> None:
         self._admin = admin
         self._partitions = list(partitions)
-        self._answers: dict[int, dict[TopicPartition, r.ListedOffset | Exception]] = {}
+        self._answers: dict[int, Answers[TopicPartition, r.ListedOffset]] = {}
         """Timestamp → partition → answer."""
 
     async def list_offsets(
@@ -188,16 +189,16 @@ class _Remembered:
         timestamps: Mapping[TopicPartition, int],
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[TopicPartition, r.ListedOffset | Exception]:
+    ) -> Answers[TopicPartition, r.ListedOffset]:
         """As the admin client's. The first time that a timestamp is asked for, it is asked for
         everywhere."""
         for moment in set(timestamps.values()):
-            known = self._answers.setdefault(moment, {})
+            known = self._answers.setdefault(moment, Answers())
             asked = [tp for tp, at in timestamps.items() if at == moment and tp not in known]
             if asked:
                 wanted = dict.fromkeys((*asked, *self._partitions), moment)
                 known |= await self._admin.list_offsets(wanted, isolation=isolation)
-        return {tp: self._answers[moment][tp] for tp, moment in timestamps.items()}
+        return Answers({tp: self._answers[moment][tp] for tp, moment in timestamps.items()})
 
 
 class Planning:
@@ -306,9 +307,9 @@ class Planning:
 
     async def _places_listed(
         self, offsets: Mapping[TopicPartition, int], tps: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, ResolvedRange | Exception]:
+    ) -> Answers[TopicPartition, ResolvedRange]:
         """The places that a list names, topic by topic: positions are by partition number."""
-        places: dict[TopicPartition, ResolvedRange | Exception] = {}
+        places: Answers[TopicPartition, ResolvedRange] = Answers()
         for topic in dict.fromkeys(tp.topic for tp in tps):
             here = [tp for tp in tps if tp.topic == topic]
             ranges = {tp.partition: Range(Position(Anchor.OFFSET, offsets[tp])) for tp in here}

@@ -30,6 +30,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 
 _ASKED_ROWS = 40
 """So many elections are shown with the question."""
@@ -318,7 +319,11 @@ async def _elect(
     unclean: bool,
 ) -> None:
     kind = r.ElectionType.UNCLEAN if unclean else r.ElectionType.PREFERRED
-    answers = await admin.elect_leaders(kind, [e.tp for e in wanted]) if wanted else {}
+    answers = (
+        await admin.elect_leaders(kind, [e.tp for e in wanted])
+        if wanted
+        else Answers[TopicPartition, None]()
+    )
     rows: list[ElectionRow] = []
     for election in elections:
         row = _row(election, "elected")

@@ -544,7 +544,7 @@ def _show_fake(context: Context, plan: Plan, number: int | None) -> None:
 async def _described(context: Context, topics: set[str], *, create: bool) -> None:
     """Reports which of `topics` do not exist."""
     admin = await context.admin()
-    described = await admin.describe_topics(sorted(topics)) if topics else {}
+    described = await admin.describe_topics(sorted(topics))
     for name, answer in described.items():
         if is_unknown(answer) and create:
             context.say(f"Would create topic {name}, with the broker's defaults.")

@@ -16,6 +16,7 @@ from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ControllerSilent
 
 _SIZES_S = 10.0
@@ -51,9 +52,9 @@ async def load(
     KafkaError, ClientError."""
     known: list[tuple[r.ClusterDescription, dict[int, r.Node]]] = []
     unknown: list[Exception] = []
-    described: dict[str, r.TopicDescription | Exception] = {}
+    described: Answers[str, r.TopicDescription] = Answers()
     running: dict[TopicPartition, r.Reassignment] = {}
-    dirs: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
+    dirs: Answers[int, tuple[r.LogDirDescription, ...]] = Answers()
 
     async def ask_topics() -> None:
         described.update(await admin.describe_topics())
@@ -99,8 +100,8 @@ async def load(
             sum(d.total_bytes for d in answer),
             sum(d.usable_bytes for d in answer),
         )
-        for b, answer in dirs.items()
-        if not isinstance(answer, Exception) and answer and all(d.total_bytes >= 0 for d in answer)
+        for b, answer in dirs.ok.items()
+        if answer and all(d.total_bytes >= 0 for d in answer)
     }
     silent = [b for b in state.racks if sizes and isinstance(dirs.get(b, KeyError()), Exception)]
     why = unknown[0] if unknown else None
@@ -115,7 +116,7 @@ def settled(replicas: Replicas, running: r.Reassignment | None) -> Replicas:
 
 
 def replica_sizes(
-    dirs: Mapping[int, tuple[r.LogDirDescription, ...] | Exception],
+    dirs: Answers[int, tuple[r.LogDirDescription, ...]],
     partitions: Mapping[TopicPartition, r.PartitionDescription],
 ) -> dict[TopicPartition, int]:
     """Bytes of each partition's replica: the leader's if known, else the largest."""

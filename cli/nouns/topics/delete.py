@@ -37,7 +37,7 @@ async def delete(context: Context, *, topic: Sequence[str], regex: bool, if_exis
         raise CommandError(
             f"No topic's whole name matches {join(topic)}; `pk topics list` shows all topics."
         )
-    described = await admin.describe_topics(names) if names else {}
+    described = await admin.describe_topics(names)
     there = [n for n in names if not isinstance(described[n], Exception)]
     rows: list[DeletedRow] = []
     errors: list[tuple[str, object]] = []

@@ -1,6 +1,6 @@
 """`pk topics trim`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pk.cli.cluster.partition_selection import partitions_at
 from pk.cli.cluster.position_lookup import check_group, lacks_commit, resolve_positions
@@ -22,6 +22,7 @@ from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.runtime.results import show_results
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 
 _SHOWN = 20
 
@@ -58,7 +59,7 @@ async def trim(context: Context, options: TrimTopics) -> None:
 
 async def _ranges(
     context: Context, admin: Admin, options: TrimTopics
-) -> Mapping[TopicPartition, ResolvedRange | Exception]:
+) -> Answers[TopicPartition, ResolvedRange]:
     """Where each partition will begin. Raises Unusable and CommandError."""
     if options.offset_json_file is not None:
         if options.topic or options.offset is not None or options.partitions or options.group:
@@ -85,7 +86,7 @@ async def _ranges(
         (topic,) = await existing_topics(context, admin, [name])
         wanted += partitions_at([topic], own or numbers, positions)
     ranges = await resolve_positions(context, admin, positions, wanted, group=options.group)
-    return {tp: _kept_without_commit(place) for tp, place in ranges.items()}
+    return Answers({tp: _kept_without_commit(place) for tp, place in ranges.items()})
 
 
 def _kept_without_commit(place: ResolvedRange | Exception) -> ResolvedRange | Exception:
@@ -121,11 +122,11 @@ def _json_offsets(path: str) -> dict[TopicPartition, int]:
 
 async def _from_json(
     context: Context, admin: Admin, path: str
-) -> Mapping[TopicPartition, ResolvedRange | Exception]:
+) -> Answers[TopicPartition, ResolvedRange]:
     wanted = _json_offsets(path)
     for topic in await existing_topics(context, admin, {tp.topic for tp in wanted}):
         check_partitions(topic, [tp.partition for tp in wanted if tp.topic == topic.name])
-    found: dict[TopicPartition, ResolvedRange | Exception] = {}
+    found: Answers[TopicPartition, ResolvedRange] = Answers()
     for tp, offset in wanted.items():
         positions = positions_option("end" if offset == -1 else str(offset), "offset")
         found |= await resolve(admin, positions, [tp])

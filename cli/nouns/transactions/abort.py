@@ -143,9 +143,7 @@ async def _partition(
 async def _producer_at(admin: Admin, tp: TopicPartition, start_offset: int) -> ProducerState:
     """The producer whose open transaction starts at an offset. Raises CommandError if there is
     none."""
-    answer = (await admin.describe_producers([tp]))[tp]
-    if isinstance(answer, Exception):
-        raise answer
+    answer = (await admin.describe_producers([tp])).value(tp)
     for producer in answer:
         if producer.transaction_start_offset == start_offset:
             return producer

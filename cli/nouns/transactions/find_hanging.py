@@ -38,7 +38,7 @@ async def find_hanging(context: Context, options: FindHanging) -> None:
     now = now_ms()
     silent_since_ms = now - options.max_transaction_timeout.ms
     candidates: list[Candidate] = []
-    answers = await admin.describe_producers(partitions) if partitions else {}
+    answers = await admin.describe_producers(partitions)
     for tp in sorted(answers):
         answer = answers[tp]
         if isinstance(answer, Exception):
@@ -103,7 +103,7 @@ async def _without_coordinator(
     context: Context, admin: Admin, candidates: Sequence[Candidate], names: Mapping[int, str]
 ) -> list[Candidate]:
     """The candidates that no coordinator has in an open transaction of their producer."""
-    described = await admin.describe_transactions(sorted(set(names.values()))) if names else {}
+    described = await admin.describe_transactions(sorted(set(names.values())))
     hanging: list[Candidate] = []
     for each in candidates:
         name = names.get(each.producer.producer_id)
@@ -123,7 +123,7 @@ async def _still_open(
     """Those that their leaders still hold open: one that ended between the questions does not
     hang."""
     places = sorted({each.partition for each in hanging})
-    answers = await admin.describe_producers(places) if places else {}
+    answers = await admin.describe_producers(places)
     open_now: set[tuple[TopicPartition, int, int]] = set()
     for tp, answer in answers.items():
         if isinstance(answer, Exception):

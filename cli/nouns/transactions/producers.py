@@ -26,7 +26,7 @@ async def producers(context: Context, options: ListProducers) -> None:
     admin = await context.admin()
     tps = await partitions_named(context, admin, (*options.topic, *options.topics))
     broker = await _broker(admin, options.broker)
-    answers = await admin.describe_producers(tps, broker_id=broker) if tps else {}
+    answers = await admin.describe_producers(tps, broker_id=broker)
     states: list[tuple[TopicPartition, r.ProducerState]] = []
     for tp in sorted(answers):
         answer = answers[tp]
@@ -69,7 +69,7 @@ async def _begun(
     places = [
         (tp, p.transaction_start_offset) for tp, p in states if p.transaction_start_offset >= 0
     ]
-    found = await admin.record_times(places) if places else {}
+    found = await admin.record_times(places)
     return {place: time for place, time in found.items() if isinstance(time, int) and time >= 0}
 
 

@@ -25,6 +25,7 @@ from pk.core.auth.scram import ITERATIONS_MIN, Mechanism
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.admin import Admin
 from pk.net.client.admin_operations.users import NewPassword, ScramUser
+from pk.net.client.answers import Answers
 
 
 async def list_users(context: Context, pattern: str | None) -> None:
@@ -168,7 +169,7 @@ async def _delete(
     context: Context, admin: Admin, mechanism: Mechanism, users: Sequence[str]
 ) -> list[ChangedUserRow]:
     trying = context.change.dry_run
-    answers = {} if trying else await admin.delete_scram_users(mechanism, users)
+    answers = Answers[str, None]() if trying else await admin.delete_scram_users(mechanism, users)
     for user in [user for user, error in answers.items() if error is None]:
         await until_user(admin, user, mechanism, None)
     rows: list[ChangedUserRow] = []

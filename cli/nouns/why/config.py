@@ -68,9 +68,7 @@ async def why_config(
 async def _entry(admin: Admin, resource: r.ConfigResource, key: str) -> r.ConfigEntry:
     """The config. Raises KafkaError; CommandError for an unknown key, with the nearest."""
     answers = await admin.describe_configs([resource])
-    entries = answers[resource]
-    if isinstance(entries, Exception):
-        raise entries
+    entries = answers.value(resource)
     found = next((e for e in entries if e.name == key), None)
     if found is None:
         known = [e.name for e in entries]

@@ -107,9 +107,7 @@ async def _measure(
         raise unknown_group(name, await group_names(context, admin))
     if not isinstance(described, r.GroupDescription):
         raise described
-    committed = (await offsets_of(admin, {name: described.type}))[name]
-    if isinstance(committed, Exception):
-        raise committed
+    committed = (await offsets_of(admin, {name: described.type})).value(name)
     found = {
         tp: o
         for tp, o in committed.items()
@@ -140,8 +138,8 @@ async def _offsets(
 ) -> dict[TopicPartition, int]:
     """Offsets of the partitions that have a leader; leaves out the others."""
     wanted = dict.fromkeys(tps, at)
-    answers = await admin.list_offsets(wanted, isolation=isolation) if wanted else {}
-    return {tp: a.offset for tp, a in answers.items() if isinstance(a, r.ListedOffset)}
+    answers = await admin.list_offsets(wanted, isolation=isolation)
+    return {tp: a.offset for tp, a in answers.ok.items()}
 
 
 async def _again(
@@ -240,9 +238,7 @@ async def _is_read_committed(admin: Admin, group: str) -> bool:
     """Whether a share group waits for transactions (share.isolation.level)."""
     key = "share.isolation.level"
     resource = r.ConfigResource(r.ResourceType.GROUP, group)
-    entries = (await admin.describe_configs([resource], keys=(key,)))[resource]
-    if isinstance(entries, Exception):
-        raise entries
+    entries = (await admin.describe_configs([resource], keys=(key,))).value(resource)
     return any(e.name == key and e.value == "read_committed" for e in entries)
 
 
@@ -255,7 +251,7 @@ def _reaches(lag: int, end: int | None, stable: int | None) -> bool:
 async def _leaders(admin: Admin, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The leader of each partition; leaves out deleted topics."""
     topics = sorted({tp.topic for tp in tps})
-    answers = await admin.describe_topics(topics) if topics else {}
+    answers = await admin.describe_topics(topics)
     return {
         TopicPartition(t.name, p.partition): p.leader_id
         for t in answers.values()
@@ -269,7 +265,7 @@ async def _ages(admin: Admin, reads: Mapping[TopicPartition, Read]) -> dict[Topi
     lagging = [tp for tp, read in reads.items() if read.lag and read.unread is not None]
     worst = sorted(lagging, key=lambda tp: -reads[tp].lag)[:_AGES]
     places = [(tp, max(reads[tp].unread or 0, reads[tp].start or 0)) for tp in worst]
-    times = await admin.record_times(places) if places else {}
+    times = await admin.record_times(places)
     return {tp: at for (tp, _), at in times.items() if isinstance(at, int)}
 
 

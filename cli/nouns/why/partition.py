@@ -27,6 +27,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ClientError, ControllerSilent
 
 _BETWEEN_S = 1.5
@@ -37,7 +38,7 @@ _FULL_BELOW = 0.01
 fit."""
 
 Partitions = dict[TopicPartition, r.PartitionDescription]
-Dirs = Mapping[int, "tuple[r.LogDirDescription, ...] | Exception"]
+Dirs = Answers[int, tuple[r.LogDirDescription, ...]]
 
 
 async def why_partition(context: Context, partition: Iterable[str]) -> int | None:
@@ -250,8 +251,7 @@ async def _unclean(admin: Admin, topics: Iterable[str]) -> dict[str, bool]:
     )
     return {
         resource.name: any(e.value == "true" for e in answer)
-        for resource, answer in answers.items()
-        if not isinstance(answer, Exception)
+        for resource, answer in answers.ok.items()
     }
 
 
@@ -278,7 +278,7 @@ async def _directories(admin: Admin, live: Iterable[int]) -> Dirs:
     """The log directories of the brokers that answer. A silent one is remembered, and not given as
     long again."""
     limits = {"then_s": _ANSWER_S, "first_s": _ANSWER_S}
-    found: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
+    found: Answers[int, tuple[r.LogDirDescription, ...]] = Answers()
 
     async def ask(broker: int) -> bool:
         answer = (await admin.describe_log_dirs([broker]))[broker]

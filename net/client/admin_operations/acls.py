@@ -5,7 +5,8 @@ from typing import Any
 
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.core.errors import KafkaError
-from pk.net.client.admin_operations.base import AdminBase, Failure, check, failure
+from pk.net.client.admin_operations.base import AdminBase, check, failure
+from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
 
 
@@ -43,7 +44,7 @@ class AclOperations(AdminBase):
             for acl in resource.acls
         )
 
-    async def create_acls(self, rules: Sequence[AclBinding]) -> dict[AclBinding, Failure | None]:
+    async def create_acls(self, rules: Sequence[AclBinding]) -> Answers[AclBinding, None]:
         """Create rules; one that already exists is not an error. Raises KafkaError."""
         from pk.core.wire.messages.create_acls import AclCreation, CreateAclsRequest
 
@@ -66,14 +67,16 @@ class AclOperations(AdminBase):
             )
 
         response = await self._controller(ask)
-        return {
-            rule: failure(result.error_code, result.error_message)
-            for rule, result in zip(rules, response.results, strict=True)
-        }
+        return Answers(
+            {
+                rule: failure(result.error_code, result.error_message)
+                for rule, result in zip(rules, response.results, strict=True)
+            }
+        )
 
     async def delete_acls(
         self, filters: Sequence[AclFilter]
-    ) -> dict[AclFilter, list[AclBinding] | Failure]:
+    ) -> Answers[AclFilter, list[AclBinding]]:
         """Delete the rules that match filters; returns the deleted rules. Raises KafkaError."""
         from pk.core.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 
@@ -96,7 +99,7 @@ class AclOperations(AdminBase):
             )
 
         response = await self._controller(ask)
-        answers: dict[AclFilter, list[AclBinding] | Failure] = {}
+        answers: Answers[AclFilter, list[AclBinding]] = Answers()
         for wanted, result in zip(filters, response.filter_results, strict=True):
             if result.error_code:
                 answers[wanted] = KafkaError(result.error_code, result.error_message)

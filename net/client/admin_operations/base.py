@@ -14,6 +14,7 @@ import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
+from pk.net.client.answers import Answers
 from pk.net.client.cluster import CONTROLLERS, Backoff, Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection
@@ -74,7 +75,6 @@ _SETTLED: Final = (
 
 K = TypeVar("K")
 R = TypeVar("R")
-Answers = dict[K, R | Failure]
 Routed = tuple[dict[int, list[K]], dict[K, Failure]]
 """Broker id → items it answers for, and the failures of items that no broker answers for."""
 
@@ -280,14 +280,14 @@ class AdminBase:
         on_failure: Callable[[K, Exception], None] | None = None,
         *,
         changes: bool = False,
-    ) -> dict[K, Any]:
+    ) -> Answers[K, Any]:
         """Route and ask; repeat for the items that failed with a passing error. Raises if no broker
         is reachable.
 
         With `changes`, wait for slow brokers however long ago the others answered.
         """
         remaining = list(dict.fromkeys(items))
-        answers: dict[K, Any] = {}
+        answers: Answers[K, Any] = Answers()
         order = remaining
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         attempts = 0
@@ -302,7 +302,7 @@ class AdminBase:
                 routed = await self._retry(lambda todo=remaining: route(todo), "routing")
                 asked = {item: node_id for node_id, items in routed[0].items() for item in items}
                 await self._ask_all(routed, ask, answers, patient=changes)
-                failed = [item for item in remaining if isinstance(answers.get(item), Exception)]
+                failed = [item for item in remaining if item in answers.errors]
                 remaining = [i for i in failed if self._worth_retrying(answers[i], attempts)]
                 if not waits and trio.current_time() - started >= _LEADERLESS_S:
                     remaining = [i for i in remaining if not _lacks_leader(answers[i])]
@@ -311,10 +311,10 @@ class AdminBase:
                         late = isinstance(answers[item], Straggler)
                         if late or self._worth_retrying(answers[item], attempts):
                             on_failure(item, answers[item])
-        return {
-            item: answers[item] if item in answers else self._unanswered(asked.get(item))
+        return Answers(
+            (item, answers[item] if item in answers else self._unanswered(asked.get(item)))
             for item in order
-        }
+        )
 
     def _unanswered(self, node_id: int | None) -> RequestTimedOut:
         """The error of a timeout. It names this broker or, if None, those that were asked which
@@ -405,7 +405,7 @@ class AdminBase:
         ask: Callable[[Connection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, Any]]],
         *,
         changes: bool = False,
-    ) -> dict[TopicPartition, Any]:
+    ) -> Answers[TopicPartition, Any]:
         """Ask each partition's leader. Refreshes the metadata once, and again after failures."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         stale = {partition.topic for partition in wanted}
@@ -428,7 +428,7 @@ class AdminBase:
         type: CoordinatorType = CoordinatorType.GROUP,
         *,
         changes: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Answers[str, Any]:
         """Ask each group's (or transactional id's) coordinator."""
 
         async def route(todo: list[str]) -> "Routed[str]":
@@ -459,10 +459,7 @@ class AdminBase:
             return {group_id: await ask(connection)}
 
         answers = await self._by_coordinator([group_id], ask_group, changes=changes)
-        answer = answers[group_id]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        return answers.value(group_id)
 
     async def _live_brokers(self) -> list[int]:
         await self._retry(lambda: self.cluster.refresh(()), "metadata")
@@ -470,10 +467,10 @@ class AdminBase:
 
     async def _by_broker(
         self, brokers: Iterable[int] | None, ask: Callable[[Connection], Awaitable[R]]
-    ) -> dict[int, R | Failure]:
+    ) -> Answers[int, R]:
         """Ask brokers by id (None: all that live)."""
         wanted = await self._live_brokers() if brokers is None else list(brokers)
-        answers: dict[int, R | Failure] = {}
+        answers: Answers[int, R] = Answers()
 
         async def ask_broker(connection: Connection, items: list[int]) -> dict[int, R]:
             return {items[0]: await ask(connection)}
@@ -481,7 +478,7 @@ class AdminBase:
         # A single round: the answer of a broker that is down is not worth waiting for.
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
             await self._ask_all(({b: [b] for b in wanted}, {}), ask_broker, answers)
-        return {
-            broker: answers[broker] if broker in answers else self._unanswered(broker)
+        return Answers(
+            (broker, answers[broker] if broker in answers else self._unanswered(broker))
             for broker in wanted
-        }
+        )

@@ -11,11 +11,11 @@ from pk.net.client import results as r
 from pk.net.client.admin_operations.base import (
     FAILURES,
     AdminBase,
-    Failure,
     by_topic,
     check,
     failure,
 )
+from pk.net.client.answers import Answers
 from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 
@@ -80,7 +80,7 @@ class ClusterOperations(AdminBase):
 
         return _api_ranges(await self._retry(attempt, "ApiVersions"))
 
-    async def api_versions_all(self) -> dict[int, tuple[r.ApiRange, ...] | Failure]:
+    async def api_versions_all(self) -> Answers[int, tuple[r.ApiRange, ...]]:
         """The APIs that each broker serves."""
 
         async def ask(connection: Connection) -> tuple[r.ApiRange, ...]:
@@ -126,7 +126,7 @@ class ClusterOperations(AdminBase):
         allow_downgrade: bool = False,
         unsafe: bool = False,
         validate_only: bool = False,
-    ) -> dict[str, Failure | None]:
+    ) -> Answers[str, None]:
         """Set the finalized level of features; level 0 disables one. `validate_only` needs version
         1 (3.3).
 
@@ -151,7 +151,7 @@ class ClusterOperations(AdminBase):
 
         response = await self._controller(ask)
         named = {f.feature: f for f in response.results}
-        answers: dict[str, Failure | None] = {}
+        answers: Answers[str, None] = Answers()
         for name in levels:
             own = named.get(name)
             if own is not None and own.error_code:
@@ -201,17 +201,15 @@ class ClusterOperations(AdminBase):
         self, key: str, type: r.CoordinatorType = r.CoordinatorType.GROUP
     ) -> r.Node:
         """The broker that coordinates a group or transactional id. Raises KafkaError."""
-        answer = (await self.find_coordinators([key], type))[key]
-        if isinstance(answer, Exception):
-            raise answer
+        answer = (await self.find_coordinators([key], type)).value(key)
         return answer
 
     async def find_coordinators(
         self, keys: Iterable[str], type: r.CoordinatorType = r.CoordinatorType.GROUP
-    ) -> dict[str, r.Node | Failure]:
+    ) -> Answers[str, r.Node]:
         """The coordinators of several groups or transactional ids, requested anew."""
         wanted = list(dict.fromkeys(keys))
-        answers: dict[str, r.Node | Failure] = {}
+        answers: Answers[str, r.Node] = Answers()
 
         async def attempt() -> None:
             todo = [key for key in wanted if not isinstance(answers.get(key), r.Node)]
@@ -223,14 +221,14 @@ class ClusterOperations(AdminBase):
         try:
             await self._retry(attempt, "FindCoordinator")
         except FAILURES as e:
-            return {key: answers.get(key, e) for key in wanted}
+            return Answers({key: answers.get(key, e) for key in wanted})
         return answers
 
     async def describe_log_dirs(
         self,
         brokers: Iterable[int] | None = None,
         partitions: Iterable[TopicPartition] | None = None,
-    ) -> dict[int, tuple[r.LogDirDescription, ...] | Failure]:
+    ) -> Answers[int, tuple[r.LogDirDescription, ...]]:
         """The log directories of brokers (None: all) with their replicas of `partitions` (None:
         all)."""
         from pk.core.wire.messages.describe_log_dirs import (
@@ -252,7 +250,7 @@ class ClusterOperations(AdminBase):
 
     async def alter_replica_log_dirs(
         self, broker_id: int, paths: Mapping[TopicPartition, str]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Move replicas of one broker to other log directories on it (KIP-113)."""
         from pk.core.wire.messages.alter_replica_log_dirs import (
             AlterReplicaLogDir,
@@ -277,11 +275,13 @@ class ClusterOperations(AdminBase):
         )
         connection = await self.cluster.connection(broker_id)
         response = await connection.request(request)
-        return {
-            TopicPartition(t.topic_name, p.partition_index): failure(p.error_code)
-            for t in response.results
-            for p in t.partitions
-        }
+        return Answers(
+            {
+                TopicPartition(t.topic_name, p.partition_index): failure(p.error_code)
+                for t in response.results
+                for p in t.partitions
+            }
+        )
 
     async def unregister_broker(self, broker_id: int) -> None:
         """Make the cluster forget a broker that is gone (KIP-631). Raises KafkaError."""

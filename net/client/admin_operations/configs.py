@@ -6,6 +6,7 @@ from typing import Any
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client import results as r
 from pk.net.client.admin_operations.base import AdminBase, Failure, Routed, check, failure
+from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
 from pk.net.client.errors import NotUp, RequestTimedOut, Unanswered
 
@@ -28,7 +29,7 @@ class ConfigOperations(AdminBase):
         keys: Iterable[str] | None = None,
         include_synonyms: bool = True,
         include_documentation: bool = False,
-    ) -> dict[r.ConfigResource, tuple[r.ConfigEntry, ...] | Failure]:
+    ) -> Answers[r.ConfigResource, tuple[r.ConfigEntry, ...]]:
         """The configs of resources (DescribeConfigs), or only those named in `keys`. A broker's
         configs come from that broker."""
         from pk.core.wire.messages.describe_configs import (
@@ -67,7 +68,7 @@ class ConfigOperations(AdminBase):
         changes: Mapping[r.ConfigResource, Iterable[r.ConfigChange]],
         *,
         validate_only: bool = False,
-    ) -> dict[r.ConfigResource, Failure | None]:
+    ) -> Answers[r.ConfigResource, None]:
         """Changes single keys of resources (IncrementalAlterConfigs, KIP-339).
 
         Before 2.3 this reads the whole config, changes and writes it, so a change by another client
@@ -142,14 +143,14 @@ class ConfigOperations(AdminBase):
         connection: Connection,
         changes: Mapping[r.ConfigResource, list[r.ConfigChange]],
         validate_only: bool,
-    ) -> dict[r.ConfigResource, Failure | None]:
+    ) -> Answers[r.ConfigResource, None]:
         from pk.core.wire.messages.alter_configs import (
             AlterableConfig,
             AlterConfigsRequest,
             AlterConfigsResource,
         )
 
-        answers: dict[r.ConfigResource, Failure | None] = {}
+        answers: Answers[r.ConfigResource, None] = Answers()
         resources: list[AlterConfigsResource] = []
         described = await self.describe_configs(changes)
         for resource, wanted in changes.items():
@@ -221,7 +222,7 @@ async def _alter_incrementally(
     connection: Connection,
     changes: Mapping[r.ConfigResource, list[r.ConfigChange]],
     validate_only: bool,
-) -> dict[r.ConfigResource, Failure | None]:
+) -> Answers[r.ConfigResource, None]:
     from pk.core.wire.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -241,7 +242,9 @@ async def _alter_incrementally(
     ]
     request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
     response = await connection.request(request)
-    return {_resource(a): failure(a.error_code, a.error_message) for a in response.responses}
+    return Answers(
+        {_resource(a): failure(a.error_code, a.error_message) for a in response.responses}
+    )
 
 
 def _apply_change(

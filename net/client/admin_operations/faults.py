@@ -52,9 +52,7 @@ class FaultOperations(TopicOperations, PartitionOperations):
         This changes the order of its replicas. Raises KafkaError: NOT_CONTROLLER if the only
         in-sync replica is not on the controller.
         """
-        described = (await self.describe_topics([tp.topic]))[tp.topic]
-        if isinstance(described, Exception):
-            raise described
+        described = (await self.describe_topics([tp.topic])).value(tp.topic)
         found = next((p for p in described.partitions if p.partition == tp.partition), None)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp.topic}:{tp.partition}")

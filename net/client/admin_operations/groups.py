@@ -16,6 +16,7 @@ from pk.net.client.admin_operations.base import (
     check,
     failure,
 )
+from pk.net.client.answers import Answers
 from pk.net.client.cluster import Backoff
 from pk.net.client.connection import Connection
 from pk.net.client.errors import RequestTimedOut
@@ -68,14 +69,14 @@ class GroupOperations(AdminBase):
             ]
 
         answers = await self._by_broker(None, ask)
-        errors = {b: a for b, a in answers.items() if isinstance(a, Exception)}
+        errors = answers.errors
         errors |= {b: e for b, e in reading.items() if isinstance(errors.get(b), RequestTimedOut)}
         listed = {g.group_id: g for a in answers.values() if isinstance(a, list) for g in a}
         return r.ListedGroups(tuple(listed[group_id] for group_id in sorted(listed)), errors)
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, include_authorized_operations: bool = False
-    ) -> dict[str, r.GroupDescription | Failure]:
+    ) -> Answers[str, r.GroupDescription]:
         """Describes groups with their members: classic groups and, if the broker has them,
         consumer, share and streams groups.
 
@@ -96,9 +97,11 @@ class GroupOperations(AdminBase):
             return answers
 
         answers = await self._by_coordinator(group_ids, ask)
-        return {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
+        return Answers(
+            {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
+        )
 
-    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Failure | None]:
+    async def delete_groups(self, group_ids: Iterable[str]) -> Answers[str, None]:
         """Deletes empty groups with their offsets (DeleteGroups, KIP-229)."""
         from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 
@@ -107,7 +110,9 @@ class GroupOperations(AdminBase):
             return {a.group_id: failure(a.error_code) for a in response.results}
 
         answers = await self._by_coordinator(group_ids, ask, changes=True)
-        return {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
+        return Answers(
+            {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
+        )
 
     async def list_group_offsets(
         self,
@@ -115,7 +120,7 @@ class GroupOperations(AdminBase):
         partitions: Iterable[TopicPartition] | None = None,
         *,
         require_stable: bool = False,
-    ) -> dict[TopicPartition, r.OffsetAndMetadata | Failure | None]:
+    ) -> Answers[TopicPartition, r.OffsetAndMetadata | None]:
         """The offsets that a group has committed for `partitions` (None: all), None for those
         without one (OffsetFetch).
 
@@ -124,13 +129,13 @@ class GroupOperations(AdminBase):
         """
         wanted = None if partitions is None else list(partitions)
         if wanted == []:
-            return {}
+            return Answers({})
 
         async def ask(connection: Connection) -> list[Any]:
             return await _fetch_offsets(connection, group_id, wanted, require_stable)
 
         topics = await self._one_group(group_id, ask, changes=False)
-        answers: dict[TopicPartition, r.OffsetAndMetadata | Failure | None] = {}
+        answers: Answers[TopicPartition, r.OffsetAndMetadata | None] = Answers()
         for t in topics:
             for p in t.partitions:
                 partition = TopicPartition(t.name, p.partition_index)
@@ -143,12 +148,12 @@ class GroupOperations(AdminBase):
                         p.committed_offset, p.committed_leader_epoch, p.metadata or ""
                     )
         if wanted is not None:
-            return {partition: answers.get(partition) for partition in wanted}
-        return {p: a for p, a in sorted(answers.items()) if a is not None}
+            return Answers({partition: answers.get(partition) for partition in wanted})
+        return Answers({p: a for p, a in sorted(answers.items()) if a is not None})
 
     async def list_groups_offsets(
         self, group_ids: Iterable[str]
-    ) -> dict[str, dict[TopicPartition, r.OffsetAndMetadata | Failure] | Failure]:
+    ) -> Answers[str, Answers[TopicPartition, r.OffsetAndMetadata]]:
         """All committed offsets of each group, in one request per coordinator (OffsetFetch 8,
         brokers from 3.0 on), else in one per group."""
 
@@ -165,11 +170,13 @@ class GroupOperations(AdminBase):
             return answers
 
         answers = await self._by_coordinator(group_ids, ask)
-        return {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
+        return Answers(
+            {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
+        )
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Commits offsets for a group without joining it (OffsetCommit). The group must be empty or
         new.
 
@@ -182,7 +189,7 @@ class GroupOperations(AdminBase):
         )
 
         if not offsets:
-            return {}
+            return Answers({})
         topics: list[OffsetCommitRequestTopic] = []
         for topic, indexes in by_topic(offsets).items():
             commits: list[OffsetCommitRequestPartition] = []
@@ -201,20 +208,22 @@ class GroupOperations(AdminBase):
             topics.append(OffsetCommitRequestTopic(name=topic, partitions=commits))
         request = OffsetCommitRequest(group_id=group_id, topics=topics)
 
-        async def ask(connection: Connection) -> dict[TopicPartition, Failure | None]:
+        async def ask(connection: Connection) -> Answers[TopicPartition, None]:
             response = await connection.request(request, high=_NAMED_OFFSETS_MAX)
-            answers: dict[TopicPartition, Failure | None] = {
-                TopicPartition(t.name, p.partition_index): failure(p.error_code)
-                for t in response.topics
-                for p in t.partitions
-            }
+            answers: Answers[TopicPartition, None] = Answers(
+                {
+                    TopicPartition(t.name, p.partition_index): failure(p.error_code)
+                    for t in response.topics
+                    for p in t.partitions
+                }
+            )
             return _raise_if_all_moved(answers)
 
         return await self._one_group(group_id, ask)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Deletes a group's committed offsets for partitions (OffsetDelete, KIP-496, 2.4). Raises
         KafkaError for the whole group."""
         from pk.core.wire.messages.offset_delete import (
@@ -232,21 +241,23 @@ class GroupOperations(AdminBase):
         ]
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
 
-        async def ask(connection: Connection) -> dict[TopicPartition, Failure | None]:
+        async def ask(connection: Connection) -> Answers[TopicPartition, None]:
             response = await connection.request(request)
             if response.error_code:
                 raise _named(KafkaError(response.error_code), group_id)
-            return {
-                TopicPartition(t.name, p.partition_index): failure(p.error_code)
-                for t in response.topics
-                for p in t.partitions
-            }
+            return Answers(
+                {
+                    TopicPartition(t.name, p.partition_index): failure(p.error_code)
+                    for t in response.topics
+                    for p in t.partitions
+                }
+            )
 
         return await self._one_group(group_id, ask)
 
     async def remove_members(
         self, group_id: str, members: Iterable[r.MemberToRemove], *, reason: str | None = None
-    ) -> dict[r.MemberToRemove, Failure | None]:
+    ) -> Answers[r.MemberToRemove, None]:
         """Removes members from a group by instance id or member id (LeaveGroup, KIP-345).
 
         Brokers before 2.4 get one request per member, and only by member id. Raises KafkaError for
@@ -256,11 +267,13 @@ class GroupOperations(AdminBase):
 
         leaving = list(dict.fromkeys(members))
 
-        async def ask(connection: Connection) -> dict[r.MemberToRemove, Failure | None]:
+        async def ask(connection: Connection) -> Answers[r.MemberToRemove, None]:
             by_instance = any(member.instance_id is not None for member in leaving)
             version = connection.version_of(_LEAVE_GROUP, low=3 if by_instance else 0)
             if version < 3:
-                return {m: await _leave_alone(connection, group_id, m, version) for m in leaving}
+                return Answers(
+                    {m: await _leave_alone(connection, group_id, m, version) for m in leaving}
+                )
             request = LeaveGroupRequest(group_id=group_id)
             for member in leaving:
                 identity = MemberIdentity(
@@ -272,7 +285,9 @@ class GroupOperations(AdminBase):
             response = await connection.request(request, version=version)
             check(response, f"group {group_id!r}")
             codes = {(m.member_id, m.group_instance_id): m.error_code for m in response.members}
-            return {m: failure(codes.get((m.member_id, m.instance_id), 0)) for m in leaving}
+            return Answers(
+                {m: failure(codes.get((m.member_id, m.instance_id), 0)) for m in leaving}
+            )
 
         return await self._one_group(group_id, ask)
 
@@ -293,8 +308,8 @@ def _named(error: KafkaError, group_id: str) -> KafkaError:
 
 
 def _raise_if_all_moved(
-    answers: dict[TopicPartition, Failure | None],
-) -> dict[TopicPartition, Failure | None]:
+    answers: Answers[TopicPartition, None],
+) -> Answers[TopicPartition, None]:
     """Raise if all partitions have the same error of a moved coordinator: then it is an error of
     the whole request."""
     for error in answers.values():
@@ -370,9 +385,9 @@ async def _fetch_offsets(
     return answer.topics
 
 
-def _commits(topics: Any) -> dict[TopicPartition, r.OffsetAndMetadata | Failure]:
+def _commits(topics: Any) -> Answers[TopicPartition, r.OffsetAndMetadata]:
     """The committed offsets in an OffsetFetch response."""
-    found: dict[TopicPartition, r.OffsetAndMetadata | Failure] = {}
+    found: Answers[TopicPartition, r.OffsetAndMetadata] = Answers()
     for t in topics:
         for p in t.partitions:
             tp = TopicPartition(t.name, p.partition_index)

@@ -6,7 +6,8 @@ from typing import Any
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
-from pk.net.client.admin_operations.base import AdminBase, Failure, Routed, by_topic, check, failure
+from pk.net.client.admin_operations.base import AdminBase, Routed, by_topic, check, failure
+from pk.net.client.answers import Answers
 from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 
@@ -16,7 +17,7 @@ class PartitionOperations(AdminBase):
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
-    ) -> dict[TopicPartition, tuple[r.ProducerState, ...] | Failure]:
+    ) -> Answers[TopicPartition, tuple[r.ProducerState, ...]]:
         """The active producers of partitions, according to the partitions' leaders, or to the
         replicas on one broker (KIP-664, 2.8)."""
         from pk.core.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -44,7 +45,7 @@ class PartitionOperations(AdminBase):
 
     async def elect_leaders(
         self, election: r.ElectionType, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Elects the preferred replica as leader, or uncleanly any live one, which may lose records
         (KIP-183, KIP-460).
 
@@ -70,11 +71,13 @@ class PartitionOperations(AdminBase):
             return response
 
         response = await self._controller(ask)
-        return {
-            TopicPartition(t.topic, p.partition_id): failure(p.error_code, p.error_message)
-            for t in response.replica_election_results
-            for p in t.partition_result
-        }
+        return Answers(
+            {
+                TopicPartition(t.topic, p.partition_id): failure(p.error_code, p.error_message)
+                for t in response.replica_election_results
+                for p in t.partition_result
+            }
+        )
 
     async def unclean_recovery(
         self, partitions: Iterable[TopicPartition] | None = None, *, leader: int = -1
@@ -116,7 +119,7 @@ class PartitionOperations(AdminBase):
         replicas: Mapping[TopicPartition, Sequence[int] | None],
         *,
         allow_replication_factor_change: bool = True,
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Moves partitions to the given brokers, of which the first is preferred; None cancels a
         move (KIP-455, 2.4).
 
@@ -129,7 +132,7 @@ class PartitionOperations(AdminBase):
         )
 
         if not replicas:
-            return {}
+            return Answers({})
         topics: list[ReassignableTopic] = []
         for topic, indexes in by_topic(replicas).items():
             moves: list[ReassignablePartition] = []
@@ -151,11 +154,13 @@ class PartitionOperations(AdminBase):
             return response
 
         response = await self._controller(ask)
-        return {
-            TopicPartition(t.name, p.partition_index): failure(p.error_code, p.error_message)
-            for t in response.responses
-            for p in t.partitions
-        }
+        return Answers(
+            {
+                TopicPartition(t.name, p.partition_index): failure(p.error_code, p.error_message)
+                for t in response.responses
+                for p in t.partitions
+            }
+        )
 
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None

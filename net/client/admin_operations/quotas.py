@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from pk.core.errors import KafkaError
 from pk.core.quota.entity import Entity, entity_of
-from pk.net.client.admin_operations.base import AdminBase, Failure, check, failure
+from pk.net.client.admin_operations.base import AdminBase, check, failure
+from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
 
 EXACT: Final = 0
@@ -61,7 +62,7 @@ class QuotaOperations(AdminBase):
         changes: Mapping[Entity, Mapping[str, float | None]],
         *,
         validate_only: bool = False,
-    ) -> dict[Entity, Failure | None]:
+    ) -> Answers[Entity, None]:
         """Set quotas, and remove those whose value is None. Raises KafkaError."""
         from pk.core.wire.messages.alter_client_quotas import (
             AlterClientQuotasRequest,
@@ -95,9 +96,11 @@ class QuotaOperations(AdminBase):
             return response
 
         response = await self._controller(ask)
-        return {
-            entity_of({part.entity_type: part.entity_name for part in entry.entity}): failure(
-                entry.error_code, entry.error_message
-            )
-            for entry in response.entries
-        }
+        return Answers(
+            {
+                entity_of({part.entity_type: part.entity_name for part in entry.entity}): failure(
+                    entry.error_code, entry.error_message
+                )
+                for entry in response.entries
+            }
+        )

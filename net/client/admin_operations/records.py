@@ -18,7 +18,8 @@ import trio
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
-from pk.net.client.admin_operations.base import AdminBase, Failure, Routed
+from pk.net.client.admin_operations.base import AdminBase, Routed
+from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class RecordOperations(AdminBase):
 
     async def record_times(
         self, places: Iterable[RecordPlace], *, within_ms: int = 0
-    ) -> dict[RecordPlace, int | Failure | None]:
+    ) -> Answers[RecordPlace, int | None]:
         """The timestamp (epoch ms) of the first record at or after each offset; None if there is
         none yet.
 

@@ -7,6 +7,7 @@ from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin_operations.base import AdminBase, Failure, by_topic, failure
+from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
 
 
@@ -15,7 +16,7 @@ class ShareGroupOperations(AdminBase):
 
     async def list_share_groups_offsets(
         self, group_ids: Iterable[str]
-    ) -> dict[str, dict[TopicPartition, r.ShareGroupOffset | Failure] | Failure]:
+    ) -> Answers[str, Answers[TopicPartition, r.ShareGroupOffset]]:
         """The position of each share group in all its partitions, except those it has not started
         to read: one request per coordinator."""
         from pk.core.wire.messages.describe_share_group_offsets import (
@@ -32,7 +33,7 @@ class ShareGroupOperations(AdminBase):
 
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Set the start offsets of a share group without members. Raises KafkaError for the whole
         group."""
         from pk.core.wire.messages.alter_share_group_offsets import (
@@ -57,25 +58,27 @@ class ShareGroupOperations(AdminBase):
             ],
         )
 
-        async def ask(connection: Connection) -> dict[TopicPartition, Failure | None]:
+        async def ask(connection: Connection) -> Answers[TopicPartition, None]:
             response = await connection.request(request)
             if response.error_code:
                 raise KafkaError(
                     response.error_code, response.error_message or f"share group {group_id!r}"
                 )
-            return {
-                TopicPartition(topic.topic_name, p.partition_index): failure(
-                    p.error_code, p.error_message
-                )
-                for topic in response.responses
-                for p in topic.partitions
-            }
+            return Answers(
+                {
+                    TopicPartition(topic.topic_name, p.partition_index): failure(
+                        p.error_code, p.error_message
+                    )
+                    for topic in response.responses
+                    for p in topic.partitions
+                }
+            )
 
         return await self._one_group(group_id, ask)
 
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str]
-    ) -> dict[str, Failure | None]:
+    ) -> Answers[str, None]:
         """Delete the offsets of a share group without members for topics. Raises KafkaError for the
         whole group."""
         from pk.core.wire.messages.delete_share_group_offsets import (
@@ -88,26 +91,28 @@ class ShareGroupOperations(AdminBase):
             topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics],
         )
 
-        async def ask(connection: Connection) -> dict[str, Failure | None]:
+        async def ask(connection: Connection) -> Answers[str, None]:
             response = await connection.request(request)
             if response.error_code:
                 raise KafkaError(
                     response.error_code, response.error_message or f"share group {group_id!r}"
                 )
-            return {
-                topic.topic_name: failure(topic.error_code, topic.error_message)
-                for topic in response.responses
-            }
+            return Answers(
+                {
+                    topic.topic_name: failure(topic.error_code, topic.error_message)
+                    for topic in response.responses
+                }
+            )
 
         return await self._one_group(group_id, ask)
 
 
-def _offsets(group: Any) -> dict[TopicPartition, r.ShareGroupOffset | Failure] | Failure:
+def _offsets(group: Any) -> Answers[TopicPartition, r.ShareGroupOffset] | Failure:
     """The offsets of one group."""
     if group.error_code:
         message = group.error_message or f"share group {group.group_id!r}"
         return KafkaError(group.error_code, message)
-    found: dict[TopicPartition, r.ShareGroupOffset | Failure] = {}
+    found: Answers[TopicPartition, r.ShareGroupOffset] = Answers()
     for topic in group.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.topic_name, p.partition_index)

@@ -6,7 +6,8 @@ from typing import Any
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.net.client import results as r
-from pk.net.client.admin_operations.base import AdminBase, Failure, by_topic, failure
+from pk.net.client.admin_operations.base import AdminBase, by_topic, failure
+from pk.net.client.answers import Answers
 from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 
@@ -49,26 +50,24 @@ class TopicOperations(AdminBase):
         topics: Iterable[str] | None = None,
         *,
         include_authorized_operations: bool = False,
-    ) -> dict[str, r.TopicDescription | Failure]:
+    ) -> Answers[str, r.TopicDescription]:
         """Describes `topics` (None: all) with their partitions: leaders, replicas, in-sync
         replicas, and eligible leader replicas if the broker knows them (KIP-966, 3.7).
         `include_authorized_operations` adds what this client may do (KIP-430)."""
         names = None if topics is None else list(dict.fromkeys(topics))
         if names == []:
-            return {}
+            return Answers({})
         connection = await self._retry(self.cluster.any_connection, "the cluster")
         if connection.serves(_DESCRIBE_TOPIC_PARTITIONS):
             found = await self._describe_paged(names)
         else:
             found = await self._describe_by_metadata_names(names, include_authorized_operations)
         if names is None:
-            return dict(sorted(found.items()))
+            return Answers(sorted(found.items()))
         unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker did not name it")
-        return {name: found.get(name, unknown) for name in names}
+        return Answers({name: found.get(name, unknown) for name in names})
 
-    async def _describe_paged(
-        self, names: list[str] | None
-    ) -> dict[str, r.TopicDescription | Failure]:
+    async def _describe_paged(self, names: list[str] | None) -> Answers[str, r.TopicDescription]:
         from pk.core.wire.messages.describe_topic_partitions import (
             DescribeTopicPartitionsRequest,
             TopicRequest,
@@ -91,21 +90,23 @@ class TopicOperations(AdminBase):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_SERVER_ERROR, "DescribeTopicPartitions does not get on"
                 )
-        return {
-            name: failure(head.error_code, _topic_message(name, head.error_code))
-            or r.TopicDescription(
-                name,
-                head.topic_id,
-                head.is_internal,
-                tuple(sorted(partitions[name], key=lambda p: p.partition)),
-                head.topic_authorized_operations,
-            )
-            for name, head in heads.items()
-        }
+        return Answers(
+            {
+                name: failure(head.error_code, _topic_message(name, head.error_code))
+                or r.TopicDescription(
+                    name,
+                    head.topic_id,
+                    head.is_internal,
+                    tuple(sorted(partitions[name], key=lambda p: p.partition)),
+                    head.topic_authorized_operations,
+                )
+                for name, head in heads.items()
+            }
+        )
 
     async def _describe_by_metadata_names(
         self, names: list[str] | None, operations: bool
-    ) -> dict[str, r.TopicDescription | Failure]:
+    ) -> Answers[str, r.TopicDescription]:
         from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
@@ -113,15 +114,15 @@ class TopicOperations(AdminBase):
         request.allow_auto_topic_creation = False
         request.include_topic_authorized_operations = operations
         response = await self._any(request, low=8 if operations else 4)
-        return {t.name: _topic(t, t.name) for t in response.topics}
+        return Answers({t.name: _topic(t, t.name) for t in response.topics})
 
     async def describe_topics_by_id(
         self, topic_ids: Iterable[Uuid]
-    ) -> dict[Uuid, r.TopicDescription | Failure]:
+    ) -> Answers[Uuid, r.TopicDescription]:
         """Describes topics by id (KIP-516; brokers from 3.1 on)."""
         ids = list(dict.fromkeys(topic_ids))
         if not ids:
-            return {}
+            return Answers({})
 
         async def attempt() -> Any:
             return await self.cluster.refresh((), topic_ids=ids)
@@ -129,11 +130,11 @@ class TopicOperations(AdminBase):
         response = await self._retry(attempt, "Metadata")
         found = {t.topic_id: _topic(t, uuid_text(t.topic_id)) for t in response.topics}
         unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        return {topic_id: found.get(topic_id, unknown) for topic_id in ids}
+        return Answers({topic_id: found.get(topic_id, unknown) for topic_id in ids})
 
     async def create_topics(
         self, topics: Iterable[r.NewTopic], *, validate_only: bool = False
-    ) -> dict[str, r.CreatedTopic | Failure]:
+    ) -> Answers[str, r.CreatedTopic]:
         """Creates topics (CreateTopics). -1 partitions or replicas, the broker's default, needs
         brokers from 2.4 on (KIP-464)."""
         from pk.core.wire.messages.create_topics import (
@@ -145,7 +146,7 @@ class TopicOperations(AdminBase):
 
         new = list(topics)
         if not new:
-            return {}
+            return Answers({})
         creatable = [
             CreatableTopic(
                 name=t.name,
@@ -179,15 +180,15 @@ class TopicOperations(AdminBase):
         else:
             response = await self._controller(ask)
         self._forget(t.name for t in new)
-        return {t.name: _created(t) for t in response.topics}
+        return Answers({t.name: _created(t) for t in response.topics})
 
-    async def delete_topics(self, topics: Iterable[str]) -> dict[str, Failure | None]:
+    async def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
         """Deletes topics by name (DeleteTopics)."""
         from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         names = list(dict.fromkeys(topics))
         if not names:
-            return {}
+            return Answers({})
 
         async def ask(connection: Connection) -> Any:
             version = connection.version_of(_DELETE_TOPICS)
@@ -202,19 +203,21 @@ class TopicOperations(AdminBase):
 
         response = await self._controller(ask)
         self._forget(names)
-        return {
-            t.name: failure(t.error_code, _topic_message(t.name, t.error_code, t.error_message))
-            for t in response.responses
-        }
+        return Answers(
+            {
+                t.name: failure(t.error_code, _topic_message(t.name, t.error_code, t.error_message))
+                for t in response.responses
+            }
+        )
 
-    async def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> dict[Uuid, Failure | None]:
+    async def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> Answers[Uuid, None]:
         """Deletes topics by id (KIP-516; brokers from 2.8 on)."""
         from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
         request = DeleteTopicsRequest(timeout_ms=self.config.request_timeout_ms)
         request.topics = [DeleteTopicState(name=None, topic_id=i) for i in dict.fromkeys(topic_ids)]
         if not request.topics:
-            return {}
+            return Answers({})
 
         async def ask(connection: Connection) -> Any:
             response = await connection.request(request, low=6)
@@ -223,11 +226,13 @@ class TopicOperations(AdminBase):
 
         response = await self._controller(ask)
         self._forget(t.name for t in response.responses if t.name is not None)
-        return {t.topic_id: failure(t.error_code, t.error_message) for t in response.responses}
+        return Answers(
+            {t.topic_id: failure(t.error_code, t.error_message) for t in response.responses}
+        )
 
     async def create_partitions(
         self, topics: Mapping[str, r.NewPartitions], *, validate_only: bool = False
-    ) -> dict[str, Failure | None]:
+    ) -> Answers[str, None]:
         """Adds partitions to topics, up to the total given for each (CreatePartitions, KIP-195)."""
         from pk.core.wire.messages.create_partitions import (
             CreatePartitionsAssignment,
@@ -236,7 +241,7 @@ class TopicOperations(AdminBase):
         )
 
         if not topics:
-            return {}
+            return Answers({})
         growing = [
             CreatePartitionsTopic(
                 name=name,
@@ -261,14 +266,14 @@ class TopicOperations(AdminBase):
         else:
             response = await self._controller(ask)
         self._forget(topics)
-        return {t.name: failure(t.error_code, t.error_message) for t in response.results}
+        return Answers({t.name: failure(t.error_code, t.error_message) for t in response.results})
 
     async def list_offsets(
         self,
         timestamps: Mapping[TopicPartition, int],
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[TopicPartition, r.ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, r.ListedOffset]:
         """The offset of the first record with at least the given timestamp, or of a special one
         such as `LATEST` (ListOffsets).
 
@@ -287,7 +292,7 @@ class TopicOperations(AdminBase):
         partitions: list[TopicPartition],
         timestamps: Mapping[TopicPartition, int],
         isolation: r.IsolationLevel,
-    ) -> dict[TopicPartition, r.ListedOffset | Failure]:
+    ) -> Answers[TopicPartition, r.ListedOffset]:
         from pk.core.wire.messages.list_offsets import (
             ListOffsetsPartition,
             ListOffsetsRequest,
@@ -295,7 +300,7 @@ class TopicOperations(AdminBase):
         )
 
         version = connection.version_of(_LIST_OFFSETS, low=2 if isolation else 1)
-        answers: dict[TopicPartition, r.ListedOffset | Failure] = {}
+        answers: Answers[TopicPartition, r.ListedOffset] = Answers()
         asked: list[TopicPartition] = []
         for partition in partitions:
             since = _TIMESTAMP_SINCE.get(timestamps[partition], 0)
@@ -338,7 +343,7 @@ class TopicOperations(AdminBase):
 
     async def offsets_for_leader_epochs(
         self, epochs: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, r.EpochEndOffset | Failure]:
+    ) -> Answers[TopicPartition, r.EpochEndOffset]:
         """The end offset of each leader epoch in its leader's log (OffsetForLeaderEpoch, KIP-101,
         KIP-320)."""
         from pk.core.wire.messages.offset_for_leader_epoch import (
@@ -373,7 +378,7 @@ class TopicOperations(AdminBase):
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int | Failure]:
+    ) -> Answers[TopicPartition, int]:
         """Deletes the records below an offset (-1: below the high watermark), and returns the new
         log start offsets (KIP-107)."""
         from pk.core.wire.messages.delete_records import (

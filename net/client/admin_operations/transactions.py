@@ -7,6 +7,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin_operations.base import AdminBase, Failure, by_topic, check, failure
+from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
 
 
@@ -46,13 +47,13 @@ class TransactionOperations(AdminBase):
             ]
 
         answers = await self._by_broker(None, ask)
-        errors = {b: a for b, a in answers.items() if isinstance(a, Exception)}
-        listed = [t for a in answers.values() if not isinstance(a, Exception) for t in a]
+        errors = answers.errors
+        listed = [t for a in answers.ok.values() for t in a]
         return tuple(sorted(listed, key=lambda t: t.transactional_id)), errors
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
-    ) -> dict[str, r.TransactionDescription | Failure]:
+    ) -> Answers[str, r.TransactionDescription]:
         """The state of transactional ids (KIP-664)."""
         from pk.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 
@@ -76,7 +77,7 @@ class TransactionOperations(AdminBase):
 
     async def fence_producers(
         self, transactional_ids: Iterable[str]
-    ) -> dict[str, tuple[int, int] | Failure]:
+    ) -> Answers[str, tuple[int, int]]:
         """Take transactional ids from their producers: an open transaction is aborted, and the
         producer is fenced.
 
@@ -103,7 +104,7 @@ class TransactionOperations(AdminBase):
 
     async def abort_transactions(
         self, transactions: Iterable[OpenTransaction]
-    ) -> dict[TopicPartition, Failure | None]:
+    ) -> Answers[TopicPartition, None]:
         """Write the missing abort marker of a hanging transaction to its partition
         (WriteTxnMarkers), one per partition.
 

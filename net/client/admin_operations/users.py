@@ -11,7 +11,8 @@ import trio
 
 from pk.core.auth.scram import SALT_BYTES, Mechanism
 from pk.core.errors import KafkaError
-from pk.net.client.admin_operations.base import AdminBase, Failure, check, failure
+from pk.net.client.admin_operations.base import AdminBase, check, failure
+from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
 
 
@@ -40,7 +41,7 @@ class UserOperations(AdminBase):
 
     async def describe_scram_users(
         self, users: Iterable[str] | None = None
-    ) -> dict[str, tuple[ScramUser, ...] | Failure]:
+    ) -> Answers[str, tuple[ScramUser, ...]]:
         """The credentials of users (None: all). Needs brokers from 2.7 on."""
         from pk.core.wire.messages.describe_user_scram_credentials import (
             DescribeUserScramCredentialsRequest,
@@ -49,22 +50,24 @@ class UserOperations(AdminBase):
 
         names = [UserName(name=n) for n in dict.fromkeys(users or ())]
         if users is not None and not names:
-            return {}
+            return Answers({})
         # No name means all users, like null. Apache Kafka fails inside the broker while refusing
         # null (up to 4.3 at least): no answer comes, and the connection is lost.
         response = await self._any(DescribeUserScramCredentialsRequest(users=names))
         check(response, "DescribeUserScramCredentials")
-        return {
-            result.user: failure(result.error_code, result.error_message)
-            or tuple(
-                ScramUser(result.user, Mechanism(info.mechanism), info.iterations)
-                for info in sorted(result.credential_infos, key=lambda info: info.mechanism)
-                if info.mechanism in list(Mechanism)
-            )
-            for result in response.results
-        }
+        return Answers(
+            {
+                result.user: failure(result.error_code, result.error_message)
+                or tuple(
+                    ScramUser(result.user, Mechanism(info.mechanism), info.iterations)
+                    for info in sorted(result.credential_infos, key=lambda info: info.mechanism)
+                    if info.mechanism in list(Mechanism)
+                )
+                for result in response.results
+            }
+        )
 
-    async def set_passwords(self, changes: Sequence[NewPassword]) -> dict[str, Failure | None]:
+    async def set_passwords(self, changes: Sequence[NewPassword]) -> Answers[str, None]:
         """Set passwords of new or existing users; each user once."""
         from pk.core.wire.messages.alter_user_scram_credentials import (
             AlterUserScramCredentialsRequest,
@@ -90,7 +93,7 @@ class UserOperations(AdminBase):
 
     async def delete_scram_users(
         self, mechanism: Mechanism, users: Iterable[str]
-    ) -> dict[str, Failure | None]:
+    ) -> Answers[str, None]:
         """Delete the credentials of users for one mechanism."""
         from pk.core.wire.messages.alter_user_scram_credentials import (
             AlterUserScramCredentialsRequest,
@@ -102,9 +105,9 @@ class UserOperations(AdminBase):
         ]
         return await self._alter_users(AlterUserScramCredentialsRequest(deletions=deletions))
 
-    async def _alter_users(self, request: Any) -> dict[str, Failure | None]:
+    async def _alter_users(self, request: Any) -> Answers[str, None]:
         if not (request.deletions or request.upsertions):
-            return {}
+            return Answers({})
 
         async def ask(connection: Connection) -> Any:
             response = await connection.request(request)
@@ -115,4 +118,4 @@ class UserOperations(AdminBase):
             return response
 
         response = await self._controller(ask)
-        return {r.user: failure(r.error_code, r.error_message) for r in response.results}
+        return Answers({r.user: failure(r.error_code, r.error_message) for r in response.results})
