@@ -191,6 +191,11 @@ NOUNS: Final[dict[str, Entry]] = {
         "requests.",
         "pk.cli.nouns.top:TOP",
     ),
+    "api-versions": Entry(
+        ("api-versions",),
+        "Show the APIs that a broker serves: key, name, versions, and the version that pk uses.",
+        "pk.cli.nouns.api_versions:API_VERSIONS",
+    ),
     "metrics": Entry(
         (
             "metrics",
@@ -282,6 +287,16 @@ NOUNS: Final[dict[str, Entry]] = {
         "Named clusters, each with its guard: list, show, add, use, edit, delete.",
         "pk.cli.nouns.profile.commands:PROFILE",
     ),
+    "debug": Entry(
+        ("debug",),
+        "Help with bug reports: bundle.",
+        "pk.cli.nouns.debug.commands:DEBUG",
+    ),
+    "version": Entry(
+        ("version",),
+        "Show the versions of pk, Python, the platform, and the libraries that pk uses.",
+        "pk.cli.nouns.version:VERSION",
+    ),
     "completion": Entry(
         ("completion",),
         "Print the completion script for a shell.",
@@ -336,8 +351,8 @@ SECTIONS: Final = (
         ),
     ),
     ("Replicas", ("partitions", "isr", "reassign")),
-    ("Monitor", ("top", "metrics", "doctor", "why", "wait")),
+    ("Monitor", ("top", "metrics", "doctor", "why", "wait", "api-versions")),
     ("Undo", ("undo",)),
-    ("pk itself", ("shell", "profile", "completion", "help")),
+    ("pk itself", ("shell", "profile", "completion", "debug", "version", "help")),
 )
 """The commands as `pk --help` groups them."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 TOOLS = {
     "acls": "acls",
-    "broker-api-versions": "brokers list",
+    "broker-api-versions": "api-versions",
     "cluster": "cluster",
     "configs": "configs",
     "console-consumer": "consume",
@@ -55,7 +55,7 @@ WORDS = {
     "cluster describe-cluster": "cluster describe",
     "cluster describe-quorum": "cluster quorum",
     "cluster describe-log-dirs": "brokers logdirs",
-    "cluster api-versions": "brokers describe ID",
+    "cluster api-versions": "api-versions",
     "cluster elect-leaders": "partitions elect-leaders",
     "group commit": "groups reset-offsets GROUP --to POSITION",
     "group offset-delete": "groups delete-offsets GROUP -t TOPIC",
@@ -70,7 +70,7 @@ WORDS = {
     "logdirs": "brokers logdirs",
     "client-quotas": "quotas",
     "dtoken": "users tokens",
-    "misc api-versions": "brokers describe ID",
+    "misc api-versions": "api-versions",
     "misc errcode": "help errors CODE",
     "misc errtext": "help errors NAME",
     "misc list-offsets": "topics offsets TOPIC",

@@ -44,6 +44,7 @@ OWN = frozenset(
         "spark pipeline init",
         "spark package",
         "spark warm-up",
+        "debug bundle",
         "spark pipeline export",
     )
 )
@@ -98,6 +99,8 @@ LOOKS = frozenset(
         *(f"schema {verb}" for verb in ("list", "show", "check", "diff")),
         "spark pipeline status",
         "top",
+        "api-versions",
+        "version",
         "completion",
         "help",
         *(f"wait {what}" for what in ("topic", "isr", "lag", "group-empty", "reassign", "broker")),

@@ -1,0 +1,39 @@
+"""The versions of pk and of what it runs on."""
+
+import os
+import platform
+import re
+from importlib import metadata
+from typing import TypedDict
+
+from pk.core import __version__
+
+
+class VersionRow(TypedDict):
+    """A program or library, and its version."""
+
+    name: str
+    version: str
+
+
+def versions() -> list[VersionRow]:
+    """The version of everything that pk consists of; libraries that are not installed are left
+    out."""
+    system = os.uname()
+    found: list[VersionRow] = [
+        {"name": "pk", "version": __version__},
+        {"name": "python", "version": platform.python_version()},
+        {"name": "platform", "version": f"{system.sysname} {system.release} {system.machine}"},
+    ]
+    try:
+        needed = metadata.requires("pk-broker") or []
+    except metadata.PackageNotFoundError:
+        needed = []
+    used = (each for each in needed if not re.search(r"extra == ['\"](dev|docs|plots)", each))
+    names = {match[0].lower() for each in used if (match := re.match(r"[\w.-]+", each))}
+    for name in sorted(names):
+        try:
+            found.append({"name": name, "version": metadata.version(name)})
+        except metadata.PackageNotFoundError:
+            continue
+    return found
