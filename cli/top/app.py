@@ -28,7 +28,9 @@ from pk.cli.top.state import Screen
 from pk.cli.top.tables import BY_NAME, TABS, snapshot_columns
 from pk.cli.top.view import Painter, Status
 
-_TOGETHER_S = 0.02
+_TOGETHER_S = 0.1
+"""Responses that arrive within this time are drawn together: drawing a large screen takes 10 ms of
+CPU, and responses may come by the hundred."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -113,7 +115,7 @@ class _Live:
         self._wanted: Wanted | None = None
         self._reading = trio.CancelScope()
         self._terminal = FullScreen(context.streams, self._press, self._paint_soon)
-        self._dirty = trio.Event()
+        self._dirty, self._pressed = trio.Event(), trio.Event()
         self._wake = trio.Event()
         self._quit = trio.Event()
         self._code: int = Exit.OK
@@ -139,12 +141,13 @@ class _Live:
         return self._code
 
     async def _paint(self) -> None:
-        """Redraws when something changed; several changes within 20 ms are drawn together."""
+        """Redraws at once after a key, and soon after a response."""
         while True:
-            self._dirty = trio.Event()
+            self._dirty, self._pressed = trio.Event(), trio.Event()
             self._draw()
-            await trio.sleep(_TOGETHER_S)
             await self._dirty.wait()
+            with trio.move_on_after(_TOGETHER_S):
+                await self._pressed.wait()
 
     def _draw(self) -> None:
         screen, collector = self._screen, self._collector
@@ -198,6 +201,7 @@ class _Live:
 
     def _press(self, key: str) -> None:
         self._press_key(key)
+        self._pressed.set()
         if self._screen.records != self._wanted:
             self._reading.cancel()
 
