@@ -5,7 +5,7 @@ only what has been added is read.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import trio
@@ -154,7 +154,7 @@ class RecordReader:
         known: dict[TopicPartition, int],
     ) -> None:
         """Reads what is new; `known` has the ends up to which partitions were read."""
-        wanted = found.wanted
+        wanted, before = found.wanted, found.pairs
         spans = await self._spans(found, known)
 
         def matching(part: Part) -> Sequence[Record]:
@@ -164,13 +164,14 @@ class RecordReader:
                 records = decoded(wanted.topic, records)
             if test is not None:
                 records = [record for record in records if test(part.source, record)]
+                # A long search shows what it has.
+                found.pairs = _newest((*found.pairs, *((part.source, r) for r in records)), wanted)
                 self._changed()
             return records
 
         if any(span.begin < (span.end or 0) for span in spans.values()):
             newest, _ = await last_records(consumer, spans, wanted.number, matching)
-            both = sorted((*found.pairs, *newest), key=_age)
-            found.pairs = both[-wanted.number :]
+            found.pairs = _newest((*before, *newest), wanted)
         known.update({tp: span.end or 0 for tp, span in spans.items()})
         found.complete, found.error = True, None
         self._changed()
@@ -199,6 +200,10 @@ class RecordReader:
             begin = before if before <= end.offset else start.offset
             spans[tp] = Span(max(begin, start.offset), end.offset)
         return spans
+
+
+def _newest(pairs: Iterable[Pair], wanted: Wanted) -> list[Pair]:
+    return sorted(pairs, key=_age)[-wanted.number :]
 
 
 def _age(pair: Pair) -> tuple[int, int, int]:
