@@ -27,6 +27,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
+REMOTE_METADATA_TOPIC: Final = "__remote_log_metadata"
 SASL_MECHANISMS: Final = (
     "PLAIN",
     "SCRAM-SHA-256",
@@ -41,6 +42,8 @@ INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STA
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 """The special timestamps of ListOffsets in every version: the end of a partition, and its start."""
+EARLIEST_LOCAL_TIMESTAMP: Final = -4
+"""From version 8 on: the first offset on the leader's disk."""
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1

@@ -43,6 +43,8 @@ from pk.core.log.dirs import LogDirs
 from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError
 from pk.core.log.files import Disk
+from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
+from pk.core.log.remote.stores import open_storage, store_options
 from pk.net.collector import rare_collections, short_collections
 from pk.net.compactor import InProcess
 from pk.net.endings import drop_dead_terminal, ending_signals
@@ -274,7 +276,7 @@ class Node:
         real = isinstance(self._disk, RealDisk) and not is_inline()
         lifecycle = NodeLifecycle(
             config,
-            Platform(self._disk, dirs, self._clock, self._random),
+            Platform(self._disk, dirs, self._clock, self._random, _remote_storage(config)),
             Listeners(
                 NetPeers(nursery, client_id=client_id, security=broker_security),
                 [(api.key, *api.versions) for api in apis],
@@ -294,6 +296,17 @@ class Node:
         apis = apis if faults is None else with_faults(apis, faults)
         server = Server(lifecycle.broker, apis, config)
         return Parts(listeners, controllers, lifecycle, server, leadership.close)
+
+
+def _remote_storage(config: BrokerConfig) -> RemoteStorage | None:
+    """The store of remote segments, if the broker has one. Raises StartError."""
+    if not config.remote_log_storage_system_enable or not config.is_broker:
+        return None
+    assert config.pk_remote_url is not None
+    try:
+        return open_storage(config.pk_remote_url, store_options(config))
+    except RemoteStorageError as e:
+        raise StartError(f"pk.remote.url: {e}") from e
 
 
 async def _serve(parts: Parts, nursery: trio.Nursery) -> None:

@@ -27,12 +27,15 @@ from pk.core.broker.facades import BrokerCluster, BrokerData, BrokerGroups, Serv
 from pk.core.broker.faults.faults import Faults
 from pk.core.broker.peers import Peers
 from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
+from pk.core.broker.remote.remote_log_manager import RemoteLogManager
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
 from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
 from pk.core.broker.replication.disconnected_leaders import DisconnectedLeaders
 from pk.core.broker.replication.fetch_sessions import FetchSessions
 from pk.core.broker.replication.proposals import Proposals
+from pk.core.broker.replication.remote_log import RemoteReads
 from pk.core.broker.replication.replica_fetcher import FetcherEnvironment
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replica_logs import ReplicaLogs
@@ -47,6 +50,7 @@ from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
 from pk.core.log.dirs import LogDirs
+from pk.core.log.remote.storage import RemoteStorage
 
 EVICTION_MS: Final = 120_000
 """How long a fetch session must have been idle to make room for another (KIP-227)."""
@@ -66,6 +70,8 @@ class Environment(Struct, frozen=True):
     """Reaches other brokers."""
     controller: Controller | None = None
     """The controller of this process, if it has one."""
+    remote_storage: RemoteStorage | None = None
+    """Where segments may be copied to."""
 
 
 def assemble(
@@ -98,6 +104,7 @@ def assemble(
         served=served,
         controller_served=controller_served,
     )
+    remote = _remote(environment, purgatory, data.replicas, topic_creation)
     config = state.config
     authorization = Authorization(config, AuditLog())
     client_quotas = ClientQuotas(config, clock)
@@ -117,6 +124,7 @@ def assemble(
         client_quotas=client_quotas,
         faults=faults,
         client_metrics=client_metrics,
+        remote=remote,
         image_listeners=[
             authorization,
             client_quotas,
@@ -126,6 +134,7 @@ def assemble(
             groups.transactions,
             groups.share_coordinators,
             groups.share_partitions,
+            *([] if remote is None else [remote]),
         ],
         disconnected=[
             one.disconnected
@@ -172,6 +181,31 @@ def _data(
         alter_log_dirs=AlterLogDirsManager(
             replicas, dirs, start_soon, quotas.directories, assignments.moved
         ),
+    )
+
+
+def _remote(
+    environment: Environment,
+    purgatory: Purgatory,
+    replicas: Replicas,
+    topic_creation: AutoTopicCreation,
+) -> RemoteLogManager | None:
+    state, clock, storage = environment.state, environment.clock, environment.remote_storage
+    start_soon = environment.background.start_soon
+    if storage is None:
+        return None
+    topic = RemoteLogMetadataTopic(
+        state,
+        replicas,
+        lambda: BrokerLinks(state, environment.peers),
+        topic_creation,
+        purgatory,
+        clock,
+        start_soon,
+    )
+    reads = RemoteReads(storage, lambda: state.cluster_id, lambda: state.config, clock, start_soon)
+    return RemoteLogManager(
+        storage, state, replicas, topic, reads, clock, environment.random, start_soon
     )
 
 

@@ -30,6 +30,7 @@ from pk.core.broker.clock import Clock
 from pk.core.broker.facades import BrokerCluster, BrokerData, BrokerGroups
 from pk.core.broker.faults.faults import Faults
 from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.remote.remote_log_manager import RemoteLogManager
 from pk.core.broker.requests.authorization import Authorization
 from pk.core.broker.requests.client_quotas import ClientQuotas
 from pk.core.broker.state import BrokerState
@@ -71,6 +72,8 @@ class Broker(Struct, eq=False, kw_only=True):
     """Faults that tests asked for; None without `pk.faults.enable`."""
     client_metrics: ClientMetrics | None
     """Metrics that clients push; None without `pk.metrics.listener`, which shows them."""
+    remote: RemoteLogManager | None
+    """The tasks of remote storage; None without `remote.log.storage.system.enable`."""
     image_listeners: list[ImageListener]
     disconnected: list[Callable[[int], None]]
     """Called with a connection's id (`Context.connection_id`) when that connection has closed."""

@@ -57,6 +57,7 @@ from pk.core.errors import KafkaError
 from pk.core.log.dirs import LogDirs, cluster_of
 from pk.core.log.failures import LogDirBroken, LogDirOfAnother, StorageError
 from pk.core.log.files import Disk
+from pk.core.log.remote.storage import RemoteStorage
 from pk.core.meta.events import Endpoint
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MetadataLost, MetadataStore, StoreFailed
@@ -125,6 +126,8 @@ class Platform(Struct, frozen=True):
     """From `hold_directories`, on `disk`."""
     clock: Clock
     random: Random
+    remote_storage: RemoteStorage | None = None
+    """Where segments are copied to; without it no topic is tiered."""
 
 
 class Listeners(Struct, frozen=True):
@@ -249,6 +252,7 @@ class NodeLifecycle:
                 self._controller_client,
                 listeners.peers,
                 self._controller,
+                platform.remote_storage,
             ),
             served=listeners.served,
             controller_served=controller_served,
@@ -506,6 +510,8 @@ class NodeLifecycle:
         nursery.start_soon(self._upkeep.run)
         retention = LogRetention(broker.data.replicas, config)
         nursery.start_soon(retention.run)
+        if broker.remote is not None:
+            nursery.start_soon(broker.remote.run)
         if broker.faults is not None:
             broker.faults.clock_moved += [retention.check, self._upkeep.expire_producers]
         nursery.start_soon(

@@ -26,17 +26,24 @@ _inline: ContextVar[bool] = ContextVar("inline", default=False)
 _limiters: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel.RunVar("limiters")
 
 
-async def offload(fn: Callable[[*Args], T], *args: *Args, directory: str = "") -> T:
+async def offload(
+    fn: Callable[[*Args], T],
+    *args: *Args,
+    directory: str = "",
+    limiter: trio.CapacityLimiter | None = None,
+) -> T:
     """Run `fn(*args)` in a thread and wait for it, cancelled or not: half-done disk work has no
     owner.
 
     `directory` names the log directory the work touches; each has `THREADS_PER_DIRECTORY` threads
-    at most.
+    at most. A `limiter` is given for work that no directory has to wait for.
     """
     if _inline.get():
         await trio.lowlevel.checkpoint()
         return fn(*args)
-    result, error = await trio.to_thread.run_sync(_outcome, fn, args, limiter=_limiter(directory))
+    result, error = await trio.to_thread.run_sync(
+        _outcome, fn, args, limiter=_limiter(directory) if limiter is None else limiter
+    )
     if error is not None:
         try:
             raise error

@@ -3,7 +3,8 @@
 A request reads in rounds (*looks*): it reads what is available from each of its partitions, and if
 that is not enough, it waits and looks again. A look never waits for the disk. If finding the
 records would, the partition is left out and recorded as `cold`; `warm_up` reads such data in
-threads, and the next look finds it in the page cache. A look returns slices: ranges of files that
+threads, and the next look finds it in the page cache. What is in remote storage is fetched in the
+same way. A look returns slices: ranges of files that
 the kernel sends by itself.
 
 How far a reader may read depends on its kind (`UpTo`). The bytes of a look are limited over all its
@@ -14,11 +15,14 @@ client with a small buffer would be stuck.
 from collections.abc import Callable, Hashable
 from enum import Enum
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.broker.replication.remote_log import RemoteFound, RemoteLog, as_error
+from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.epochs import EpochEnd
 from pk.core.log.failures import storage_errors
 from pk.core.log.file_slices import EMPTY, BytesSlice, Slice
@@ -52,6 +56,18 @@ class Found(NamedTuple):
     """For read_committed readers: the aborted transactions whose records to skip."""
 
 
+_RemoteKey: TypeAlias = tuple[Hashable, int]
+"""What identifies the partition in the request, and the offset."""
+
+
+class _RemoteRead(NamedTuple):
+    """What is wanted from remote storage."""
+
+    remote: RemoteLog
+    log: Log
+    bytes_max: int
+
+
 class Reader:
     """The reads of one request, look by look."""
 
@@ -62,6 +78,8 @@ class Reader:
         "_committed",
         "_every_first_whole",
         "_reads_zstd",
+        "_remote",
+        "_remote_found",
         "_up_to",
         "_warmed",
         "bytes",
@@ -89,6 +107,8 @@ class Reader:
         self._reads_zstd = reads_zstd
         self._cold: list[tuple[Hashable, Callable[[], object], str]] = []
         self._warmed: set[Hashable] = set()
+        self._remote: dict[_RemoteKey, _RemoteRead] = {}
+        self._remote_found: dict[_RemoteKey, RemoteFound | KafkaError | None] = {}
         self._bytes_left = bytes_max
         self.bytes = 0
         """How many bytes this look has read."""
@@ -96,11 +116,11 @@ class Reader:
     @property
     def is_cold(self) -> bool:
         """Whether this look left out something that `warm_up` must read first."""
-        return bool(self._cold)
+        return bool(self._cold or self._remote)
 
     def look(self) -> None:
         """Start the next look."""
-        self._cold = []
+        self._cold, self._remote = [], {}
         self._bytes_left, self.bytes = self._bytes_max, 0
 
     async def warm_up(self) -> None:
@@ -112,6 +132,26 @@ class Reader:
                 await offload(read, directory=directory)
             except KafkaError:
                 continue  # the next look fails too, and tells the client
+        if self._remote:
+            async with trio.open_nursery() as nursery:
+                for key, wanted in self._remote.items():
+                    nursery.start_soon(self._fetch_remote, key, wanted)
+
+    async def _fetch_remote(self, key: _RemoteKey, wanted: _RemoteRead) -> None:
+        """Fetch from remote storage what the last look left out. What does not come in time is
+        empty for this request."""
+        remote = wanted.remote
+
+        async def fetch() -> None:
+            try:
+                found = await remote.fetch(wanted.log, key[1], wanted.bytes_max, self._committed)
+            except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
+                self._remote_found[key] = as_error(e)
+            else:
+                self._remote_found[key] = found
+
+        self._remote_found[key] = None
+        await remote.reads.within(remote.reads.fetch_wait_s, fetch)
 
     def end_of(self, partition: Partition) -> int:
         """The offset at which this reader must stop."""
@@ -141,6 +181,12 @@ class Reader:
         minimum_one = self.bytes == 0 or self._every_first_whole
         if limit <= 0 and not minimum_one:
             return nothing
+        if log.state.log_start_offset <= offset < log.state.local_log_start_offset:
+            if partition.remote is None:
+                raise KafkaError(
+                    ErrorCode.REPLICA_NOT_AVAILABLE, "remote segments are not known yet"
+                )
+            return self._read_remote(key, partition.remote, log, offset, limit)
         warmed = key in self._warmed
         read = (
             log.reader.read(offset, limit, end, minimum_one=minimum_one)
@@ -162,6 +208,25 @@ class Reader:
         self.bytes += read.slice.length
         self._bytes_left -= read.slice.length
         return Found(read.slice, aborted)
+
+    def _read_remote(
+        self, key: Hashable, remote: RemoteLog, log: Log, offset: int, limit: int
+    ) -> Found:
+        """The records that came from remote storage; until then the partition is left out. Raises
+        KafkaError."""
+        if (key, offset) not in self._remote_found:
+            self._remote[key, offset] = _RemoteRead(remote, log, limit)
+            return Found(EMPTY, [] if self._committed else None)
+        found = self._remote_found[key, offset]
+        if isinstance(found, KafkaError):
+            raise without_frames(found)
+        if found is None:
+            return Found(EMPTY, [] if self._committed else None)
+        self.bytes += found.records.length
+        self._bytes_left -= found.records.length
+        if not self._reads_zstd and _holds_zstd(log, found.records):
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
+        return Found(found.records, found.aborted)
 
     def _leave_out(self, key: Hashable, log: Log, read: Callable[[], object]) -> None:
         self._cold.append((key, read, log.log_dir.path))

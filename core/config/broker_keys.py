@@ -301,6 +301,34 @@ pk.produce.fast.path.enable BOOLEAN true
     Whether usual Produce requests are appended together, without being decoded. Tests turn it off
     to compare: every answer and every log is the same without it, only slower.
 
+pk.remote.access.key STRING null
+    Who this node is to the store at pk.remote.url: an access key of S3, or an account of Azure.
+    Without it the store's usual environment counts (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS,
+    AZURE_STORAGE_ACCOUNT_NAME, the machine's role).
+
+pk.remote.endpoint STRING null
+    The address of a store that is not the provider's own, such as http://minio:9000.
+
+pk.remote.metadata.partitions INT 50 valid=1..
+    The partitions of __remote_log_metadata, when it is made.
+
+pk.remote.metadata.replication.factor SHORT 3 valid=1..
+    The replicas of __remote_log_metadata, when it is made.
+
+pk.remote.region STRING null
+    The region of the store at pk.remote.url.
+
+pk.remote.secret.key PASSWORD null
+    The secret that belongs to pk.remote.access.key; for Google Cloud Storage a service account's key,
+    as JSON.
+
+pk.remote.session.token PASSWORD null
+    The session token that belongs to a temporary pk.remote.access.key.
+
+pk.remote.url STRING null
+    Where closed segments are copied to: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
+    or file:///PATH. Needs remote.log.storage.system.enable and the extra tiered.
+
 pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.
 

@@ -13,7 +13,14 @@ PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"}
 
 UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "two-phase commit": ("transaction.two.phase.commit.",),
-    "remote storage": ("remote.", "log.local.", "follower.fetch.last.tiered."),
+    "Java plug-ins of remote storage": (
+        "remote.log.manager.follower.",
+        "remote.log.manager.thread.",
+        "remote.log.metadata.",
+        "remote.log.reader.max.",
+        "remote.log.storage.manager.",
+    ),
+    "followers that begin behind remote storage": ("follower.fetch.last.tiered.",),
     "KRaft quorums": (
         "controller.quorum.append.",
         "controller.quorum.auto.",
@@ -80,11 +87,5 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Unsupported feature → prefixes of the broker keys for it."""
 
-TOPIC_KEYS_NOT_ENFORCED: Final = (
-    "local.retention.bytes",
-    "local.retention.ms",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-    "remote.storage.enable",
-)
+TOPIC_KEYS_NOT_ENFORCED: Final[tuple[str, ...]] = ()
 """Topic keys that are validated, stored and described, but have no effect."""

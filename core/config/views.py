@@ -178,6 +178,10 @@ class BrokerConfig:
         if self.authorizer_class_name:
             _ = self.super_users
         _ = self.pk_metrics_listener
+        if self.remote_log_storage_system_enable and not self.pk_remote_url:
+            raise ConfigError(
+                "remote.log.storage.system.enable needs pk.remote.url, such as s3://bucket/prefix"
+            )
         self._topics.check()
 
     # Identity and location
@@ -343,6 +347,48 @@ class BrokerConfig:
     )
     log_retention_check_interval_ms = Setting[int]("log.retention.check.interval.ms")
     producer_id_expiration_ms = Setting[int]("producer.id.expiration.ms")
+
+    # Remote storage
+    pk_remote_access_key = Setting[str | None]("pk.remote.access.key")
+    pk_remote_endpoint = Setting[str | None]("pk.remote.endpoint")
+    pk_remote_metadata_partitions = Setting[int]("pk.remote.metadata.partitions")
+    pk_remote_metadata_replication_factor = Setting[int]("pk.remote.metadata.replication.factor")
+    pk_remote_region = Setting[str | None]("pk.remote.region")
+    pk_remote_secret_key = Setting[str | None]("pk.remote.secret.key")
+    pk_remote_session_token = Setting[str | None]("pk.remote.session.token")
+    pk_remote_url = Setting[str | None]("pk.remote.url")
+    remote_fetch_max_wait_ms = Setting[int]("remote.fetch.max.wait.ms")
+    remote_list_offsets_request_timeout_ms = Setting[int]("remote.list.offsets.request.timeout.ms")
+    remote_log_index_file_cache_total_size_bytes = Setting[int](
+        "remote.log.index.file.cache.total.size.bytes"
+    )
+    remote_log_manager_copier_thread_pool_size = Setting[int](
+        "remote.log.manager.copier.thread.pool.size"
+    )
+    remote_log_manager_copy_max_bytes_per_second = Setting[int](
+        "remote.log.manager.copy.max.bytes.per.second"
+    )
+    remote_log_manager_copy_quota_window_num = Setting[int](
+        "remote.log.manager.copy.quota.window.num"
+    )
+    remote_log_manager_copy_quota_window_size_seconds = Setting[int](
+        "remote.log.manager.copy.quota.window.size.seconds"
+    )
+    remote_log_manager_expiration_thread_pool_size = Setting[int](
+        "remote.log.manager.expiration.thread.pool.size"
+    )
+    remote_log_manager_fetch_max_bytes_per_second = Setting[int](
+        "remote.log.manager.fetch.max.bytes.per.second"
+    )
+    remote_log_manager_fetch_quota_window_num = Setting[int](
+        "remote.log.manager.fetch.quota.window.num"
+    )
+    remote_log_manager_fetch_quota_window_size_seconds = Setting[int](
+        "remote.log.manager.fetch.quota.window.size.seconds"
+    )
+    remote_log_manager_task_interval_ms = Setting[int]("remote.log.manager.task.interval.ms")
+    remote_log_reader_threads = Setting[int]("remote.log.reader.threads")
+    remote_log_storage_system_enable = Setting[bool]("remote.log.storage.system.enable")
 
     # Groups
     group_consumer_assignment_interval_ms = Setting[int]("group.consumer.assignment.interval.ms")
@@ -545,6 +591,14 @@ class TopicConfig:
     leader_replication_throttled_replicas = Setting[tuple[str, ...]](
         "leader.replication.throttled.replicas"
     )
+    local_retention_bytes = Setting[int](
+        lambda c: (
+            c.retention_bytes if c["local.retention.bytes"] == -2 else c["local.retention.bytes"]
+        )
+    )
+    local_retention_ms = Setting[int](
+        lambda c: c.retention_ms if c["local.retention.ms"] == -2 else c["local.retention.ms"]
+    )
     max_compaction_lag_ms = Setting[int]("max.compaction.lag.ms")
     max_message_bytes = Setting[int]("max.message.bytes")
     message_timestamp_after_max_ms = Setting[int]("message.timestamp.after.max.ms")
@@ -556,6 +610,9 @@ class TopicConfig:
     min_insync_replicas = Setting[int]("min.insync.replicas")
     pk_decompressed_bytes_max = Setting[int](lambda c: c._broker.pk_decompressed_bytes_max)
     preallocate = Setting[bool]("preallocate")
+    remote_log_copy_disable = Setting[bool]("remote.log.copy.disable")
+    remote_log_delete_on_disable = Setting[bool]("remote.log.delete.on.disable")
+    remote_storage_enable = Setting[bool]("remote.storage.enable")
     retention_bytes = Setting[int]("retention.bytes")
     retention_ms = Setting[int]("retention.ms")
     segment_bytes = Setting[int]("segment.bytes")

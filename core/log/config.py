@@ -23,6 +23,7 @@ class LogConfig(Struct, frozen=True):
     file_delete_delay_ms: int = 60_000
     preallocate: bool = False
     compact: bool = False
+    remote_storage_enable: bool = False
     producer_id_expiration_ms: int = 86_400_000
     """A broker key: how long an idle producer is kept."""
 

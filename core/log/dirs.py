@@ -273,7 +273,7 @@ class LogDirs:
             log.state.tp,
             log.state.config,
             topic_id=log.state.topic_id,
-            log_start_offset=log.state.log_start_offset,
+            log_start_offset=log.state.local_log_start_offset,
             clean=False,
             now_ms=now_ms,
         )
@@ -511,6 +511,9 @@ class LogDirs:
             topic_id=topic_id,
             recovery_point=0 if created else directory.recovery_points.get(tp, 0),
             log_start_offset=0 if created else directory.log_start_offsets.get(tp, 0),
+            remote_start=directory.log_start_offsets.get(tp)
+            if config.remote_storage_enable and not created
+            else None,
             clean=directory.clean,
             now_ms=now_ms,
             progress=progress,

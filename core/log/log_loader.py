@@ -33,6 +33,7 @@ def open_log(
     topic_id: Uuid,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    remote_start: int | None = None,
     clean: bool,
     now_ms: int,
     progress: recovery.Progress | None = None,
@@ -42,8 +43,9 @@ def open_log(
     """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
 
     `clean`: the log was closed by `close`, and `contents` are its contents, if known. Otherwise it
-    is checked and repaired, and `progress` is called with the number of bytes checked. `known`
-    helps to detect damage. Raises StorageError."""
+    is checked and repaired, and `progress` is called with the number of bytes checked.
+    `remote_start`: the log begins there, though its first segments may be in remote storage.
+    `known` helps to detect damage. Raises StorageError."""
     with storage_errors(directory, "open"):
         found = _find(disk, directory, contents, now_ms)
         segments = _segments_of(disk, directory, found, now_ms)
@@ -75,6 +77,8 @@ def open_log(
             _begin_anew(log, log_start_offset, now_ms)
         else:
             state.begin_at(max(log_start_offset, state.segments[0].base_offset))
+            if remote_start is not None:
+                state.log_start_offset = min(remote_start, state.local_log_start_offset)
             if not clean and not new:
                 _rebuild(log, found, recovery_point)
         return log

@@ -164,13 +164,31 @@ class LogSegments:
             if len(segments) == 1 or segments[1].base_offset > offset:
                 return 0
         epochs, producers = log.epochs, log.producers  # first, since these may fail
-        log.begin_at(offset)
-        count = sum(following.base_offset <= offset for following in segments[1:])
-        count = count if segments_max is None else min(count, segments_max)
-        log.segments = segments[count:]
-        log.changed = True
+        log.delete_to(offset)
         epochs.truncate_start(offset)
         producers.forget_before(offset)
+        log.changed = True
+        return self._drop_before(offset, segments_max)
+
+    def delete_local_before(self, offset: int, segments_max: int | None = None) -> int:
+        """Drop the segments completely below `offset`, of which there are copies in remote storage,
+        at most `segments_max` if given; returns how many. The log still begins where it did, with
+        all its leader epochs: only what is here begins later. Raises StorageError."""
+        log = self._log
+        log.check_alive()
+        return self._drop_before(min(offset, log.log_end_offset), segments_max)
+
+    def _drop_before(self, offset: int, segments_max: int | None) -> int:
+        log = self._log
+        segments = log.segments
+        count = sum(following.base_offset <= offset for following in segments[1:])
+        count = count if segments_max is None else min(count, segments_max)
+        if count:
+            # First: a reader finds the new start, or the segments.
+            start = max(log.local_log_start_offset, segments[count].base_offset)
+            log.local_log_start_offset = start
+        log.segments = segments[count:]
+        log.changed = True
         try:
             self._drop(segments[:count])
             first = log.segments[0].base_offset
@@ -238,6 +256,28 @@ class LogSegments:
         log.begin_at(offset)
         log.producers = Producers(offset)
         log.replace_epochs(LeaderEpochs(), NO_EPOCH)
+
+    def restart_behind_remote(
+        self,
+        offset: int,
+        log_start_offset: int,
+        epochs: LeaderEpochs,
+        producers: Producers,
+        now_ms: int,
+    ) -> None:
+        """Delete everything here and restart at `offset`: for a follower of a log that begins at
+        `log_start_offset` in remote storage. `epochs` and `producers` are those at `offset`; all is
+        durable when this returns."""
+        self.restart_at(offset, now_ms)
+        log = self._log
+        log.log_start_offset = log_start_offset
+        log.producers = producers
+        log.replace_epochs(epochs, epochs.latest)
+        try:
+            self._durability.write_snapshot(offset)
+        except OSError as e:
+            raise log.die("restart", e) from e
+        self._durability.flush(force=True)
 
     def swap_in(self, base_offset: int, replaced: Sequence[Part], sizes: dict[str, int]) -> bool:
         """Let the compacted segment, whose `.cleaned` files are durable, replace `replaced`; False,

@@ -287,6 +287,10 @@ class LogDir:
                     self.log_start_offsets.pop(tp, None)
             self._write(LOG_START_OFFSETS, self.log_start_offsets)
 
+    def has_log_start(self, tp: TopicPartition) -> bool:
+        """Whether the checkpoint has where a log starts, even if that is somewhat behind."""
+        return tp in self.log_start_offsets
+
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Update `replication-offset-checkpoint`. Raises StorageError."""
         with self._checkpoints:

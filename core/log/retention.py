@@ -15,6 +15,8 @@ there is a segment to append to. Segments before the log start are deleted under
 size count only if it includes `delete`.
 """
 
+from itertools import pairwise
+
 from msgspec import Struct
 
 from pk.core.log.log import Log
@@ -55,6 +57,29 @@ def start_offset(
             break
         if excess is not None:
             excess -= segment.size
+        start = after
+    return start
+
+
+def local_start_offset(
+    log: Log, retention: Retention, high_watermark: int, copied_to: int, now_ms: int
+) -> int | None:
+    """The same for a log whose segments are copied to remote storage: where what is here will
+    begin, by its local retention. Segments with an offset above `copied_to`, the last that was
+    copied, stay, as does the active one."""
+    segments = log.state.segments
+    excess = sum(segment.size for segment in segments) - retention.retention_bytes
+    if retention.retention_bytes < 0:
+        excess = -1
+    start = None
+    for segment, following in pairwise(segments):
+        after = following.base_offset
+        if after > min(high_watermark, copied_to + 1):
+            break
+        much = excess >= segment.size
+        if not (much or _is_old(segment, retention, False, now_ms)):
+            break
+        excess -= segment.size
         start = after
     return start
 

@@ -94,6 +94,12 @@ class LogState:
         """Make the log, here and as a whole, begin at `offset`."""
         self.log_start_offset = self.local_log_start_offset = offset
 
+    def delete_to(self, offset: int) -> None:
+        """Make the log begin at `offset`, above its previous start. Only in a log with remote
+        segments can that be below what is here."""
+        self.log_start_offset = offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
+
     def end_at(self, offset: int) -> None:
         """Make the log end at `offset`, which may be before its start."""
         self.log_end_offset = offset
@@ -112,7 +118,9 @@ class LogState:
     @property
     def starts_inside_segment(self) -> bool:
         """Whether the log start must be in the checkpoint: it differs from the first segment's
-        base, or a crash could restore earlier segments."""
+        base, or a crash could restore earlier segments, or they are in remote storage."""
+        if self.config.remote_storage_enable:
+            return True
         return self.log_start_offset > (0 if self.names_changed else self.segments[0].base_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:

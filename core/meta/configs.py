@@ -101,14 +101,27 @@ def _parse(keys: Mapping[str, Key], given: Mapping[str, str]) -> dict[str, Value
     return {name: key_of(keys, name).parse(text) for name, text in given.items()}
 
 
-def check_topic(own: Mapping[str, str], config: BrokerConfig) -> None:
-    """Raise KafkaError(INVALID_CONFIG) if a topic must not set these keys."""
+def check_topic(
+    own: Mapping[str, str], config: BrokerConfig, before: Mapping[str, str] | None = None
+) -> None:
+    """Raise KafkaError(INVALID_CONFIG) if a topic must not set these keys. `before` are its own
+    keys until now; None for a new topic."""
     try:
         values = _parse(TOPIC_KEYS, own)
         config.topic(own).check()
         for name in _THROTTLED:
             _check_throttled(name, values.get(name))
-        if values.get("remote.storage.enable"):
+        enabled = bool(values.get("remote.storage.enable"))
+        disabled = before is not None and config.topic(before).remote_storage_enable and not enabled
+        if disabled and not values.get("remote.log.delete.on.disable"):
+            raise ConfigError(
+                "It is invalid to disable remote storage without deleting remote data. If you "
+                "want to keep the remote data and turn to read only, please set "
+                "`remote.storage.enable=true,remote.log.copy.disable=true`. If you want to "
+                "disable remote storage and delete all remote data, please set "
+                "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+            )
+        if enabled and not config.remote_log_storage_system_enable:
             raise ConfigError(
                 "Tiered Storage functionality is disabled in the broker. Topic cannot be "
                 "configured with remote log storage."
@@ -283,11 +296,15 @@ def check_broker_name(name: str, what: str = "Node") -> int | None:
 
 
 def _check(
-    resource: ConfigResource, own: Mapping[str, str], touched: Iterable[str], config: BrokerConfig
+    resource: ConfigResource,
+    before: Mapping[str, str],
+    own: Mapping[str, str],
+    touched: Iterable[str],
+    config: BrokerConfig,
 ) -> None:
     resource_type, name = resource
     if resource_type == TOPIC:
-        check_topic(own, config)
+        check_topic(own, config, before)
     elif resource_type == BROKER:
         _check_broker(own, name, touched, config)
     elif resource_type == GROUP:
@@ -363,7 +380,7 @@ def _decide(
             old, new = image.config(*resource), changed(one)
             touched = [name for name in new if old.get(name) != new[name]]
             removed = [name for name in old if name not in new]
-            _check(resource, new, touched, config)
+            _check(resource, old, new, touched, config)
             _check_min_isr(resource, [*touched, *removed], new)
         except KafkaError as e:
             errors.append(e.with_traceback(None))  # it holds this frame, which holds the errors

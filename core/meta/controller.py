@@ -13,7 +13,12 @@ from pk.core.meta.events import ClusterCreated, ControllerElected, Event
 from pk.core.meta.features import first_features
 from pk.core.meta.image import MetadataImage
 from pk.core.record.compress import Codec
-from pk.core.values import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from pk.core.values import (
+    OFFSETS_TOPIC,
+    REMOTE_METADATA_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from pk.core.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -78,6 +83,18 @@ def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
             "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
             "retention.ms": "-1",
         }
+    elif name == REMOTE_METADATA_TOPIC:
+        # It is never compacted or deleted, as in Apache Kafka: a record has no key.
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.pk_remote_metadata_partitions,
+            replication_factor=config.pk_remote_metadata_replication_factor,
+            configs=[
+                CreatableTopicConfig(name="cleanup.policy", value="delete"),
+                CreatableTopicConfig(name="retention.ms", value="-1"),
+                CreatableTopicConfig(name="remote.storage.enable", value="false"),
+            ],
+        )
     else:
         return None
     # Brokers know a smaller segment than topics do: a topic's own bounds count.

@@ -34,6 +34,7 @@ from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.dirs import LogDirs
 from pk.core.log.memory_disk import MemoryDisk
+from pk.core.log.remote.storage import RemoteStorage
 from pk.core.meta import unclean_recovery
 from pk.core.meta.directories import assign_directories
 from pk.core.meta.events import (
@@ -120,6 +121,8 @@ class Cluster:
         self.producer_ids = 1000
         """The last block of producer ids that was given to a broker."""
         self._ids = Random(1)
+        self.remote_storage: RemoteStorage | None = None
+        """The store that brokers started from now on copy segments to."""
 
     # --- nodes ---
 
@@ -165,6 +168,7 @@ class Cluster:
                 random,
                 _ControllerClient(self, member.node),
                 _Peers(self, member.node),
+                remote_storage=self.remote_storage,
             ),
             served=[(api.key, *api.versions) for api in ALL_APIS],
         )
@@ -219,6 +223,10 @@ class Cluster:
         broker = self._members[node].broker
         assert broker is not None
         return broker
+
+    def members(self) -> list[Member]:
+        """All brokers, running or not."""
+        return list(self._members.values())
 
     def disk(self, node: int) -> MemoryDisk:
         """The disk of a node."""

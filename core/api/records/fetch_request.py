@@ -511,6 +511,8 @@ class Fetch:
                 self._count(partition, fetched)
             if self._holds_back(partition):
                 return Found(), None
+            if fetched.fetch_offset < partition.log.state.local_log_start_offset:
+                raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
         limit = fetched.partition_max_bytes
         return self.reader.read(fetched, partition, fetched.fetch_offset, limit), None
 

@@ -10,20 +10,22 @@ starts of segments that were last written at or before the time, newest first, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from pk.core.api.authorization import allows
 from pk.core.auth.acls import Operation, ResourceType
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.remote_log import as_error
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log import recovery
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Log
-from pk.core.values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pk.core.log.lookup import FoundTimestamp
+from pk.core.values import EARLIEST_LOCAL_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -33,13 +35,12 @@ from pk.core.wire.messages.list_offsets import (
 )
 
 MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
 FIRST_VERSION: Final = {
     MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
@@ -125,18 +126,15 @@ async def _find(
             if end < log.state.log_end_offset
             else log.state.epochs.latest,
         )
-    if when in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL):
-        local = when == EARLIEST_LOCAL
+    if when in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        local = when == EARLIEST_LOCAL_TIMESTAMP
         start = log.state.local_log_start_offset if local else log.state.log_start_offset
         return start, -1, log.state.epochs.epoch_of(start)
-    if when in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOTHING
-    search = (
-        log.reader.max_timestamp
-        if when == MAX_TIMESTAMP
-        else lambda: log.reader.offset_for_time(when)
-    )
-    found = await _search(partition, end, search)
+    if when == LATEST_TIERED:
+        return _latest_tiered(partition)
+    if when == EARLIEST_PENDING_UPLOAD:
+        return _earliest_pending_upload(partition)
+    found = await _search(partition, end, when)
     if found is NOTHING and behind:
         raise _not_available(context)
     return found
@@ -149,12 +147,73 @@ def _not_available(context: Context) -> KafkaError:
     return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-async def _search(partition: Partition, end: int, search: Callable[[], Any]) -> Found:
-    """Search the log's files in a thread. A record at or after `end` does not count as found."""
-    found = await offload(search, directory=partition.log.log_dir.path)
-    if found is None or found[0] >= end:
+def _latest_tiered(partition: Partition) -> Found:
+    """The last offset in remote storage."""
+    if partition.remote is None:
         return NOTHING
-    return found[0], found[1], found[2]
+    offset, epoch = partition.remote.highest_copied(partition.log)
+    return offset, -1, epoch
+
+
+def _earliest_pending_upload(partition: Partition) -> Found:
+    """The first offset that is not in remote storage yet."""
+    log, remote = partition.log, partition.remote
+    if remote is None or not partition.config.remote_storage_enable:
+        return NOTHING
+    copied, _ = remote.highest_copied(log)
+    if copied < 0 and log.state.local_log_start_offset != log.state.log_start_offset:
+        return NOTHING  # there are copies, of which this leader does not know yet
+    offset = max(copied + 1, log.state.log_start_offset)
+    return offset, -1, log.state.epochs.epoch_of(offset)
+
+
+async def _search(partition: Partition, end: int, when: int) -> Found:
+    """Search the log for a time, its remote segments first. A record at or after `end` does not
+    count as found. Raises KafkaError."""
+    log = partition.log
+    local_start = log.state.local_log_start_offset
+    found: FoundTimestamp | None = None
+    if log.state.log_start_offset < local_start:
+        found = await _search_remote(partition, local_start, when)
+    if found is None or when == MAX_TIMESTAMP:
+        reader = log.reader
+        search = (
+            reader.max_timestamp if when == MAX_TIMESTAMP else lambda: reader.offset_for_time(when)
+        )
+        local = await offload(search, directory=log.log_dir.path)
+        if found is None or (local is not None and local.timestamp > found.timestamp):
+            found = local
+    if found is None or found.offset >= end:
+        return NOTHING
+    return found.offset, found.timestamp, found.leader_epoch
+
+
+async def _search_remote(
+    partition: Partition, local_start: int, when: int
+) -> FoundTimestamp | None:
+    """Search the remote segments, for as long as `remote.list.offsets.request.timeout.ms`. Raises
+    KafkaError."""
+    log, remote = partition.log, partition.remote
+    if remote is None:
+        raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "remote segments are not known yet")
+    outcome: list[FoundTimestamp | KafkaError | None] = []
+
+    async def search() -> None:
+        try:
+            if when == MAX_TIMESTAMP:
+                found = await remote.max_timestamp(log, local_start)
+            else:
+                found = await remote.offset_for_time(log, when, local_start)
+        except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
+            outcome.append(as_error(e))
+        else:
+            outcome.append(found)
+
+    if not await remote.reads.within(remote.reads.search_wait_s, search):
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+    if isinstance(found := outcome[0], KafkaError):
+        raise found
+    return found
 
 
 async def _starts(

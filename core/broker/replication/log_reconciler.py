@@ -32,10 +32,12 @@ from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.truncation import Cut, cut_at
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
-from pk.core.log.epochs import EpochEnd
+from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError
 from pk.core.log.logdir import LogDir
+from pk.core.log.producers import CorruptSnapshot, Producers
 from pk.core.values import (
+    EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_OFFSET,
@@ -294,6 +296,66 @@ class LogReconciler:
             await self.restart(fetch_state, start)
         else:
             self._fetcher.fail(fetch_state, "out of range, though the leader has it")
+
+    async def start_behind_remote(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
+        """The leader has the offset asked for only in remote storage: restart the log with what the
+        leader has on its disk. Leader epochs and producers come from the last remote segment before
+        that (KIP-405)."""
+        if not self._fetcher.is_current(fetch_state):
+            return
+        partition = fetch_state.partition
+        remote = partition.remote
+        if remote is None:
+            self._fetcher.fail(fetch_state, "its remote segments are not known here yet")
+            return
+        try:
+            local_start = await self._leader_offset(channel, fetch_state, EARLIEST_LOCAL_TIMESTAMP)
+            start = await self._leader_offset(channel, fetch_state, EARLIEST_TIMESTAMP)
+            epoch = await self._leader_epoch_of(channel, fetch_state, local_start - 1)
+            segment = remote.segments.find(epoch, local_start - 1)
+            if segment is None:
+                raise KafkaError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"no remote segment is known here with offset {local_start - 1}",
+                )
+            tail = await remote.reads.run(remote.reads.reader.tail, segment)
+            offset, now_ms = segment.end_offset + 1, self._replicas.clock.now_ms()
+            producers = Producers.from_snapshot(tail.snapshot, offset, now_ms)
+        except (KafkaError, CorruptSnapshot) as e:
+            self._fetcher.fail(fetch_state, f"asked what is in remote storage: {e}")
+            return
+        if not self._fetcher.is_current(fetch_state) or start > offset:
+            return
+        log = partition.log
+        logger.info(
+            "%s: restarting the log at offset %d: the records before it are in remote storage",
+            partition.tp,
+            offset,
+        )
+        epochs = LeaderEpochs(list(tail.epochs))
+        epochs.truncate_start(start)
+        async with self._held([partition]):
+            restart = log.segments.restart_behind_remote
+            args = (offset, start, epochs, producers, now_ms)
+            await self._replicas.tasks.off_loop(partition, restart, *args)
+            partition.high_watermark = max(partition.high_watermark, log.state.log_end_offset)
+            # Otherwise the log would begin at its first local segment after a crash.
+            await self._note(log.log_dir.write_log_start_offsets, log.log_dir)
+
+    async def _leader_epoch_of(
+        self, channel: Channel, fetch_state: PartitionFetchState, offset: int
+    ) -> int:
+        """The leader epoch of `offset` in the leader's log. Raises PeerLost, KafkaError."""
+        epoch, found = fetch_state.leader_epoch, None
+        while epoch >= 0:
+            end = await self._leader_epoch_end(channel, fetch_state, epoch)
+            if end.end_offset <= offset:
+                break
+            # The largest epoch not above the one asked for, which ends behind the offset.
+            found, epoch = end.epoch, end.epoch - 1
+        if found is None:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no epoch of offset {offset}")
+        return found
 
     async def _leader_offset(
         self, channel: Channel, fetch_state: PartitionFetchState, when: int

@@ -29,6 +29,7 @@ from pk.core.broker.purgatory import OffsetWaiters, Purgatory
 from pk.core.broker.replication.fetch_sessions import FetchedPartition, FetchSession
 from pk.core.broker.replication.follower_state import NEVER, NO_BROKER_EPOCH, Follower
 from pk.core.broker.replication.partition_environment import PartitionEnvironment, Proposal
+from pk.core.broker.replication.remote_log import RemoteLog
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.failures import StorageError
@@ -96,6 +97,7 @@ class Partition:
         "partition_epoch",
         "proposal",
         "readers",
+        "remote",
         "stopped",
         "synced_offset",
         "topic_id",
@@ -139,6 +141,8 @@ class Partition:
         noted = log.state.log_start_offset if high_watermark is None else high_watermark
         self.high_watermark = min(max(noted, log.state.log_start_offset), log.state.log_end_offset)
         self.synced_offset = log.durability.recovery_point
+        self.remote: RemoteLog | None = None
+        """Its segments in remote storage, if it has any or may get some."""
         self.followers: dict[int, Follower] = {}
         """The other replicas by node id, while we lead."""
         self.proposal: Proposal | None = None
@@ -283,6 +287,18 @@ class Partition:
             self._owner.dropped(self)
         if self.log.state.log_start_offset != started:
             self.touch()
+
+    def delete_local_before(self, offset: int) -> None:
+        """Drop the files of segments below `offset`, which are in remote storage too, a few at a
+        time. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        try:
+            dropped = self.log.segments.delete_local_before(offset, DROPPED_AT_ONCE)
+        except StorageError as e:
+            if not e.undone:
+                self._owner.failed(self, e)
+            raise
+        if dropped:
+            self._owner.dropped(self)
 
     def append(
         self,

@@ -449,6 +449,8 @@ class ReplicaFetcher:
             await self._reconciler.cut(channel, news.cuts)
         for fetch_state in news.out_of_range:
             await self._reconciler.start_over(channel, fetch_state)
+        for fetch_state in news.moved:
+            await self._reconciler.start_behind_remote(channel, fetch_state)
         if news.to_flush:
             await self._flush(news.to_flush)
 
@@ -469,6 +471,9 @@ class ReplicaFetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._dirty[fetch_state.key] = fetch_state
             news.out_of_range.append(fetch_state)
+        elif code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._dirty[fetch_state.key] = fetch_state
+            news.moved.append(fetch_state)
         elif code:
             level = logging.INFO if code in PASSING else logging.WARNING
             self.fail(fetch_state, error_name(code), level)
@@ -558,13 +563,15 @@ class ReplicaFetcher:
 class _News:
     """The work that an answer requires beyond appending."""
 
-    __slots__ = ("appended", "cuts", "out_of_range", "to_flush")
+    __slots__ = ("appended", "cuts", "moved", "out_of_range", "to_flush")
 
     def __init__(self) -> None:
         self.appended = 0
         """Bytes since the last checkpoint."""
         self.cuts: list[Divergence] = []
         self.out_of_range: list[PartitionFetchState] = []
+        self.moved: list[PartitionFetchState] = []
+        """Those whose next offset is only in remote storage."""
         self.to_flush: list[Partition] = []
 
 

@@ -59,6 +59,7 @@ class LogRetention:
         for first in range(0, len(partitions), PLANNED_AT_ONCE):
             some = partitions[first : first + PLANNED_AT_ONCE]
             asked = [(p, p.log, retention_of(p), p.high_watermark) for p in some]
+            await self._check_local(some, now_ms)
             for partition, start in await offload(_plan, asked, now_ms):
                 if self._replicas.find(*partition.tp) is partition and partition.offline is None:
                     if isinstance(start, Unforeseen):
@@ -66,6 +67,60 @@ class LogRetention:
                     else:
                         await self._drop(partition, start, now_ms)
         self._reported.intersection_update(partitions)
+
+    async def _check_local(self, partitions: list[Partition], now_ms: int) -> None:
+        """Drop the local files of segments that are in remote storage too, by
+        `local.retention.ms` and `local.retention.bytes`."""
+        asked: list[tuple[Partition, Log, Retention, int, int]] = []
+        for partition in partitions:
+            config, remote = partition.config, partition.remote
+            if not copies(partition) or remote is None:
+                continue
+            copied, _ = remote.highest_copied(partition.log)
+            wanted = Retention(config.local_retention_ms, config.local_retention_bytes)
+            asked.append((partition, partition.log, wanted, partition.high_watermark, copied))
+        if not asked:
+            return
+        for partition, start in await offload(_plan_local, asked, now_ms):
+            if self._replicas.find(*partition.tp) is not partition or partition.offline is not None:
+                continue
+            if isinstance(start, Unforeseen):
+                self._tell(partition, start)
+            else:
+                await self._drop_local(partition, start)
+
+    async def _drop_local(self, partition: Partition, start: int) -> None:
+        log = partition.log
+        first = log.state.segments[0].base_offset
+        try:
+            directory = log.log_dir
+            if not directory.has_log_start(partition.tp):
+                # Otherwise a crash could make the log begin with its first local segment.
+                await offload(directory.write_log_start_offsets, directory=directory.path)
+            remote = partition.remote
+            while (
+                log.state.segments[0].base_offset < start <= partition.high_watermark
+                and not partition.busy
+                and partition.log is log
+                and log.state.dead is None
+                and remote is not None
+                and start <= remote.highest_copied(log)[0] + 1
+            ):
+                bases = [segment.base_offset for segment in log.state.segments]
+                due = bisect_left(bases, start)
+                partition.delete_local_before(
+                    bases[DROPPED_AT_ONCE] if due > DROPPED_AT_ONCE else start
+                )
+                await trio.lowlevel.checkpoint()
+                if self._replicas.find(*partition.tp) is not partition:
+                    return
+        except StorageError as e:
+            if e.undone:
+                logger.warning("%s: local retention failed: %s", partition.tp, e)
+            else:
+                self._replicas.failures.fail_partition(partition, e)
+            return
+        logger.info("%s: offsets %d to %d are only remote now", partition.tp, first, start - 1)
 
     def _tell(self, partition: Partition, why: Unforeseen) -> None:
         """Log an unexpected error, with the traceback only the first time, since it comes with
@@ -107,11 +162,38 @@ class LogRetention:
 
 
 def retention_of(partition: Partition) -> Retention | None:
-    """The topic's retention settings; None if it is only compacted."""
+    """The topic's retention settings; None if it is only compacted, or its segments are copied to
+    remote storage: then their deletion there moves the start of the log."""
     config = partition.config
-    if not config.delete:
+    if not config.delete or copies(partition):
         return None
     return Retention(config.retention_ms, config.retention_bytes)
+
+
+def copies(partition: Partition) -> bool:
+    """Whether segments of a partition go to remote storage."""
+    config = partition.config
+    return config.remote_storage_enable and not config.remote_log_copy_disable
+
+
+def _plan_local(
+    asked: list[tuple[Partition, Log, Retention, int, int]], now_ms: int
+) -> list[tuple[Partition, int | Unforeseen]]:
+    """As `_plan`, where the local files of logs will begin."""
+    due: list[tuple[Partition, int | Unforeseen]] = []
+    for partition, log, wanted, high_watermark, copied in asked:
+        try:
+            with of_one_log("look for what is due"):
+                start = retention.local_start_offset(log, wanted, high_watermark, copied, now_ms)
+        except Unforeseen as e:
+            due.append((partition, e))
+            continue
+        except (OSError, KafkaError) as e:
+            logger.warning("%s: cannot determine what to drop: %s", partition.tp, e)
+            continue
+        if start is not None:
+            due.append((partition, start))
+    return due
 
 
 def _plan(

@@ -21,7 +21,6 @@ from pk.core.wire.codec import Buffer, decode_whole, encode
 from pk.core.wire.messages import remote_log_metadata as wire
 from pk.core.wire.schema import Message
 
-TOPIC: Final = "__remote_log_metadata"
 FRAME: Final = 1
 """The version of what comes before a record: this number, the record's type and its version."""
 VERSION: Final = 0

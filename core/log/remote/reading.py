@@ -78,12 +78,13 @@ class RemoteReader:
     def __init__(
         self,
         storage: RemoteStorage,
-        cluster_id: str,
+        cluster_id: Callable[[], str],
         *,
         index_bytes_max: int,
         fetched: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`index_bytes_max` limits the indexes that are kept. `fetched` is called with the number
+        """`cluster_id` gives the id of the cluster, once it is known. `index_bytes_max` limits the
+        indexes that are kept. `fetched` is called with the number
         of bytes of each chunk that comes from the store, in the thread that asked for it."""
         self._storage = storage
         self._cluster_id = cluster_id
@@ -102,7 +103,9 @@ class RemoteReader:
 
     def name_of(self, remote: RemoteSegment) -> str:
         """The name of the segment's object."""
-        return str(SegmentName(self._cluster_id, remote.partition, remote.start_offset, remote.id))
+        return str(
+            SegmentName(self._cluster_id(), remote.partition, remote.start_offset, remote.id)
+        )
 
     def tail(self, remote: RemoteSegment) -> Tail:
         """Everything but the records; it is not kept."""

@@ -73,7 +73,7 @@ def storage() -> MemoryStorage:
 
 @pytest.fixture
 def reader(storage: MemoryStorage) -> RemoteReader:
-    return RemoteReader(storage, "c", index_bytes_max=1 << 20)
+    return RemoteReader(storage, lambda: "c", index_bytes_max=1 << 20)
 
 
 def test_every_offset_reads_the_same_bytes(storage: MemoryStorage, reader: RemoteReader) -> None:
@@ -135,7 +135,7 @@ def test_a_segment_takes_one_request_for_its_tail_and_one_for_each_chunk(
         return get(name, start, length)
 
     storage.get = counting
-    reader = RemoteReader(storage, "c", index_bytes_max=1 << 20)
+    reader = RemoteReader(storage, lambda: "c", index_bytes_max=1 << 20)
     for offset in range(copied[0].start_offset, copied[0].end_offset + 1):
         reader.read(copied[0], offset, 1 << 40, 100)
     assert asked == [copied[0].size, 0]

@@ -1,0 +1,325 @@
+"""Reads and writes `__remote_log_metadata` from any broker.
+
+Each broker follows the partitions of the topic that concern it, from their beginning: from its own
+replica if it has one, else from the leader. A record is written to the leader of its partition,
+and counts only when this broker has read it again. So all brokers judge it by the same order of
+records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import trio
+
+from pk.core.broker.clock import Clock
+from pk.core.broker.coordinator.broker_links import BrokerLinks
+from pk.core.broker.loop_time import let_others_run
+from pk.core.broker.offload import offload
+from pk.core.broker.peers import PeerLost
+from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
+from pk.core.broker.state import BrokerState
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.log.remote.metadata import (
+    Record,
+    RemotePartition,
+    decode_record,
+    encode_record,
+    metadata_partition,
+)
+from pk.core.log.remote.segments import RemoteSegments
+from pk.core.record.batch import iter_headers, records
+from pk.core.record.build import build_batch
+from pk.core.values import LATEST_TIMESTAMP, REMOTE_METADATA_TOPIC, TopicIdPartition
+from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pk.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from pk.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+logger = logging.getLogger("pk.remote")
+
+TIMEOUT_MS: Final = 10_000
+"""The time limit for one request, and for a record to be read again."""
+READ_BYTES: Final = 1 << 20
+WAIT_S: Final = 0.5
+"""How long to wait for new records before looking again where they are."""
+ALL_IN_SYNC: Final = -1
+
+
+class _Tail:
+    """How far a partition of the topic was read."""
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self.links: BrokerLinks | None = None
+
+
+class RemoteLogMetadataTopic:
+    """One broker's view of the topic. The segments of a partition are in one of its partitions."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        replicas: Replicas,
+        new_links: Callable[[], BrokerLinks],
+        topic_creation: AutoTopicCreation,
+        purgatory: Purgatory,
+        clock: Clock,
+        start_soon: Callable[..., None],
+    ) -> None:
+        """`new_links` makes connections to brokers: a partition that is read from another broker
+        has its own, since a Fetch that waits would delay others. `start_soon` runs a background
+        task."""
+        self._state = state
+        self._replicas = replicas
+        self._new_links = new_links
+        self._links = new_links()
+        self._topic_creation = topic_creation
+        self._purgatory = purgatory
+        self._clock = clock
+        self._start_soon = start_soon
+        self._tails: dict[int, _Tail] = {}
+        self._segments: dict[TopicIdPartition, RemoteSegments] = {}
+
+    def close(self) -> None:
+        """End the connections."""
+        self._links.close()
+        for tail in self._tails.values():
+            if tail.links is not None:
+                tail.links.close()
+
+    # --- what is known ---
+
+    def segments(self, partition: RemotePartition) -> RemoteSegments:
+        """The remote segments of a partition, as far as they were read; kept up to date."""
+        found = self._segments.get(partition.key)
+        if found is None:
+            found = self._segments[partition.key] = RemoteSegments(partition)
+        return found
+
+    def all(self) -> list[RemoteSegments]:
+        """The segments of every partition with records in what was read."""
+        return list(self._segments.values())
+
+    def forget(self, partition: RemotePartition) -> None:
+        """Drop a partition whose deletion has finished."""
+        self._segments.pop(partition.key, None)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the topic has; 0 if it does not exist."""
+        topic = self._state.image.topics.get(REMOTE_METADATA_TOPIC)
+        return len(topic.partitions) if topic is not None else 0
+
+    async def create(self) -> bool:
+        """Have the topic created if it is missing; returns whether it exists. A refusal is logged;
+        the next task tries again."""
+        if self.partitions:
+            return True
+        try:
+            refused = await self._topic_creation.create([REMOTE_METADATA_TOPIC])
+        except KafkaError as e:
+            logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, e)
+            return False
+        for _, message in refused.values():
+            logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, message)
+        return bool(self.partitions)
+
+    def number_for(self, key: TopicIdPartition) -> int:
+        """The partition of the topic for records about `key`. The topic exists."""
+        return metadata_partition(key, self.partitions)
+
+    def follow(self, numbers: Iterable[int]) -> None:
+        """Read these partitions of the topic from now on."""
+        for number in numbers:
+            if number not in self._tails:
+                self._tails[number] = _Tail()
+                self._start_soon(self._read, number)
+
+    def is_leader(self, number: int) -> bool:
+        """Whether this broker leads a partition of the topic."""
+        own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
+        return own is not None and own.leads and own.offline is None
+
+    # --- reading ---
+
+    async def _read(self, number: int) -> None:
+        """Read a partition of the topic for ever. What goes wrong is tried again."""
+        tail, trouble = self._tails[number], ""
+        while True:
+            try:
+                await self._read_more(number, tail)
+                trouble = ""
+            except (KafkaError, PeerLost) as e:
+                if str(e) != trouble:
+                    trouble = str(e)
+                    logger.info("%s/%d: %s", REMOTE_METADATA_TOPIC, number, e)
+                await trio.sleep(WAIT_S)
+            except Exception:
+                logger.exception("%s/%d cannot be read", REMOTE_METADATA_TOPIC, number)
+                await trio.sleep(WAIT_S)
+
+    async def _read_more(self, number: int, tail: _Tail) -> None:
+        own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
+        if own is not None and own.offline is None:
+            data = await self._read_own(own, tail.offset)
+        else:
+            data = await self._read_leader(number, tail)
+        if data:
+            await self._replay(data, tail)
+            self._purgatory.touch(tail)
+
+    async def _read_own(self, own: Partition, offset: int) -> bytes:
+        """What this broker's own replica has from `offset` on; empty after a while if nothing
+        comes."""
+        if offset >= own.high_watermark:
+            deadline = self._clock.time() + WAIT_S
+            await self._purgatory.until(lambda: own.high_watermark > offset, (own,), deadline)
+        end = own.high_watermark
+        if offset >= end or own.busy:
+            return b""
+        log = own.log
+        return await offload(
+            log.reader.read_bytes, offset, READ_BYTES, end, directory=log.log_dir.path
+        )
+
+    async def _read_leader(self, number: int, tail: _Tail) -> bytes:
+        """The same from another broker. Raises KafkaError, PeerLost."""
+        leader = self._leader_of(number)
+        if tail.links is None:
+            tail.links = self._new_links()
+        topic = self._state.image.topics[REMOTE_METADATA_TOPIC]
+        asked = FetchPartition(
+            partition=number, fetch_offset=tail.offset, partition_max_bytes=READ_BYTES
+        )
+        request = FetchRequest(
+            max_wait_ms=int(WAIT_S * 1000),
+            min_bytes=1,
+            max_bytes=READ_BYTES,
+            topics=[FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=[asked])],
+        )
+        answer = await tail.links.ask(leader, request, timeout_ms=TIMEOUT_MS)
+        _check(answer.error_code)
+        for found in (one for topic in answer.responses for one in topic.partitions):
+            _check(found.error_code)
+            return bytes(found.records or b"")
+        return b""
+
+    async def _replay(self, data: bytes, tail: _Tail) -> None:
+        view = memoryview(data)
+        for position, header in iter_headers(data):
+            if not header.is_control:
+                for record in records(view[position : position + header.size], header):
+                    if record.offset >= tail.offset:
+                        self._replay_one(record.offset, record.value)
+                    await let_others_run()
+            tail.offset = max(tail.offset, header.next_offset)
+
+    def _replay_one(self, offset: int, value: bytes | memoryview | None) -> None:
+        try:
+            record = decode_record(bytes(value or b""))
+        except ProtocolError as e:
+            logger.error("%s: offset %d is ignored: %s", REMOTE_METADATA_TOPIC, offset, e)
+            return
+        if record is not None:
+            self.segments(record.partition).replay(record)
+
+    # --- writing ---
+
+    async def write(self, record: Record) -> None:
+        """Write a record, and return when this broker has read it: whether it took effect is seen
+        in the segments. Raises KafkaError; then it may have been written all the same."""
+        number = self.number_for(record.partition.key)
+        self.follow([number])
+        now_ms = self._clock.now_ms()
+        batch = build_batch([(now_ms, None, encode_record(record), ())])
+        try:
+            offset = await self._append(number, batch)
+        except PeerLost as e:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(e)) from e
+        await self._until_read(number, offset + 1)
+
+    async def catch_up(self, key: TopicIdPartition) -> None:
+        """Return when this broker has read all records about `key` that were written before.
+        Raises KafkaError."""
+        number = self.number_for(key)
+        self.follow([number])
+        try:
+            end = await self._end_of(number)
+        except PeerLost as e:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(e)) from e
+        await self._until_read(number, end)
+
+    async def _until_read(self, number: int, offset: int) -> None:
+        tail = self._tails[number]
+        deadline = self._clock.time() + TIMEOUT_MS / 1000
+        if not await self._purgatory.until(lambda: tail.offset >= offset, (tail,), deadline):
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{REMOTE_METADATA_TOPIC}/{number} was not read to {offset} in time",
+            )
+
+    async def _append(self, number: int, batch: bytearray) -> int:
+        """Append a batch at the leader of the partition, acknowledged by all in-sync replicas.
+        Returns its offset."""
+        own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
+        if own is not None and own.leads:
+            epoch = own.leader_epoch
+            appended = own.append(batch, now_ms=self._clock.now_ms())
+            deadline = self._clock.time() + TIMEOUT_MS / 1000
+            end = appended.last_offset + 1
+            if not await own.wait_for_high_watermark(end, deadline, epoch):
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            return appended.base_offset
+        leader = self._leader_of(number)
+        topic = self._state.image.topics[REMOTE_METADATA_TOPIC]
+        data = PartitionProduceData(index=number, records=memoryview(batch))
+        request = ProduceRequest(
+            acks=ALL_IN_SYNC,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[
+                TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])
+            ],
+        )
+        answer = await self._links.ask(leader, request, timeout_ms=2 * TIMEOUT_MS)
+        for found in (one for topic in answer.responses for one in topic.partition_responses):
+            _check(found.error_code)
+            return found.base_offset
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    async def _end_of(self, number: int) -> int:
+        """The end of what is committed in a partition of the topic."""
+        own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
+        if own is not None and own.leads:
+            # What an earlier leader acknowledged is in the log, if not below the watermark yet.
+            return own.log.state.log_end_offset
+        asked = ListOffsetsPartition(partition_index=number, timestamp=LATEST_TIMESTAMP)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[ListOffsetsTopic(name=REMOTE_METADATA_TOPIC, partitions=[asked])],
+        )
+        answer = await self._links.ask(self._leader_of(number), request, timeout_ms=TIMEOUT_MS)
+        for found in (one for topic in answer.topics for one in topic.partitions):
+            _check(found.error_code)
+            return found.offset
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _leader_of(self, number: int) -> int:
+        """The leader of a partition of the topic, which is another broker. Raises KafkaError."""
+        found = self._state.leader_of(REMOTE_METADATA_TOPIC, number)
+        if found is None or found[0] < 0 or found[0] == self._state.node_id:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return found[0]
+
+
+def _check(code: int) -> None:
+    if code:
+        raise KafkaError(code)

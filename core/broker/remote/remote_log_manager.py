@@ -1,0 +1,440 @@
+"""Copies closed segments to remote storage, and deletes what is due there: Kafka's
+RemoteLogManager.
+
+Every `remote.log.manager.task.interval.ms` each partition that this broker leads gets its turn, in
+a task of its own. A turn begins with reading all metadata that earlier leaders wrote. A step that
+changes something is written before and after it is done, so that a later leader finds what was left
+half done:
+
+    copy      COPY_STARTED, the object, COPY_FINISHED; after a failure it is deleted
+    delete    DELETE_STARTED, the object is removed, DELETE_FINISHED
+
+The segments of deleted topics are deleted by the leader of their partition of
+`__remote_log_metadata`, which every broker knows and which outlives their own leaders.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import trio
+
+from pk.core.broker.clock import Clock
+from pk.core.broker.loop_time import let_others_run
+from pk.core.broker.offload import offload
+from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.remote_log import RemoteLog, RemoteReads, until_allowed
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.replication.replication_quotas import Quota
+from pk.core.broker.state import BrokerState
+from pk.core.errors import KafkaError
+from pk.core.log.failures import StorageError
+from pk.core.log.remote.copying import epochs_between, next_to_copy, tail_of
+from pk.core.log.remote.metadata import (
+    PartitionDelete,
+    PartitionDeleteState,
+    RemotePartition,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
+)
+from pk.core.log.remote.plan import LogOffsets, due_deletion
+from pk.core.log.remote.segment_object import format_tail, pieces
+from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
+from pk.core.log.retention import Retention
+from pk.core.log.segment import Segment
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.values import TopicIdPartition, TopicPartition, Uuid, new_id
+
+logger = logging.getLogger("pk.remote")
+
+FIRST_S_MAX: Final = 1.0
+"""The longest time until the first turn after the start."""
+GONE_S: Final = 60.0
+"""How long a topic must be missing from the image before its remote segments are deleted."""
+
+
+class RemoteMetrics:
+    """What the manager has done and what is left to do."""
+
+    def __init__(self) -> None:
+        self.copied_bytes = 0
+        self.copied_segments = 0
+        self.copy_errors = 0
+        self.deleted_segments = 0
+        self.delete_errors = 0
+
+
+class RemoteLogManager:
+    """The tasks of one broker. `run` starts them."""
+
+    def __init__(
+        self,
+        storage: RemoteStorage,
+        state: BrokerState,
+        replicas: Replicas,
+        topic: RemoteLogMetadataTopic,
+        reads: RemoteReads,
+        clock: Clock,
+        random: Random,
+        start_soon: Callable[..., None],
+    ) -> None:
+        """`start_soon` runs a background task of the broker's."""
+        self._storage = storage
+        self._state = state
+        self._replicas = replicas
+        self._topic = topic
+        self._reads = reads
+        self._clock = clock
+        self._random = random
+        self._start_soon = start_soon
+        config = state.config
+        self.copy_quota = Quota(
+            clock,
+            config.remote_log_manager_copy_max_bytes_per_second,
+            config.remote_log_manager_copy_quota_window_num,
+            config.remote_log_manager_copy_quota_window_size_seconds,
+        )
+        self._copiers = trio.CapacityLimiter(config.remote_log_manager_copier_thread_pool_size)
+        self._deleters = trio.CapacityLimiter(config.remote_log_manager_expiration_thread_pool_size)
+        self._threads = trio.CapacityLimiter(1)
+        self._busy: set[TopicIdPartition] = set()
+        """The partitions whose turn is under way."""
+        self._epochs: dict[TopicIdPartition, int] = {}
+        """The leader epoch in which all metadata of earlier leaders was read."""
+        self._copying: set[Uuid] = set()
+        self._missing_since: dict[TopicIdPartition, float] = {}
+        self.metrics = RemoteMetrics()
+        self.trouble: dict[TopicPartition, str] = {}
+        """Why the last turn of a partition did not do all that was due."""
+
+    async def run(self) -> None:
+        """Give turns until cancelled."""
+        interval_s = self._state.config.remote_log_manager_task_interval_ms / 1000
+        await trio.sleep(min(interval_s, FIRST_S_MAX))
+        while True:
+            await self.check()
+            await trio.sleep(interval_s)
+
+    async def check(self) -> None:
+        """Start the turns that are due, without waiting for their end."""
+        self._configure()
+        tiered = [p for p in self._replicas if self._is_tiered(p)]
+        if not tiered and not self._topic.partitions:
+            return
+        if not await self._topic.create():
+            return
+        self._topic.follow(range_of_own(self._topic))
+        for partition in tiered:
+            await let_others_run()
+            self._attach(partition)
+            if partition.leads and partition.offline is None:
+                self._begin(partition)
+        await self._look_for_deleted()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no turn is under way."""
+        return not self._busy
+
+    def _configure(self) -> None:
+        config = self._state.config
+        self.copy_quota.rate = config.remote_log_manager_copy_max_bytes_per_second
+        self._copiers.total_tokens = config.remote_log_manager_copier_thread_pool_size
+        self._deleters.total_tokens = config.remote_log_manager_expiration_thread_pool_size
+        self._threads.total_tokens = self._copiers.total_tokens + self._deleters.total_tokens
+        self._reads.configure()
+
+    def _is_tiered(self, partition: Partition) -> bool:
+        """Whether it has remote segments, or may get some."""
+        if partition.config.remote_storage_enable:
+            return True
+        return partition.remote is not None and len(partition.remote.segments) > 0
+
+    def image_changed(self, image: MetadataImage, found: Changes) -> None:
+        """See `ImageListener`: partitions that are tiered get their remote segments, and new
+        leaders their first turn."""
+        if not self._topic.partitions:
+            return
+        for change in found.partitions:
+            partition = self._replicas.find(*change.tp)
+            if partition is None or not partition.config.remote_storage_enable:
+                continue
+            self._attach(partition)
+            key = remote_partition(partition).key
+            if partition.leads and self._epochs.get(key) != partition.leader_epoch:
+                assert partition.remote is not None
+                partition.remote.is_current = False
+                self._begin(partition)
+
+    def _attach(self, partition: Partition) -> None:
+        remote = remote_partition(partition)
+        if partition.remote is None:
+            partition.remote = RemoteLog(self._topic.segments(remote), self._reads)
+        self._topic.follow([self._topic.number_for(remote.key)])
+
+    def _begin(self, partition: Partition) -> None:
+        key = remote_partition(partition).key
+        if key not in self._busy:
+            self._busy.add(key)
+            self._start_soon(self._turn, partition)
+
+    async def _turn(self, partition: Partition) -> None:
+        key, tp = remote_partition(partition).key, partition.tp
+        why = ""
+        try:
+            await self.serve(partition)
+        except (KafkaError, RemoteStorageError, OSError) as e:
+            why = str(e) or repr(e)
+            if self.trouble.get(tp) != why:
+                logger.warning("%s: remote storage: %s", tp, why)
+            if isinstance(e, StorageError) and not e.undone:
+                self._replicas.failures.fail_partition(partition, e)
+        except Exception as e:
+            why = repr(e)
+            logger.exception("%s: a task of remote storage failed", tp)
+        finally:
+            self._busy.discard(key)
+        if why:
+            self.trouble[tp] = why
+        else:
+            self.trouble.pop(tp, None)
+
+    async def serve(self, partition: Partition) -> None:
+        """One turn of a partition that this broker leads: copy, then delete what is due. Raises
+        KafkaError, RemoteStorageError, OSError."""
+        remote, epoch = partition.remote, partition.leader_epoch
+        assert remote is not None
+        key = remote_partition(partition).key
+        if self._epochs.get(key) != epoch or not remote.is_current:
+            await self._topic.catch_up(key)
+            self._epochs[key] = epoch
+            remote.is_current = True
+        if partition.config.remote_storage_enable:
+            if not partition.config.remote_log_copy_disable:
+                async with self._copiers:
+                    while await self._copy_next(partition, remote, epoch):
+                        await self._delete_due(partition, remote, epoch)
+            await self._delete_due(partition, remote, epoch)
+        elif partition.config.remote_log_delete_on_disable:
+            await self._delete_all(partition, remote, epoch)
+
+    @staticmethod
+    def _still(partition: Partition, epoch: int) -> bool:
+        return partition.leads and partition.leader_epoch == epoch and partition.offline is None
+
+    # --- copying ---
+
+    async def _copy_next(self, partition: Partition, remote: RemoteLog, epoch: int) -> bool:
+        """Copy the next segment that is due; False if there is none, or the leadership is over."""
+        if not self._still(partition, epoch) or partition.busy:
+            return False
+        log = partition.log
+        lineage = log.state.epochs.entries
+        copied, _ = remote.highest_copied(log)
+        from_offset = max(copied + 1, log.state.log_start_offset)
+        stable = log.state.last_stable_offset(partition.high_watermark)
+        found = next_to_copy(log.state.segments, from_offset, stable)
+        if found is None:
+            return False
+        segment, following = found
+        await until_allowed(self.copy_quota)
+        tail = await offload(
+            tail_of, log, segment, following - 1, lineage, directory=log.log_dir.path
+        )
+        epochs = epochs_between(lineage, segment.base_offset, following - 1)
+        if not epochs:
+            self.trouble[partition.tp] = "its first records have no leader epoch: not copied"
+            return False
+        record = RemoteSegment(
+            partition=remote_partition(partition),
+            id=new_id(self._random.randbytes),
+            start_offset=segment.base_offset,
+            end_offset=following - 1,
+            broker_id=self._state.node_id,
+            max_timestamp=tail.max_timestamp,
+            event_ms=self._clock.now_ms(),
+            epochs=epochs,
+            size=tail.size,
+            state=SegmentState.COPY_STARTED,
+            txn_index_empty=not tail.txn_index,
+        )
+        self._copying.add(record.id)
+        try:
+            await self._copy(partition, segment, record, format_tail(tail), epoch)
+        except BaseException:
+            self.metrics.copy_errors += 1
+            raise
+        finally:
+            self._copying.discard(record.id)
+        return True
+
+    async def _copy(
+        self,
+        partition: Partition,
+        segment: Segment,
+        record: RemoteSegment,
+        tail: bytes,
+        epoch: int,
+    ) -> None:
+        await self._topic.write(record)
+        remote = partition.remote
+        assert remote is not None
+        try:
+            await offload(
+                self._storage.put,
+                self._reads.reader.name_of(record),
+                pieces(segment.file, record.size, tail),
+                limiter=self._threads,
+            )
+            self.copy_quota.passed(record.size)
+            if not self._still(partition, epoch):
+                raise RemoteStorageError("the leadership ended during a copy")
+            await self._set(record, SegmentState.COPY_FINISHED)
+            known = remote.segments.get(record.id)
+            if known is None or known.state is not SegmentState.COPY_FINISHED:
+                raise RemoteStorageError("another leader gave up this copy")
+        except Exception:
+            await self._give_up(record)
+            raise
+        self.metrics.copied_segments += 1
+        self.metrics.copied_bytes += record.size
+        logger.info(
+            "%s: copied offsets %d to %d to remote storage",
+            partition.tp,
+            record.start_offset,
+            record.end_offset,
+        )
+
+    async def _give_up(self, record: RemoteSegment) -> None:
+        """Delete what a failed copy may have left. If that fails too, a later turn does it."""
+        try:
+            await self._delete(record)
+        except (KafkaError, RemoteStorageError) as e:
+            logger.info("%s: a failed copy is deleted later: %s", record.partition.tp, e)
+
+    async def _set(self, segment: RemoteSegment, state: SegmentState) -> None:
+        now_ms, node_id = self._clock.now_ms(), self._state.node_id
+        await self._topic.write(
+            SegmentUpdate(segment.partition, segment.id, node_id, now_ms, state)
+        )
+
+    # --- deleting ---
+
+    async def _delete_due(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
+        if not self._still(partition, epoch) or partition.busy:
+            return
+        log, config = partition.log, partition.config
+        copied, _ = remote.highest_copied(log)
+        due = due_deletion(
+            remote.segments,
+            LogOffsets(
+                log.state.log_start_offset,
+                log.state.log_end_offset,
+                log.state.epochs.entries,
+                sum(s.size for s in log.state.segments if s.base_offset > copied),
+            ),
+            Retention(config.retention_ms, config.retention_bytes) if config.delete else None,
+            self._clock.now_ms(),
+            self._copying,
+        )
+        if due.start_offset is not None:
+            start = min(due.start_offset, partition.high_watermark)
+            logger.info("%s: the log starts at %d by its retention", partition.tp, start)
+            partition.delete_before(start)
+        await self._delete_all_of(partition, due.segments, epoch)
+
+    async def _delete_all(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
+        """Remote storage was turned off for the topic: the log begins with what is here."""
+        if not self._still(partition, epoch) or partition.busy:
+            return
+        log = partition.log
+        if log.state.log_start_offset < log.state.local_log_start_offset:
+            partition.delete_before(log.state.local_log_start_offset)
+        await self._delete_all_of(partition, list(remote.segments), epoch)
+
+    async def _delete_all_of(
+        self, partition: Partition, segments: list[RemoteSegment], epoch: int
+    ) -> None:
+        async with self._deleters:
+            for segment in segments:
+                if not self._still(partition, epoch):
+                    return
+                await self._delete(segment)
+
+    async def _delete(self, segment: RemoteSegment) -> None:
+        """Delete a segment: note it, remove the object, note that it is gone. Raises KafkaError,
+        RemoteStorageError."""
+        try:
+            if segment.state is not SegmentState.DELETE_STARTED:
+                await self._set(segment, SegmentState.DELETE_STARTED)
+            await offload(
+                self._storage.delete, self._reads.reader.name_of(segment), limiter=self._threads
+            )
+            await self._set(segment, SegmentState.DELETE_FINISHED)
+        except BaseException:
+            self.metrics.delete_errors += 1
+            raise
+        self._reads.reader.forget(segment.id)
+        self.metrics.deleted_segments += 1
+
+    # --- deleted topics ---
+
+    async def _look_for_deleted(self) -> None:
+        """Delete the segments of topics that are gone, for which this broker is responsible."""
+        now, image = self._clock.time(), self._state.image
+        for segments in self._topic.all():
+            await let_others_run()
+            key = segments.partition.key
+            if image.topic_by_id(key.topic_id) is not None:
+                self._missing_since.pop(key, None)
+                continue
+            if segments.delete_state is PartitionDeleteState.FINISHED and not len(segments):
+                self._missing_since.pop(key, None)
+                self._topic.forget(segments.partition)
+                continue
+            since = self._missing_since.setdefault(key, now)
+            if (
+                now - since >= GONE_S
+                and self._topic.is_leader(self._topic.number_for(key))
+                and key not in self._busy
+            ):
+                self._busy.add(key)
+                self._start_soon(self._delete_partition, segments.partition)
+
+    async def _delete_partition(self, partition: RemotePartition) -> None:
+        try:
+            await self._topic.catch_up(partition.key)
+            segments = self._topic.segments(partition)
+            for state in (PartitionDeleteState.MARKED, PartitionDeleteState.STARTED):
+                if segments.delete_state is None or segments.delete_state < state:
+                    await self._mark(partition, state)
+            async with self._deleters:
+                for segment in segments:
+                    await self._delete(segment)
+            await self._mark(partition, PartitionDeleteState.FINISHED)
+            logger.info("%s: deleted from remote storage", partition.tp)
+        except (KafkaError, RemoteStorageError) as e:
+            logger.warning("%s: deleting from remote storage: %s", partition.tp, e)
+        except Exception:
+            logger.exception("%s: deleting from remote storage failed", partition.tp)
+        finally:
+            self._busy.discard(partition.key)
+
+    async def _mark(self, partition: RemotePartition, state: PartitionDeleteState) -> None:
+        now_ms = self._clock.now_ms()
+        await self._topic.write(PartitionDelete(partition, self._state.node_id, now_ms, state))
+
+
+def remote_partition(partition: Partition) -> RemotePartition:
+    """A partition as remote storage knows it."""
+    return RemotePartition(partition.tp.topic, partition.topic_id, partition.tp.partition)
+
+
+def range_of_own(topic: RemoteLogMetadataTopic) -> list[int]:
+    """The partitions of the topic that this broker leads."""
+    return [number for number in range(topic.partitions) if topic.is_leader(number)]

@@ -1,0 +1,239 @@
+"""The part of a partition's log that is in remote storage, as a broker reads it.
+
+Records are read in threads of their own number (`remote.log.reader.threads`), so that a slow store
+delays no disk. A read that takes longer than its reader waits goes on: what it brings stays in
+memory for a while, and the reader finds it when it asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar, TypeVarTuple
+
+import trio
+
+from pk.core.broker.clock import Clock
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.replication_quotas import Quota
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError, without_frames
+from pk.core.log import aborted
+from pk.core.log.failures import storage_errors
+from pk.core.log.file_slices import EMPTY, Slice
+from pk.core.log.log import Log
+from pk.core.log.lookup import FoundTimestamp
+from pk.core.log.remote.reading import RemoteReader
+from pk.core.log.remote.segments import RemoteRange, RemoteSegments, highest_copied, range_at
+from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
+from pk.core.log.txnindex import AbortedTxn
+
+logger = logging.getLogger("pk.remote")
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+class RemoteFound(NamedTuple):
+    """Records from remote storage."""
+
+    records: Slice
+    aborted: list[AbortedTxn] | None
+    """For read_committed readers: the aborted transactions whose records to skip."""
+
+
+async def until_allowed(quota: Quota) -> None:
+    """Wait until a quota is not exceeded."""
+    wait_s = quota.wait_s
+    while wait_s:
+        await trio.sleep(wait_s)
+        wait_s = quota.wait_s
+
+
+class RemoteReads:
+    """The reads of one broker from remote storage."""
+
+    def __init__(
+        self,
+        storage: RemoteStorage,
+        cluster_id: Callable[[], str],
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        start_soon: Callable[..., None],
+    ) -> None:
+        """`config` gives the configuration in force; `start_soon` runs a background task."""
+        self._config = config
+        self._clock = clock
+        self._start_soon = start_soon
+        now = config()
+        self.quota = Quota(
+            clock,
+            now.remote_log_manager_fetch_max_bytes_per_second,
+            now.remote_log_manager_fetch_quota_window_num,
+            now.remote_log_manager_fetch_quota_window_size_seconds,
+        )
+        self.fetched_bytes = 0
+        """How much came from the store."""
+        self.reader = RemoteReader(
+            storage,
+            cluster_id,
+            index_bytes_max=now.remote_log_index_file_cache_total_size_bytes,
+            fetched=self._count,
+        )
+        self._limiter = trio.CapacityLimiter(now.remote_log_reader_threads)
+
+    def configure(self) -> None:
+        """Use the configuration in force."""
+        now = self._config()
+        self.quota.rate = now.remote_log_manager_fetch_max_bytes_per_second
+        self._limiter.total_tokens = now.remote_log_reader_threads
+        self.reader.limit_indexes(now.remote_log_index_file_cache_total_size_bytes)
+
+    def _count(self, count: int) -> None:
+        self.fetched_bytes += count
+        self.quota.passed(count)
+
+    async def run(self, fn: Callable[[*Args], T], *args: *Args) -> T:
+        """Read something in a thread, when the quota allows it. Raises
+        KafkaError(KAFKA_STORAGE_ERROR) if the store fails."""
+        await until_allowed(self.quota)
+        try:
+            return await offload(fn, *args, limiter=self._limiter)
+        except RemoteStorageError as e:
+            logger.warning("remote storage: %s", e)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"remote storage: {e}") from e
+
+    async def within(self, timeout_s: float, read: Callable[[], Awaitable[None]]) -> bool:
+        """Run the coroutine function `read` as a background task, and wait for it up to
+        `timeout_s`; returns whether it ended. It must not raise."""
+        done = trio.Event()
+
+        async def run() -> None:
+            try:
+                await read()
+            finally:
+                done.set()
+
+        self._start_soon(run)
+        with trio.move_on_after(timeout_s):
+            await done.wait()
+        return done.is_set()
+
+    @property
+    def fetch_wait_s(self) -> float:
+        """How long a fetch waits for the store."""
+        return self._config().remote_fetch_max_wait_ms / 1000
+
+    @property
+    def search_wait_s(self) -> float:
+        """How long ListOffsets waits for the store."""
+        return self._config().remote_list_offsets_request_timeout_ms / 1000
+
+
+class RemoteLog:
+    """The remote segments of one partition, and how they are read."""
+
+    def __init__(self, segments: RemoteSegments, reads: RemoteReads) -> None:
+        self.segments = segments
+        self.reads = reads
+        self.is_current = False
+        """Whether all records about its segments were read, as of the begin of this leadership."""
+
+    def highest_copied(self, log: Log) -> tuple[int, int]:
+        """(offset, epoch): the last offset of `log` that was copied; (-1, -1) if none was."""
+        return highest_copied(self.segments, log.state.epochs.entries, log.state.log_end_offset)
+
+    def range_at(self, log: Log, offset: int) -> RemoteRange:
+        """The segment that has `offset` of `log`. Raises KafkaError: OFFSET_OUT_OF_RANGE, or
+        REPLICA_NOT_AVAILABLE while not all is known."""
+        found = range_at(self.segments, log.state.epochs.entries, offset, log.state.log_end_offset)
+        if found is None:
+            if not self.is_current:
+                raise KafkaError(
+                    ErrorCode.REPLICA_NOT_AVAILABLE, "remote segments are not known yet"
+                )
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{log.state.tp}: no remote segment has offset {offset}",
+            )
+        return found
+
+    async def fetch(self, log: Log, offset: int, bytes_max: int, committed: bool) -> RemoteFound:
+        """The batches from the one that contains `offset` on, at most `bytes_max` bytes, the first
+        one whole. Raises KafkaError as `range_at`, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE."""
+        reader, at = self.reads.reader, offset
+        while at < log.state.local_log_start_offset:
+            found = self.range_at(log, at)
+            segment, end = found.segment, found.end_offset + 1
+            fetched = await self.reads.run(reader.read, segment, at, end, bytes_max)
+            if not fetched.length:  # compaction had removed the rest of the segment
+                at = end
+                continue
+            if not committed:
+                return RemoteFound(fetched.slice, None)
+            beyond = await self.reads.run(reader.offset_beyond, segment, fetched)
+            return RemoteFound(fetched.slice, await self._aborted(log, found, offset, beyond))
+        return RemoteFound(EMPTY, [] if committed else None)
+
+    async def _aborted(
+        self, log: Log, found: RemoteRange, offset: int, end: int
+    ) -> list[AbortedTxn]:
+        """The aborted transactions with records in [offset, end). A transaction is in the index of
+        the segment with its marker, which may be a later one, remote or local."""
+        aborted_txns: list[AbortedTxn] = []
+        while True:
+            some, more = await self.reads.run(
+                self.reads.reader.aborted_within, found.segment, offset, end
+            )
+            aborted_txns += some
+            if not more:
+                return aborted_txns
+            at = found.end_offset + 1
+            if at >= log.state.local_log_start_offset:
+                break
+            found = self.range_at(log, at)
+
+        def local() -> list[AbortedTxn]:
+            with storage_errors(log.state.directory, "read aborted transactions"):
+                return aborted.between(log.state, offset, end)
+
+        known = set(aborted_txns)
+        later = await offload(local, directory=log.log_dir.path)
+        return aborted_txns + [txn for txn in later if txn not in known]
+
+    async def offset_for_time(
+        self, log: Log, timestamp: int, end_offset: int
+    ) -> FoundTimestamp | None:
+        """The first record of the remote segments, before `end_offset`, that is not earlier than
+        `timestamp`. Raises KafkaError as `fetch`."""
+        at = log.state.log_start_offset
+        while at < end_offset:
+            found = self.range_at(log, at)
+            if found.segment.max_timestamp >= timestamp:
+                record = await self.reads.run(
+                    self.reads.reader.offset_for_time, found.segment, timestamp, at
+                )
+                if record is not None and record.offset <= found.end_offset:
+                    return record
+            at = found.end_offset + 1
+        return None
+
+    async def max_timestamp(self, log: Log, end_offset: int) -> FoundTimestamp | None:
+        """The first record with the latest timestamp of the remote segments before `end_offset`.
+        Raises KafkaError as `fetch`."""
+        at, latest = log.state.log_start_offset, None
+        while at < end_offset:
+            found = self.range_at(log, at)
+            if latest is None or found.segment.max_timestamp > latest.max_timestamp:
+                latest = found.segment
+            at = found.end_offset + 1
+        if latest is None:
+            return None
+        return await self.reads.run(self.reads.reader.max_timestamp, latest)
+
+
+def as_error(error: Exception) -> KafkaError:
+    """The error that a reader gets for what a read raised."""
+    if isinstance(error, KafkaError):
+        return without_frames(error)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))

@@ -1,0 +1,400 @@
+"""Segments are copied to remote storage, dropped here, read there, and deleted."""
+
+import pytest
+import trio
+from broker.cluster import Cluster
+from broker.remote.tiered import tiered
+from group.brokers import simulated
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.remote.metadata import SegmentState
+from pk.core.log.remote.storage import RemoteStorageError
+from pk.core.meta.events import TopicDeleted
+from pk.core.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from pk.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+COPIED = SegmentState.COPY_FINISHED
+
+
+class TestCopying:
+    @simulated
+    async def test_what_is_dropped_here_is_read_from_there(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(3)
+            before = await t.read()
+            await t.turn()
+            assert [s.state for s in t.segments()] == [COPIED] * 3
+            assert t.starts() == (0, 0, 26)
+            await t.retain(1)
+            assert t.starts() == (0, 24, 26)
+            assert len(t.storage.objects) == 3
+            assert await t.read() == before
+            for offset in range(26):
+                assert await t.read(offset=offset) == before[offset:]
+
+    @simulated
+    async def test_what_is_not_copied_stays_here(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            await t.produce(2)
+            await t.retain(1)
+            assert t.starts() == (0, 16, 36)
+            assert len(await t.read()) == 36
+
+    @simulated
+    async def test_an_open_transaction_is_not_copied(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(1)
+            t.produce_transactional(sequence=0)
+            t.roll()
+            await t.turn()
+            assert [(s.start_offset, s.end_offset) for s in t.segments()] == [(0, 7)]
+            t.abort(commit=True)
+            await t.turn()
+            assert [(s.start_offset, s.end_offset) for s in t.segments()] == [(0, 7), (8, 10)]
+
+    @pytest.mark.parametrize("done", [False, True])
+    def test_a_store_that_fails_is_asked_again(self, done: bool) -> None:
+        @simulated
+        async def run() -> None:
+            async with tiered() as t:
+                await t.create(1)
+                await t.produce(2)
+                t.storage.fail = lambda operation, at: operation == "put" and at is done
+                for _ in range(3):
+                    with pytest.raises(RemoteStorageError):
+                        await t.turn()
+                    assert t.segments() == [] and t.storage.objects == {}
+                    await t.retain(1)
+                    assert t.starts() == (0, 0, 18)
+                t.storage.fail = lambda operation, at: False
+                await t.turn()
+                assert [s.state for s in t.segments()] == [COPIED] * 2
+                assert len(t.storage.objects) == 2
+
+        run()
+
+    @simulated
+    async def test_what_a_failed_copy_left_is_deleted_by_a_later_turn(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(1)
+            t.storage.fail = lambda operation, done: operation == "delete" or done
+            with pytest.raises(RemoteStorageError):
+                await t.turn()
+            assert {s.state for s in t.segments()} == {SegmentState.DELETE_STARTED}
+            assert len(t.storage.objects) == len(t.segments())
+            t.storage.fail = lambda operation, done: False
+            await t.turn()
+            assert [s.state for s in t.segments()] == [COPIED]
+            assert len(t.storage.objects) == 1
+
+    @simulated
+    async def test_copying_can_be_disabled(self) -> None:
+        async with tiered() as t:
+            await t.create(1, retention__bytes="1000", remote__log__copy__disable="true")
+            await t.produce(2)
+            await t.turn()
+            assert t.segments() == []
+            await t.retain(1)
+            start, local, _ = t.starts()
+            assert start == local == 8, "its whole retention counts here then"
+
+
+class TestFollowers:
+    @simulated
+    async def test_a_follower_drops_what_its_leader_copied(self) -> None:
+        async with tiered(3) as t:
+            await t.create(1, 2, 3)
+            await t.produce(3)
+            await t.cluster.settled(1, 2, 3)
+            await t.turn()
+            known = [COPIED] * 3
+            await t.cluster.until(
+                lambda: all([s.state for s in t.segments(n)] == known for n in (2, 3))
+            )
+            await t.retain(1, 2, 3)
+            assert t.starts(1) == t.starts(2) == t.starts(3) == (0, 24, 26)
+
+    @simulated
+    async def test_a_new_leader_goes_on(self) -> None:
+        async with tiered(3) as t:
+            await t.create(1, 2, 3)
+            await t.produce(2)
+            await t.turn()
+            await t.retain(1)
+            before = await t.read()
+            await t.cluster.settled_from(0, 2, 3)
+            await t.cluster.change("t", 0, leader=2)
+            await t.produce(2, node=2)
+            await t.turn(2)
+            assert [s.start_offset for s in t.segments(2)] == [0, 8, 16, 26]
+            await t.retain(2)
+            assert t.starts(2) == (0, 34, 36)
+            values = await t.read(2)
+            assert values[: len(before)] == before and len(values) == 36
+
+    @simulated
+    async def test_an_empty_follower_begins_with_what_its_leader_has_here(self) -> None:
+        async with tiered(3) as t:
+            await t.create(1, 2)
+            await t.produce(3)
+            await t.turn()
+            await t.retain(1, 2)
+            before = await t.read()
+            await t.cluster.change("t", 0, replicas=(1, 2, 3))
+            await t.cluster.until(lambda: t.starts(3) == (0, 24, 26))
+            ours, theirs = (t.cluster.partition(n).log.state for n in (3, 1))
+            assert ours.epochs.entries == theirs.epochs.entries
+            assert ours.segments[0].base_offset == 24
+            await t.cluster.until(lambda: 3 in t.cluster.isr())
+            await t.cluster.change("t", 0, leader=3)
+            await t.turn(3)
+            assert await t.read(3) == before
+            await t.cluster.crash(3)
+            await t.cluster.start(3)
+            assert t.starts(3)[:2] == (0, 24)
+
+    @simulated
+    async def test_a_follower_waits_while_the_store_is_away(self) -> None:
+        async with tiered(2) as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            await t.retain(1)
+            t.storage.fail = lambda operation, done: operation == "get"
+            await t.cluster.change("t", 0, replicas=(1, 2))
+            await t.cluster.until(lambda: t.storage.asked.count("get") > 2)
+            assert t.starts(2)[2] == 0
+            t.storage.fail = lambda operation, done: False
+            await t.cluster.until(lambda: t.starts(2) == (0, 16, 18))
+
+    @simulated
+    async def test_what_a_dead_leader_began_is_deleted_by_the_next(self) -> None:
+        async with tiered(2) as t:
+            await t.create(1, 2)
+            await t.produce(2)
+            await t.cluster.settled(1, 2)
+
+            def die(operation: str, done: bool) -> bool:
+                raise Died
+
+            t.storage.fail = die
+            with pytest.raises(Died):
+                await t.turn()
+            t.storage.fail = lambda operation, done: False
+            await t.cluster.until(lambda: len(t.segments(2)) == 1)
+            assert t.segments(2)[0].state is SegmentState.COPY_STARTED
+            await t.cluster.change("t", 0, leader=2)
+            await t.turn(2)
+            assert [s.state for s in t.segments(2)] == [COPIED] * 2
+            assert len(t.storage.objects) == 2
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+class TestDeleting:
+    @simulated
+    async def test_the_whole_retention_deletes_there(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(4)
+            await t.turn()
+            await t.retain(1)
+            size = t.segments()[0].size
+            active = t.cluster.partition(1).log.state.segments[-1].size
+            await t.cluster.configure("t", "retention.bytes", str(2 * size + active))
+            await t.turn()
+            assert [s.start_offset for s in t.segments()] == [16, 24]
+            assert t.starts() == (16, 32, 34)
+            assert len(t.storage.objects) == 2
+            found = await t.fetch(15)
+            assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert len(await t.read(offset=16)) == 18
+
+    @simulated
+    async def test_old_segments_are_deleted(self) -> None:
+        async with tiered() as t:
+            await t.create(1, retention__ms="60000")
+            await t.produce(2)
+            await t.turn()
+            await trio.sleep(61)
+            await t.produce(1)
+            await t.turn()
+            assert t.segments()[0].start_offset >= 16
+            assert t.starts()[0] == t.segments()[0].start_offset
+
+    @simulated
+    async def test_deleted_records_are_deleted_there(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(3)
+            await t.turn()
+            await t.retain(1)
+            request = DeleteRecordsRequest(
+                timeout_ms=1000,
+                topics=[
+                    DeleteRecordsTopic(
+                        name="t",
+                        partitions=[DeleteRecordsPartition(partition_index=0, offset=10)],
+                    )
+                ],
+            )
+            answer = await t.cluster.ask(1, request, 2)
+            assert answer.topics[0].partitions[0].low_watermark == 10
+            await t.turn()
+            assert [s.start_offset for s in t.segments()] == [8, 16]
+            assert t.starts() == (10, 24, 26)
+            assert len(await t.read(offset=10)) == 16
+
+    @simulated
+    async def test_a_deletion_that_fails_is_tried_again(self) -> None:
+        async with tiered() as t:
+            await t.create(1, retention__bytes="0")
+            await t.produce(1)
+            t.storage.fail = lambda operation, done: operation == "delete" and not done
+            with pytest.raises(RemoteStorageError):
+                await t.turn()
+            assert [s.state for s in t.segments()] == [SegmentState.DELETE_STARTED]
+            t.storage.fail = lambda operation, done: False
+            await t.turn()
+            assert t.segments() == [] and t.storage.objects == {}
+
+    @simulated
+    async def test_a_deleted_topic_is_deleted_there(self) -> None:
+        async with tiered(2) as t:
+            await t.create(1, 2)
+            await t.produce(2)
+            await t.turn()
+            assert len(t.storage.objects) == 2
+            await t.cluster.decide(TopicDeleted(t.topic_id))
+            for node in (1, 2):
+                await t.manager(node).check()
+            await trio.sleep(30)
+            for node in (1, 2):
+                await t.manager(node).check()
+            assert len(t.storage.objects) == 2, "an image may be late"
+            await trio.sleep(31)
+            for node in (1, 2):
+                await t.manager(node).check()
+            await t.cluster.until(lambda: not t.storage.objects)
+
+    @simulated
+    async def test_turning_it_off_deletes_all_of_it(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            await t.retain(1)
+            await t.cluster.configure("t", "remote.log.delete.on.disable", "true")
+            await t.cluster.configure("t", "remote.storage.enable", "false")
+            await t.turn()
+            assert t.segments() == [] and t.storage.objects == {}
+            assert t.starts() == (16, 16, 18)
+            assert len(await t.read(offset=16)) == 2
+
+
+class TestReading:
+    @simulated
+    async def test_a_store_that_is_away_is_no_empty_log(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            await t.retain(1)
+            t.storage.fail = lambda operation, done: True
+            found = await t.fetch(3)
+            assert found.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            t.storage.fail = lambda operation, done: False
+            assert len(await t.read(offset=3)) == 15
+
+    @simulated
+    async def test_a_leader_that_does_not_know_its_segments_yet_says_so(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            await t.retain(1)
+            t.cluster.partition(1).remote = None
+            found = await t.fetch(3)
+            assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+
+    @simulated
+    async def test_aborted_transactions_across_segments(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            for sequence, ends in enumerate((False, True, False, True)):
+                t.produce_transactional(sequence=sequence)
+                if ends:
+                    t.abort()
+                t.roll()
+            local = [await t.fetch(offset, isolation=1) for offset in range(6)]
+            await t.produce(1)
+            await t.turn()
+            await t.retain(1)
+            assert t.starts()[1] > 6
+            for offset in range(6):
+                found = await t.fetch(offset, isolation=1)
+                expected = {
+                    (a.producer_id, a.first_offset)
+                    for a in local[offset].aborted_transactions or ()
+                }
+                theirs = {(a.producer_id, a.first_offset) for a in found.aborted_transactions or ()}
+                assert theirs and theirs <= expected
+
+    @simulated
+    async def test_offsets_by_name_and_by_time(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            for _ in range(3):
+                await t.produce(1)
+                await trio.sleep(10)
+            local = [await offsets(t.cluster, time_ms) for time_ms in times(t.cluster)]
+            await t.turn()
+            assert await offsets(t.cluster, -4) == 0
+            await t.retain(1)
+            start, local_start, _ = t.starts()
+            assert (start, await offsets(t.cluster, -2)) == (0, 0)
+            assert await offsets(t.cluster, -4) == local_start > 0
+            assert await offsets(t.cluster, -5) == local_start - 1
+            assert await offsets(t.cluster, -6) == local_start
+            remote = [await offsets(t.cluster, time_ms) for time_ms in times(t.cluster)]
+            assert remote == local
+
+
+def times(cluster: Cluster) -> list[int]:
+    """Times before, within and after what was produced, and the latest."""
+    now_ms = cluster.broker(1).clock.now_ms()
+    base = now_ms - now_ms % 10_000 - 40_000
+    return [*range(base, base + 60_000, 2_500), -3]
+
+
+async def offsets(cluster: Cluster, when: int) -> int:
+    """What ListOffsets answers."""
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=when)]
+            )
+        ],
+    )
+    answer = await cluster.ask(1, request, 11)
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        raise KafkaError(found.error_code)
+    return found.offset
