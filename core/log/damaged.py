@@ -78,23 +78,6 @@ _WORDS: Final = {
 }
 
 
-class Known(NamedTuple):
-    """What is known about a log from outside its files."""
-
-    high_watermark: int = NO_OFFSET
-    """As checkpointed."""
-    end_offset: int = NO_OFFSET
-    """The log end when it was closed, if its files have changed since."""
-    first_offset: int = NO_OFFSET
-    """The start of its first segment at that time."""
-    damage: Damage = Damage.NONE
-    """The damage to record if the log is created again."""
-    compacted: bool = False
-    """Whether compaction has removed offsets."""
-    must_look: bool = False
-    """Whether it was closed, so that its files must show that it still ends there."""
-
-
 class Mark(NamedTuple):
     """The record that a log was found damaged."""
 

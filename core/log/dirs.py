@@ -27,7 +27,7 @@ from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, UNKNOWN_BROKER_EPOCH
 from pk.core.log.closed_logs import ClosedLog
 from pk.core.log.config import LogConfig
-from pk.core.log.damaged import Damage, Known
+from pk.core.log.damaged import Damage
 from pk.core.log.failures import (
     LogDirBroken,
     LogDirError,
@@ -36,7 +36,7 @@ from pk.core.log.failures import (
 )
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
-from pk.core.log.log_loader import open_log
+from pk.core.log.log_loader import Known, open_log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
 from pk.core.log.recovery import Contents, Progress
 from pk.core.log.segment import LOG, file_name
@@ -273,9 +273,8 @@ class LogDirs:
             log.state.tp,
             log.state.config,
             topic_id=log.state.topic_id,
-            log_start_offset=log.state.local_log_start_offset,
-            clean=False,
             now_ms=now_ms,
+            known=Known(log_start_offset=log.state.local_log_start_offset),
         )
         future.log_dir = directory
         return future
@@ -491,34 +490,33 @@ class LogDirs:
         expected: bool,
     ) -> Log:
         directory, path, closed, created, foreign = place
-        known = Known(must_look=directory.is_noted and closed is None)
+        known = Known(directory.clean, must_look=directory.is_noted and closed is None)
         if not created:
             known = known._replace(
+                recovery_point=directory.recovery_points.get(tp, 0),
+                log_start_offset=directory.log_start_offsets.get(tp, 0),
                 high_watermark=directory.high_watermarks.get(tp, -1),
                 compacted=tp in directory.cleaner_offsets,
             )
+            if config.remote_storage_enable:
+                known = known._replace(remote_start=directory.log_start_offsets.get(tp))
         if expected:
             known = known._replace(damage=Damage.FOREIGN if foreign else Damage.MISSING)
         if isinstance(closed, Contents):
             first = min(closed.found.segments, default=-1)
             known = known._replace(end_offset=closed.end_offset, first_offset=first)
             closed = None
+        elif closed is not None:
+            known = known._replace(contents=closed.contents)
         log = open_log(
             directory.disk,
             path,
             tp,
             config,
             topic_id=topic_id,
-            recovery_point=0 if created else directory.recovery_points.get(tp, 0),
-            log_start_offset=0 if created else directory.log_start_offsets.get(tp, 0),
-            remote_start=directory.log_start_offsets.get(tp)
-            if config.remote_storage_enable and not created
-            else None,
-            clean=directory.clean,
             now_ms=now_ms,
-            progress=progress,
-            contents=None if closed is None else closed.contents,
             known=known,
+            progress=progress,
         )
         if closed is not None:
             log.closed_as = closed.document

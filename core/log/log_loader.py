@@ -7,10 +7,11 @@ are rebuilt. What is lost is marked (damaged.py).
 
 import contextlib
 import logging
+from typing import NamedTuple
 
 from pk.core.log import recovery, swap
 from pk.core.log.config import LogConfig
-from pk.core.log.damaged import Damage, Keeper, Known, kept_files, read_mark
+from pk.core.log.damaged import Damage, Keeper, kept_files, read_mark
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.failures import storage_errors
 from pk.core.log.files import Disk
@@ -19,9 +20,34 @@ from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
 from pk.core.log.segment import Segment
 from pk.core.log.state import UNREAD_EPOCH, LogState
 from pk.core.record.batch import CorruptBatch
-from pk.core.values import NO_EPOCH, TopicPartition, Uuid
+from pk.core.values import NO_EPOCH, NO_OFFSET, TopicPartition, Uuid
 
 logger = logging.getLogger("pk.log")
+
+
+class Known(NamedTuple):
+    """What is known about a log from outside its directory."""
+
+    clean: bool = False
+    """Whether it was closed by `Log.close`."""
+    contents: recovery.Contents | None = None
+    """The contents of a closed log, if they were noted."""
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    remote_start: int | None = None
+    """The log begins here, though its first segments may be in remote storage."""
+    high_watermark: int = NO_OFFSET
+    """As checkpointed."""
+    end_offset: int = NO_OFFSET
+    """The log end when it was closed, if its files have changed since."""
+    first_offset: int = NO_OFFSET
+    """The start of its first segment at that time."""
+    damage: Damage = Damage.NONE
+    """The damage to record if the log is created again."""
+    compacted: bool = False
+    """Whether compaction has removed offsets."""
+    must_look: bool = False
+    """Whether it was closed, so that its files must show that it still ends there."""
 
 
 def open_log(
@@ -31,56 +57,49 @@ def open_log(
     config: LogConfig,
     *,
     topic_id: Uuid,
-    recovery_point: int = 0,
-    log_start_offset: int = 0,
-    remote_start: int | None = None,
-    clean: bool,
     now_ms: int,
-    progress: recovery.Progress | None = None,
-    contents: recovery.Contents | None = None,
     known: Known = Known(),
+    progress: recovery.Progress | None = None,
 ) -> Log:
     """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
 
-    `clean`: the log was closed by `close`, and `contents` are its contents, if known. Otherwise it
-    is checked and repaired, and `progress` is called with the number of bytes checked.
-    `remote_start`: the log begins there, though its first segments may be in remote storage.
-    `known` helps to detect damage. Raises StorageError."""
+    A log that was not closed is checked and repaired; `progress` is called with the number of bytes
+    checked. Raises StorageError."""
     with storage_errors(directory, "open"):
-        found = _find(disk, directory, contents, now_ms)
+        found = _find(disk, directory, known.contents, now_ms)
         segments = _segments_of(disk, directory, found, now_ms)
-        if clean and known.end_offset >= 0:
-            clean = False
-        elif clean and known.must_look and segments:
-            known, clean = _closed_end(found, segments, recovery_point, config, known)
+        known = known._replace(compacted=known.compacted or config.compact)
+        if known.clean:
+            known = _looked_at(found, segments, known)
         keeper = Keeper(disk, directory, known.high_watermark)
-        if not clean and segments:
+        if not known.clean and segments:
             segments = _without_hole(keeper, found, segments, known)
-            recovery_point = _checked_from(found, segments, recovery_point, config, known)
+            known = known._replace(recovery_point=_checked_from(found, segments, known))
+        start = known.log_start_offset
         if new := not segments:
-            segments.append(Segment(disk, directory, log_start_offset, {}, now_ms))
+            segments.append(Segment(disk, directory, start, {}, now_ms))
             if known.damage and not keeper.mark and not found.is_marked:
-                keeper.found(known.damage, log_start_offset, log_start_offset)
+                keeper.found(known.damage, start, start)
         state = LogState(disk, directory, tp, config, topic_id, segments, now_ms)
         state.snapshots = found.snapshots
         state.has_epochs_file = found.has_epochs
         log = Log(state)
         if new:
-            _create(log, log_start_offset)
-        elif clean:
-            _take_closed(log, found, contents, recovery_point)
+            _create(log, start)
+        elif known.clean:
+            _take_closed(log, found, known)
         else:
-            _recover(log, found, recovery_point, progress, keeper, known)
+            _recover(log, found, keeper, known, progress)
         _take_mark(log, keeper, found)
-        log.durability.start(min(recovery_point, state.log_end_offset))
-        if log_start_offset > state.log_end_offset:
-            _begin_anew(log, log_start_offset, now_ms)
+        log.durability.start(min(known.recovery_point, state.log_end_offset))
+        if start > state.log_end_offset:
+            _begin_anew(log, start, now_ms)
         else:
-            state.begin_at(max(log_start_offset, state.segments[0].base_offset))
-            if remote_start is not None:
-                state.log_start_offset = min(remote_start, state.local_log_start_offset)
-            if not clean and not new:
-                _rebuild(log, found, recovery_point)
+            state.begin_at(max(start, state.segments[0].base_offset))
+            if known.remote_start is not None:
+                state.log_start_offset = min(known.remote_start, state.local_log_start_offset)
+            if not known.clean and not new:
+                _rebuild(log, found, known.recovery_point)
         return log
 
 
@@ -118,15 +137,13 @@ def _create(log: Log, offset: int) -> None:
     state.log_end_offset = offset
 
 
-def _take_closed(
-    log: Log, found: recovery.Found, contents: recovery.Contents | None, recovery_point: int
-) -> None:
+def _take_closed(log: Log, found: recovery.Found, known: Known) -> None:
     """Take a log that was closed as it is. Raises OSError."""
     state = log.state
-    if contents is not None:
-        end = contents.end_offset
-        state.replace_epochs(contents.epochs, UNREAD_EPOCH, dirty=False)
-    elif (end := recovery.clean_end_offset(found, state.segments, recovery_point)) is None:
+    if known.contents is not None:
+        end = known.contents.end_offset
+        state.replace_epochs(known.contents.epochs, UNREAD_EPOCH, dirty=False)
+    elif (end := recovery.clean_end_offset(found, state.segments, known.recovery_point)) is None:
         end = recovery.walked_end_offset(state.segments[-1])
     state.log_end_offset = end
     log.snapshot_bytes = found.snapshot_bytes.get(end, 0)
@@ -162,18 +179,17 @@ def _begin_anew(log: Log, offset: int, now_ms: int) -> None:
 def _recover(
     log: Log,
     found: recovery.Found,
-    recovery_point: int,
-    progress: recovery.Progress | None,
     keeper: Keeper,
     known: Known,
+    progress: recovery.Progress | None,
 ) -> None:
     """Check the segments, and cut off a torn tail. Raises OSError."""
     state = log.state
     state.changed = True
     interval = state.config.index_interval_bytes
     state.segments, log.recovered = recovery.recover(
-        state.disk, state.directory, state.segments, recovery_point, interval, progress, keeper,
-        dense=not (state.config.compact or known.compacted),
+        state.disk, state.directory, state.segments, known.recovery_point, interval, progress,
+        keeper, dense=not known.compacted,
     )  # fmt: skip
     end, ended = log.recovered.end_offset, max(known.high_watermark, known.end_offset)
     epochs = log.recovered.epochs
@@ -229,24 +245,24 @@ def _rebuild_producers(log: Log, first: Segment, recovered: recovery.Cut) -> Non
             state.segment_of(transaction.last_offset).txn_index.append(transaction)
 
 
-def _closed_end(
-    found: recovery.Found,
-    segments: list[Segment],
-    recovery_point: int,
-    config: LogConfig,
-    known: Known,
-) -> tuple[Known, bool]:
-    """Whether a log that only its directory marks as closed has all its segments and really ends
-    there, or must be checked all the same. Raises OSError."""
-    end = recovery.clean_end_offset(found, segments, recovery_point)
-    if _holes(found, segments, recovery_point, config, known):
-        return known._replace(end_offset=recovery_point if end is None else end), False
+def _looked_at(found: recovery.Found, segments: list[Segment], known: Known) -> Known:
+    """What is known after a look at a log that was closed: one whose files have changed since, that
+    lacks segments, or that does not end where it should, must be checked all the same. Raises
+    OSError."""
+    if known.end_offset >= 0:
+        return known._replace(clean=False)
+    if not (known.must_look and segments):
+        return known
+    end = recovery.clean_end_offset(found, segments, known.recovery_point)
+    if _holes(found, segments, known):
+        ended = known.recovery_point if end is None else end
+        return known._replace(end_offset=ended, clean=False)
     if end is not None and segments[-1].size:
         with contextlib.suppress(CorruptBatch):
             if recovery.walked_end_offset(segments[-1]) >= end:
-                return known, True
-        return known._replace(end_offset=end), False
-    return known, True
+                return known
+        return known._replace(end_offset=end, clean=False)
+    return known
 
 
 def _without_hole(
@@ -266,31 +282,19 @@ def _without_hole(
     return []
 
 
-def _checked_from(
-    found: recovery.Found,
-    segments: list[Segment],
-    recovery_point: int,
-    config: LogConfig,
-    known: Known,
-) -> int:
+def _checked_from(found: recovery.Found, segments: list[Segment], known: Known) -> int:
     """The offset from which to check the log: its start if it changed since it was closed, and an
     offset before the first missing segment. Raises OSError."""
     if not segments or known.end_offset >= 0:
         return 0
-    holes = _holes(found, segments, recovery_point, config, known)
-    return min([recovery_point, *(hole - 1 for hole in holes)])
+    holes = _holes(found, segments, known)
+    return min([known.recovery_point, *(hole - 1 for hole in holes)])
 
 
-def _holes(
-    found: recovery.Found,
-    segments: list[Segment],
-    recovery_point: int,
-    config: LogConfig,
-    known: Known,
-) -> list[int]:
+def _holes(found: recovery.Found, segments: list[Segment], known: Known) -> list[int]:
     """Base offsets of missing segments, or of those behind a missing one. Raises OSError."""
     holes = list(found.widowed)
-    if not (config.compact or known.compacted):
-        hole = recovery.hole_below(segments, recovery_point)
+    if not known.compacted:
+        hole = recovery.hole_below(segments, known.recovery_point)
         holes += [] if hole is None else [hole]
     return holes

@@ -184,7 +184,6 @@ def test_the_state_of_transactions_is_decoded(pk: Run, tmp_path: Path) -> None:
         TopicPartition("__transaction_state", 3),
         LogConfig(),
         topic_id=bytes(16),
-        clean=False,
         now_ms=0,
     )
     partitions = [PartitionsSchema(topic="orders", partition_ids=[0, 2])]
@@ -226,7 +225,6 @@ def test_the_state_of_share_partitions_is_decoded(pk: Run, tmp_path: Path) -> No
         TopicPartition("__share_group_state", 3),
         LogConfig(),
         topic_id=bytes(16),
-        clean=False,
         now_ms=0,
     )
     share_key = ShareKey("jobs", bytes(range(16)), 2)
@@ -502,7 +500,6 @@ def test_cat_reads_committed_records(pk: Run, tmp_path: Path) -> None:
         TopicPartition("t", 0),
         LogConfig(),
         topic_id=bytes(16),
-        clean=False,
         now_ms=0,
     )
 

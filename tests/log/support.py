@@ -79,10 +79,10 @@ def open_log(
         TP,
         config or LogConfig(),
         topic_id=TOPIC_ID,
-        recovery_point=recovery_point,
-        log_start_offset=log_start_offset,
-        clean=clean,
         now_ms=NOW,
+        known=log_loader.Known(
+            clean, recovery_point=recovery_point, log_start_offset=log_start_offset
+        ),
     )
 
 

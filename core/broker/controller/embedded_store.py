@@ -158,7 +158,6 @@ class EmbeddedStore:
             TopicPartition(METADATA_TOPIC, 0),
             _CONFIG,
             topic_id=TOPIC_ID,
-            clean=False,
             now_ms=self._now_ms(),
         )
         # Data that a crash of the process left in the page cache must be durable before it is

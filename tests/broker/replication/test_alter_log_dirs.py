@@ -282,7 +282,6 @@ async def test_who_has_the_later_records_goes_further_whatever_the_segments() ->
             log.state.tp,
             log.state.config,
             topic_id=log.state.topic_id,
-            clean=False,
             now_ms=node.broker.clock.now_ms(),
         )
         batch = build_batch([(node.broker.clock.now_ms(), b"k", b"50", ())])
