@@ -3,10 +3,10 @@ may ask one that does not. Gives up silently after `PROPAGATION_S`: the change i
 way."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-
-import trio
+from contextlib import suppress
 
 from pk.cli.cluster.configs import own_value
+from pk.cli.runtime.poll import poll_until
 from pk.core.auth.acls import AclBinding
 from pk.core.errors import KafkaError
 from pk.core.quota.entity import Entity
@@ -28,14 +28,8 @@ RETRY_S = 0.05
 
 async def until_true(shown: Callable[[], Awaitable[bool]]) -> None:
     """Waits until `shown`, which asks the brokers, holds."""
-    with trio.move_on_after(PROPAGATION_S):
-        while True:
-            try:
-                if await shown():
-                    return
-            except (KafkaError, ClientError):
-                return
-            await trio.sleep(RETRY_S)
+    with suppress(KafkaError, ClientError):
+        await poll_until(shown, every_s=RETRY_S, within_s=PROPAGATION_S)
 
 
 async def until_topics(
@@ -45,59 +39,49 @@ async def until_topics(
 ) -> None:
     """Waits until `known` holds for each topic's name and what the brokers answer for it."""
     left = list(names)
-    with trio.move_on_after(PROPAGATION_S):
-        while left:
-            try:
-                found = await admin.describe_topics(left)
-            except (KafkaError, ClientError):
-                return
-            left = [name for name in left if not known(name, found[name])]
-            if left:
-                await trio.sleep(RETRY_S)
+
+    async def shown() -> bool:
+        nonlocal left
+        found = await admin.describe_topics(left)
+        left = [name for name in left if not known(name, found[name])]
+        return not left
+
+    if left:
+        await until_true(shown)
 
 
 async def until_user(admin: Admin, user: str, mechanism: int, iterations: int | None) -> None:
     """Waits until a broker says that a user has a SCRAM credential with this many iterations; for
     None, that it has none."""
-    with trio.move_on_after(PROPAGATION_S):
-        while True:
-            try:
-                answer = (await admin.describe_scram_users([user]))[user]
-            except (KafkaError, ClientError):
-                return
-            known = () if isinstance(answer, Exception) else answer
-            found = [one.iterations for one in known if one.mechanism == mechanism]
-            if found == ([] if iterations is None else [iterations]):
-                return
-            await trio.sleep(RETRY_S)
+
+    async def shown() -> bool:
+        known = (await admin.describe_scram_users([user])).ok.get(user, ())
+        found = [one.iterations for one in known if one.mechanism == mechanism]
+        return found == ([] if iterations is None else [iterations])
+
+    await until_true(shown)
 
 
 async def until_acls(
     admin: Admin, *, present: Collection[AclBinding], absent: Collection[AclBinding]
 ) -> None:
     """Waits until a broker lists all ACLs of `present` and none of `absent`."""
-    with trio.move_on_after(PROPAGATION_S):
-        while True:
-            try:
-                known = set(await admin.describe_acls())
-            except (KafkaError, ClientError):
-                return
-            if known.issuperset(present) and known.isdisjoint(absent):
-                return
-            await trio.sleep(RETRY_S)
+
+    async def shown() -> bool:
+        known = set(await admin.describe_acls())
+        return known.issuperset(present) and known.isdisjoint(absent)
+
+    await until_true(shown)
 
 
 async def until_quotas(admin: Admin, entity: Entity, values: Mapping[str, float | None]) -> None:
     """Waits until a broker shows the quota of an entity as it was changed."""
-    with trio.move_on_after(PROPAGATION_S):
-        while True:
-            try:
-                known = (await admin.describe_quotas()).get(entity, {})
-            except (KafkaError, ClientError):
-                return
-            if all(known.get(key) == value for key, value in values.items()):
-                return
-            await trio.sleep(RETRY_S)
+
+    async def shown() -> bool:
+        known = (await admin.describe_quotas()).get(entity, {})
+        return all(known.get(key) == value for key, value in values.items())
+
+    await until_true(shown)
 
 
 async def until_configs(
@@ -117,15 +101,15 @@ async def until_configs(
                 del waited[change.name]
         if waited:
             left[resource] = waited
-    with trio.move_on_after(PROPAGATION_S):
-        while left:
-            try:
-                found = await admin.describe_configs(list(left))
-            except (KafkaError, ClientError):
-                return
-            left = {r: old for r, old in left.items() if not _has_changed(old, found[r])}
-            if left:
-                await trio.sleep(RETRY_S)
+
+    async def shown() -> bool:
+        nonlocal left
+        found = await admin.describe_configs(list(left))
+        left = {r: old for r, old in left.items() if not _has_changed(old, found[r])}
+        return not left
+
+    if left:
+        await until_true(shown)
 
 
 def _shows(resource: ConfigResource, entry: ConfigEntry | None, change: ConfigChange) -> bool:

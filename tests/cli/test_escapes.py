@@ -23,6 +23,7 @@ from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.text import escaped, escaped_bytes, escaped_lines
 from pk.cli.up.logs import InertFormatter
 from pk.core.durations import Duration
+from pk.net.client.answers import Answers
 from pk.net.client.results import GroupDescription, MemberDescription
 
 Run = Callable[..., Any]
@@ -99,10 +100,12 @@ class Peopled:
     async def admin(self, *_: object) -> "Peopled":
         return self
 
-    async def describe_groups(self, names: list[str]) -> dict[str, Any]:
+    async def describe_groups(self, names: list[str]) -> Answers[str, Any]:
         nobody: Any = None
         member = MemberDescription(HOSTILE, None, HOSTILE, "/host", ())
-        return {n: GroupDescription(n, "", "Stable", "", "", (member,), nobody) for n in names}
+        return Answers(
+            {n: GroupDescription(n, "", "Stable", "", "", (member,), nobody) for n in names}
+        )
 
 
 def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.results import GroupDescription, ListedOffset, Node, OffsetAndMetadata
 
 
@@ -84,13 +85,15 @@ def test_a_group_is_as_late_as_its_oldest_unread_record(
 class Refusing:
     """A cluster that refuses everyone the offsets of `secret`."""
 
-    async def list_groups_offsets(self, names: list[str]) -> dict[str, Any]:
+    async def list_groups_offsets(self, names: list[str]) -> Answers[str, Any]:
         commits = {TopicPartition(t, 0): OffsetAndMetadata(3) for t in ("open", "secret")}
-        return dict.fromkeys(names, commits)
+        return Answers(dict.fromkeys(names, commits))
 
-    async def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> dict[Any, Any]:
+    async def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> Answers[Any, Any]:
         no = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not for you")
-        return {tp: no if tp.topic == "secret" else ListedOffset(3, -1, 0) for tp in wanted}
+        return Answers(
+            {tp: no if tp.topic == "secret" else ListedOffset(3, -1, 0) for tp in wanted}
+        )
 
 
 def test_why_a_row_lacks_its_lag_is_a_code() -> None:

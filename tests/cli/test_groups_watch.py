@@ -20,6 +20,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import GroupDescription, MemberDescription, Node
 
@@ -58,8 +59,8 @@ class Restless:
     async def admin(self, *_: object) -> "Restless":
         return self
 
-    async def describe_groups(self, names: list[str]) -> dict[str, Any]:
-        return {name: self._answers.pop(0) for name in names}
+    async def describe_groups(self, names: list[str]) -> Answers[str, Any]:
+        return Answers({name: self._answers.pop(0) for name in names})
 
 
 def test_a_coordinator_that_moves_does_not_end_the_watch() -> None:

@@ -28,6 +28,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.event_table import Cell, EventTable
 from pk.cli.terminal.streams import Streams
 from pk.core.values import ZERO_UUID, TopicPartition
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import PartitionDescription, TopicDescription
 
@@ -106,18 +107,18 @@ class Fading:
     def __init__(self) -> None:
         self.configs = self.topics = 0
 
-    async def describe_topics(self, names: object) -> dict[str, TopicDescription]:
+    async def describe_topics(self, names: object) -> Answers[str, TopicDescription]:
         self.topics += 1
         if self.topics > 3:
             raise SeenEnough
         described = PartitionDescription(0, 1, 0, (1, 2), (1, 2))
-        return {"t": TopicDescription("t", ZERO_UUID, False, (described,))}
+        return Answers({"t": TopicDescription("t", ZERO_UUID, False, (described,))})
 
-    async def describe_configs(self, *_: object, **more: object) -> dict[str, object]:
+    async def describe_configs(self, *_: object, **more: object) -> Answers[str, object]:
         self.configs += 1
         if self.configs == 2:
             raise ConnectFailed("h:1", "refused")
-        return {}
+        return Answers({})
 
 
 def test_a_silence_at_any_question_does_not_end_the_watch() -> None:

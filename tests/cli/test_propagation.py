@@ -11,6 +11,7 @@ from trio.testing import MockClock
 from pk.cli.cluster import propagation
 from pk.cli.cluster.propagation import until_configs, until_topics
 from pk.core.values import ZERO_UUID
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import (
     ConfigChange,
@@ -47,13 +48,13 @@ class LateBrokers:
             raise answer
         return answer
 
-    async def describe_topics(self, names: Iterable[str]) -> dict[str, Any]:
+    async def describe_topics(self, names: Iterable[str]) -> Answers[str, Any]:
         answer = self._answer()
-        return dict.fromkeys(names, answer)
+        return Answers(dict.fromkeys(names, answer))
 
-    async def describe_configs(self, resources: Iterable[ConfigResource]) -> dict[Any, Any]:
+    async def describe_configs(self, resources: Iterable[ConfigResource]) -> Answers[Any, Any]:
         answer = self._answer()
-        return dict.fromkeys(resources, answer)
+        return Answers(dict.fromkeys(resources, answer))
 
 
 def seconds(wait: Callable[[], Awaitable[None]]) -> float:

@@ -45,6 +45,7 @@ from pk.cli.output.amounts import show_bytes
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
 from pk.core.values import ZERO_UUID, TopicPartition
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import (
     ConfigChange,
@@ -467,9 +468,11 @@ class ManyToElect:
     def thorough(self, admin: "ManyToElect") -> "ManyToElect":
         return admin
 
-    async def describe_topics(self, names: list[str]) -> dict[str, TopicDescription]:
+    async def describe_topics(self, names: list[str]) -> Answers[str, TopicDescription]:
         partitions = tuple(PartitionDescription(n, 2, 5, (1, 2), (1, 2)) for n in range(50))
-        return {name: TopicDescription(name, ZERO_UUID, False, partitions) for name in names}
+        return Answers(
+            {name: TopicDescription(name, ZERO_UUID, False, partitions) for name in names}
+        )
 
 
 def test_a_question_about_many_elections_says_what_shows_the_rest(tmp_path: Path) -> None:
@@ -596,7 +599,7 @@ class LateBrokers:
         self.decided |= replicas
         self._asked = 0
 
-    async def describe_topics(self, topics: set[str]) -> dict[str, TopicDescription]:
+    async def describe_topics(self, topics: set[str]) -> Answers[str, TopicDescription]:
         self._asked += 1
         if self._asked > 2:
             self.reported = dict(self.decided)
@@ -604,14 +607,16 @@ class LateBrokers:
             PartitionDescription(tp.partition, replicas[0], 0, replicas, replicas)
             for tp, replicas in sorted(self.reported.items())
         )
-        return {topic: TopicDescription(topic, ZERO_UUID, False, parts) for topic in topics}
+        return Answers(
+            {topic: TopicDescription(topic, ZERO_UUID, False, parts) for topic in topics}
+        )
 
     async def alter_reassignments(
         self, changes: dict[TopicPartition, tuple[int, ...]]
-    ) -> dict[TopicPartition, None]:
+    ) -> Answers[TopicPartition, None]:
         self.changes.append(changes)
         self.decide(changes)
-        return dict.fromkeys(changes)
+        return Answers(dict.fromkeys(changes))
 
 
 def restore(
@@ -660,8 +665,8 @@ class OneIsCancelled(LateBrokers):
         self._asked = 2
         return {}
 
-    async def describe_log_dirs(self, *_: Any) -> dict[int, Any]:
-        return {}
+    async def describe_log_dirs(self, *_: Any) -> Answers[int, Any]:
+        return Answers({})
 
 
 def test_the_log_of_a_detached_reassignment_ends_with_what_moved_and_what_did_not() -> None:
@@ -699,17 +704,17 @@ class AbsentBrokers:
 
     async def describe_configs(
         self, resources: list[ConfigResource], **_: Any
-    ) -> dict[ConfigResource, Any]:
+    ) -> Answers[ConfigResource, Any]:
         entry = ConfigEntry(LEADER_REPLICAS, "0:1", ConfigSource.TOPIC, False, False)
         found = [] if any(self.altered) else [entry]
-        return {resource: self._answer("describe", found) for resource in resources}
+        return Answers({resource: self._answer("describe", found) for resource in resources})
 
     async def alter_configs(
         self, changes: dict[ConfigResource, list[ConfigChange]]
-    ) -> dict[ConfigResource, Any]:
+    ) -> Answers[ConfigResource, Any]:
         answers = {resource: self._answer("alter", None) for resource in changes}
         self.altered.append({r: c for r, c in changes.items() if answers[r] is None})
-        return answers
+        return Answers(answers)
 
 
 def test_throttles_go_though_the_brokers_are_away_when_the_moves_end() -> None:
@@ -741,18 +746,18 @@ class SlowToShow:
 
     async def describe_configs(
         self, resources: list[ConfigResource], **_: Any
-    ) -> dict[ConfigResource, Any]:
+    ) -> Answers[ConfigResource, Any]:
         if self.asked_since is not None:
             self.asked_since += 1
             if self.asked_since == 3:
                 self.found = {}
-        return {resource: self.found.get(resource, []) for resource in resources}
+        return Answers({resource: self.found.get(resource, []) for resource in resources})
 
     async def alter_configs(
         self, changes: dict[ConfigResource, list[ConfigChange]]
-    ) -> dict[ConfigResource, None]:
+    ) -> Answers[ConfigResource, None]:
         self.asked_since = 0
-        return dict.fromkeys(changes)
+        return Answers(dict.fromkeys(changes))
 
 
 def test_throttles_are_removed_when_brokers_show_none() -> None:

@@ -26,6 +26,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
 from pk.core.durations import Duration
 from pk.core.values import TopicPartition
+from pk.net.client.answers import Answers
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.results import GroupDescription, ListedOffset, Node, OffsetAndMetadata
 
@@ -157,25 +158,27 @@ class LateTimes:
     async def admin(self, *_: object) -> "LateTimes":
         return self
 
-    async def describe_groups(self, names: list[str]) -> dict[str, GroupDescription]:
+    async def describe_groups(self, names: list[str]) -> Answers[str, GroupDescription]:
         node = Node(1, "h", 1)
-        return {
-            name: GroupDescription(name, "Classic", "Empty", "consumer", "", (), node)
-            for name in names
-        }
+        return Answers(
+            {
+                name: GroupDescription(name, "Classic", "Empty", "consumer", "", (), node)
+                for name in names
+            }
+        )
 
-    async def list_groups_offsets(self, names: list[str]) -> dict[str, Any]:
+    async def list_groups_offsets(self, names: list[str]) -> Answers[str, Any]:
         commits = {TopicPartition("t", p): OffsetAndMetadata(3) for p in (0, 1)}
-        return dict.fromkeys(names, commits)
+        return Answers(dict.fromkeys(names, commits))
 
-    async def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> dict[Any, Any]:
-        return {tp: ListedOffset(4, -1, 0) for tp in wanted}
+    async def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> Answers[Any, Any]:
+        return Answers({tp: ListedOffset(4, -1, 0) for tp in wanted})
 
-    async def record_times(self, places: Iterable[Any], **_: Any) -> dict[Any, Any]:
+    async def record_times(self, places: Iterable[Any], **_: Any) -> Answers[Any, Any]:
         self.asked += 1
         silent = RequestTimedOut("no answer")
         answers = {0: silent if self.asked < 3 else now_ms(), 1: None}
-        return {(tp, offset): answers[tp.partition] for tp, offset in places}
+        return Answers({(tp, offset): answers[tp.partition] for tp, offset in places})
 
 
 def test_for_records_of_an_age_that_is_unknown_at_first() -> None:

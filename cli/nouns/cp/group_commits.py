@@ -8,16 +8,16 @@ that readers of committed records see.
 
 from collections.abc import Mapping
 
-import trio
-
 from pk.cli.exits import Refused
 from pk.cli.nouns.cp.resumed_spans import report_deleted, resumed_spans
 from pk.cli.phrases import count
 from pk.cli.records.range_reader import Span
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.poll import poll_until
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.producer import Producer
 from pk.net.client.results import GroupDescription, GroupMetadata, OffsetAndMetadata
@@ -75,22 +75,21 @@ class GroupCommits:
 
     async def _offsets(self, admin: Admin) -> dict[TopicPartition, int]:
         """What the group has committed, once no transaction is about to change it."""
-        with trio.move_on_after(_STABLE_S):
-            while True:
-                answers = await admin.list_group_offsets(self.group, require_stable=True)
-                if not any(_is_unstable(answer) for answer in answers.values()):
-                    break
-                await trio.sleep(_PAUSE_S)
-            found: dict[TopicPartition, int] = {}
-            for tp, answer in answers.items():
-                if isinstance(answer, Exception):
-                    raise answer
-                if isinstance(answer, OffsetAndMetadata):
-                    found[tp] = answer.offset
-            return found
-        raise RequestTimedOut(
-            f"group {self.group} has offsets of an unfinished transaction after {_STABLE_S:.0f} s"
-        )
+        answers: Answers[TopicPartition, OffsetAndMetadata | None] = Answers()
+
+        async def stable() -> bool:
+            nonlocal answers
+            answers = await admin.list_group_offsets(self.group, require_stable=True)
+            return not any(map(_is_unstable, answers.errors.values()))
+
+        if not await poll_until(stable, every_s=_PAUSE_S, within_s=_STABLE_S):
+            raise RequestTimedOut(
+                f"group {self.group} has offsets of an unfinished transaction after "
+                f"{_STABLE_S:.0f} s"
+            )
+        for error in answers.errors.values():
+            raise error
+        return {tp: commit.offset for tp, commit in answers.ok.items() if commit is not None}
 
     async def send(self, producer: Producer, positions: Mapping[TopicPartition, int]) -> None:
         """Commits `positions` with the producer's open transaction. Raises KafkaError,

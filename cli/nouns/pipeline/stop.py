@@ -3,12 +3,11 @@ until it has ended."""
 
 from typing import TYPE_CHECKING
 
-import trio
-
 from pk.cli.exits import CommandError, Exit
 from pk.cli.nouns.pipeline.pipeline_file import read_pipeline
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.poll import poll_until
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import is_running
 
@@ -26,9 +25,11 @@ async def stop(context: Context, options: "StopPipeline") -> None:
         context.say(f"{pipeline.name} is not running.")
         return
     places.stop.touch()
-    with trio.move_on_after(options.timeout.s):
-        while is_running(places):  # noqa: ASYNC110 - another process ends, without notice
-            await trio.sleep(_POLL_S)
+
+    async def stopped() -> bool:
+        return not is_running(places)
+
+    if await poll_until(stopped, every_s=_POLL_S, within_s=options.timeout.s):
         context.say(f"{pipeline.name} has stopped.")
         return
     raise CommandError(

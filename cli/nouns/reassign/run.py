@@ -38,6 +38,7 @@ from pk.cli.phrases import count, join, partition_name
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, exit_code, phrase, sentence
 from pk.cli.runtime.paths import make_user_dir
+from pk.cli.runtime.poll import poll_until
 from pk.cli.terminal.signals import Interrupts, listen_for_interrupts
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -318,23 +319,22 @@ async def until_brokers_know(
     """The partitions of these topics, once the brokers report the expected replicas, in that order
     or in any, or after a timeout."""
     found: dict[TopicPartition, r.PartitionDescription] = {}
-    with trio.move_on_after(_SETTLE_S):
-        while wanted:
-            answers = await admin.describe_topics({tp.topic for tp in wanted})
-            found = {
-                TopicPartition(t.name, p.partition): p
-                for t in answers.values()
-                if isinstance(t, r.TopicDescription)
-                for p in t.partitions
-            }
-            pairs = [
-                (tuple(found[tp].replicas), tuple(a)) for tp, a in wanted.items() if tp in found
-            ]
-            if all(
-                ours == theirs if in_order else set(ours) == set(theirs) for ours, theirs in pairs
-            ):
-                break
-            await trio.sleep(_SETTLE_RETRY_S)
+
+    async def settled() -> bool:
+        nonlocal found
+        answers = await admin.describe_topics({tp.topic for tp in wanted})
+        found = {
+            TopicPartition(t.name, p.partition): p
+            for t in answers.ok.values()
+            for p in t.partitions
+        }
+        pairs = [(tuple(found[tp].replicas), tuple(a)) for tp, a in wanted.items() if tp in found]
+        return all(
+            ours == theirs if in_order else set(ours) == set(theirs) for ours, theirs in pairs
+        )
+
+    if wanted:
+        await poll_until(settled, every_s=_SETTLE_RETRY_S, within_s=_SETTLE_S)
     return found
 
 
