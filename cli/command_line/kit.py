@@ -6,7 +6,9 @@ command: values are read by `Parameter.read`, since typer's reader imports pydan
 second), and help is `pk.cli.command_line.help`, since typer's imports rich.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -38,6 +40,8 @@ HELP: Final = Parameter(
 
 _WORDS: Final = "pk.words"
 """The words that a command is parsed from, in the context's `meta`."""
+
+_INTERVAL: Final = re.compile(r"\d+(\.\d+)?(ms|s|m|h)?")
 
 RENAMED: Final = "pk.renamed"
 """What to say about an old name on the command line, in the context's `meta`."""
@@ -145,10 +149,23 @@ class _Parsing:
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Part of typer's Command. Raises UsageError."""
         ctx.meta[_WORDS] = tuple(args)
+        self._check_watch(ctx, args)
         try:
             return cast(Any, super()).parse_args(ctx, args)
         except ParserError as e:
             raise self._sentence(ctx, cast(Any, e)) from None
+
+    def _check_watch(self, ctx: Any, args: list[str]) -> None:
+        """Refuses an interval behind -w, which would be taken for a topic or group. Raises
+        UsageError."""
+        if not any("-w" in each.names for each in self.parameters):
+            return
+        for word, after in pairwise(args):
+            if word == "--":
+                return
+            if word in ("-w", "--watch") and _INTERVAL.fullmatch(after):
+                said = f"-w takes no value; for an interval, type `-w --interval {after}`"
+                raise refused(ctx, f"{said} (a name goes before -w)")
 
     def _sentence(self, ctx: Any, error: Any) -> UsageError:
         """What typer's parser refused, in our words."""
@@ -171,6 +188,8 @@ class _Parsing:
         if found is not None:
             return f"{where} has no option {name}; in pk that is `pk {found}`"
         options = [o for _, o in options_of(self.parameters) if not o.hidden]
+        if name in ("-o", "--output") and any("--format" in o.names for o in options):
+            return f"{where} has no option {name}; in pk that is `{where} -f FORMAT`"
         known = [n for o in options for n in o.names if n.startswith("--")]
         return f"{where} has no option {name}{did_you_mean(name, known, '')}"
 

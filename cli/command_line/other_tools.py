@@ -42,11 +42,28 @@ WORDS = {
     "topic set-config": "configs alter topic TOPIC -c KEY=VALUE",
     "topic describe-storage": "brokers logdirs",
     "topic lag": "groups lag -t TOPIC",
+    "topic edit": "configs edit topic TOPIC",
     "topic analyze": "topics describe TOPIC",
     "cluster info": "cluster describe",
     "cluster metadata": "cluster describe",
     "cluster status": "cluster health",
     "cluster logdirs": "brokers logdirs",
+    "cluster storage": "brokers logdirs",
+    "container start": "up",
+    "container stop": "node stop",
+    "container status": "node status",
+    "container": "up",
+    "redpanda start": "node start",
+    "redpanda stop": "node stop",
+    "registry schema": "schema",
+    "registry subject": "schema list",
+    "registry": "schema",
+    "profile create": "profile add NAME",
+    "profile print": "profile show",
+    "debug info": "debug bundle",
+    "metadata": "cluster describe",
+    "txn": "transactions list",
+    "ui": "top",
     "cluster config": "configs describe broker ID",
     "cluster partitions": "reassign",
     "cluster maintenance": "reassign plan --drain BROKER",
@@ -116,6 +133,7 @@ OPTIONS = {
     ("pk consume", "-G"): "consume TOPIC -g GROUP",
     ("pk consume", "-J"): "consume TOPIC -f jsonl",
     ("pk consume", "-K"): "consume TOPIC -f '%k:%v\\n'",
+    ("pk consume", "-s"): "consume TOPIC --decode auto",
     ("pk produce", "-P"): "produce TOPIC",
     ("pk produce", "-K"): "produce TOPIC -f '%k:%v\\n'",
     ("pk produce", "-l"): "produce TOPIC -F FILE",
@@ -133,6 +151,8 @@ def here(words: Sequence[str], nouns: Mapping[str, str]) -> str | None:
     first = words[0]
     second = words[1] if len(words) > 1 else ""
     script = first.removesuffix(".sh").removesuffix(".bat").removeprefix("kafka-")
+    if first == "admin" and second:  # kcl's
+        return " ".join(words[1:3]) if second in nouns else here(words[1:], nouns)
     known = TOOLS.get(script) or WORDS.get(f"{first} {second}") or WORDS.get(first)
     if known is not None:
         return known
@@ -140,7 +160,7 @@ def here(words: Sequence[str], nouns: Mapping[str, str]) -> str | None:
     noun = nouns.get(second) or _NOUNS.get(second.removesuffix("s"))
     if verb is None or noun is None:
         return None
-    rest = [word for word in words[2:] if not word.startswith("-")][:1]
+    rest = [word for word in words[2:3] if not word.startswith("-")]
     return below(noun, verb) or " ".join((noun, verb, *rest))
 
 

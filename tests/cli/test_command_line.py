@@ -264,6 +264,12 @@ def test_an_option_of_another_tool_is_named_here(command: str, option: str) -> N
     ("words", "said"),
     [
         ("list topics", "topics list"),
+        ("get topics -o json", "topics list"),
+        ("edit topic orders", "configs edit topic TOPIC"),
+        ("admin topic list", "topic list"),
+        ("admin dtoken list", "users tokens"),
+        ("topics list -o json", "topics list -f FORMAT"),
+        ("cluster describe --output yaml", "cluster describe -f FORMAT"),
         ("get consumer-groups", "groups list"),
         ("get cg", "groups list"),
         ("describe topic orders", "topics describe orders"),
@@ -283,6 +289,17 @@ def test_what_no_tool_says_is_not_explained(words: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse(words.split())
     assert "in pk that is" not in str(refused.value)
+
+
+@pytest.mark.parametrize("words", ["topics list -w 5", "isr a -w 2s", "groups lag --watch 1.5"])
+def test_an_interval_behind_watch_is_not_a_name(words: str) -> None:
+    with pytest.raises(UsageError, match=rf"type `-w --interval {words.split()[-1]}`"):
+        parse(words.split())
+
+
+def test_a_number_may_be_a_name_before_watch() -> None:
+    assert parse(["topics", "list", "5", "-w"]).values["repeat"]
+    assert parse(["topics", "list", "-w", "orders"]).values["repeat"]
 
 
 @pytest.mark.parametrize("words", ["", "one --help", "--help", "one -h a"])
