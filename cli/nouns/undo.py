@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.cluster.acl_rows import ChangedAclRow
+from pk.cli.cluster.offset_change_row import OffsetChangeRow
 from pk.cli.cluster.quota_rows import ChangedQuotaRow
 from pk.cli.command_line.declare import Noun
 from pk.cli.options.option_sets import Anyway, Change, ChangeId, Connection, Listing
 from pk.cli.options.parameters import Option
-from pk.cli.undo.rows import ChangeRow, ConfigUndoRow, OffsetChangeRow, UserUndoRow
+from pk.cli.undo.rows import ChangeRow, ConfigUndoRow, UserUndoRow
 
 UNDO = Noun("undo")
 

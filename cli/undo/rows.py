@@ -1,4 +1,4 @@
-"""The rows of `pk undo` and of offsets that are set."""
+"""The rows of `pk undo`."""
 
 from typing import Annotated, TypedDict
 
@@ -17,37 +17,6 @@ class ChangeRow(TypedDict):
     time: Annotated[str, Shown(wide=True)]
     kind: Annotated[str, Shown(wide=True, word=True)]
     cluster_id: Annotated[str | None, Shown(wide=True)]
-
-
-def _show_delta(delta: int) -> str:
-    """How far the offset moves, and what that means for the group."""
-    return f"{delta:+,} {'skip' if delta > 0 else 're-read'}" if delta else "0"
-
-
-def _to_the_minute(time: str) -> str:
-    return time[:16].replace("T", " ")
-
-
-class OffsetChangeRow(TypedDict):
-    """What becomes of a committed offset: in `pk groups reset-offsets`, and when a change of
-    offsets is undone."""
-
-    group: str
-    topic: str
-    partition: Annotated[int, Shown("PART")]
-    committed: int | None
-    start_offset: int | None
-    """That of a share group, which commits nothing."""
-
-    target: int | None
-    delta: Annotated[int | None, Shown("Δ RECORDS", show=_show_delta)]
-    target_time: Annotated[str | None, Shown("TIME AT TARGET", show=_to_the_minute, right=True)]
-    note: str | None
-    result: Annotated[str, Shown(word=True)]
-    effect: Annotated[str | None, Shown(wide=True, word=True)]
-    """re-read, skip, stay, delete; None where nothing was committed."""
-
-    error: Annotated[str | None, Shown(wide=True)]
 
 
 class ConfigUndoRow(TypedDict):

@@ -143,7 +143,7 @@ def test_a_command_imports_what_it_needs_and_no_more() -> None:
 def test_resetting_offsets_loads_nothing_of_reassignments() -> None:
     words = ("groups", "reset-offsets", "g", "--to-earliest", "--execute", "-b", "127.0.0.1:1")
     modules = imported(*words, code=3)
-    assert "pk.cli.undo.offset_changes" in modules
+    assert "pk.cli.cluster.offset_changes" in modules
     of_nouns = {m.split(".")[3] for m in modules if m.startswith("pk.cli.nouns.")}
     assert of_nouns == {"groups"}
     assert not {m for m in modules if "reassign" in m or m == "pk.cli.cluster.throttles"}

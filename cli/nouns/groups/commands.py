@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from pk.cli.cluster.offset_change_row import OffsetChangeRow
 from pk.cli.cluster.offset_row import OffsetRow
 from pk.cli.command_line.declare import Noun
 from pk.cli.nouns.groups.options import (
@@ -34,7 +35,7 @@ from pk.cli.nouns.groups.rows import (
 )
 from pk.cli.options.option_sets import Anyway, Change, ChangeId, Connection, Listing, Watch
 from pk.cli.options.parameters import Argument
-from pk.cli.undo.rows import ChangeRow, OffsetChangeRow
+from pk.cli.undo.rows import ChangeRow
 
 GROUPS = Noun("groups")
 

@@ -3,10 +3,10 @@ back."""
 
 from collections.abc import Mapping
 
+from pk.cli.cluster.remembered_offsets import Kept, remember
 from pk.cli.phrases import count, join
 from pk.cli.runtime import undo_log as undo
 from pk.cli.runtime.context import Context
-from pk.cli.undo.offsets import Kept, remember
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin

@@ -25,7 +25,9 @@ from pk.cli.cluster.groups import (
     wanted_groups,
 )
 from pk.cli.cluster.groups import Commits as AnyCommits
+from pk.cli.cluster.offset_changes import Move, ask, commit, export_csv, preview, report
 from pk.cli.cluster.partition_selection import partitions_at
+from pk.cli.cluster.remembered_offsets import keep_moves
 from pk.cli.cluster.topics import existing_topics
 from pk.cli.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.nouns.groups.options import ResetOffsets
@@ -36,8 +38,6 @@ from pk.cli.positions.resolve import ResolvedRange, resolve
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
-from pk.cli.undo.offset_changes import Move, ask, commit, export_csv, preview, report
-from pk.cli.undo.offsets import keep_moves
 from pk.core.nearest import did_you_mean
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import trio
 
 from pk.cli.cluster.groups import SHARE, types_of, unused_offset_columns
+from pk.cli.cluster.offset_change_row import OffsetChangeRow
 from pk.cli.cluster.replicas import sizes_by_replica
 from pk.cli.output.formats import Listing
 from pk.cli.output.rows import listing
@@ -21,7 +22,6 @@ from pk.cli.runtime import undo_log as undo
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.runtime.question_table import say_table
-from pk.cli.undo.rows import OffsetChangeRow
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
