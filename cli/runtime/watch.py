@@ -343,7 +343,8 @@ class _Painted:
         context, snapshot = self._context, self._snapshot
         what = " ".join(("pk", *context.path))
         clock = show_time(snapshot.at_ms)[11:19]
-        return f"{what} · {context.settings.cluster_name} · {self._every} · {clock} · q quits"
+        keys = " · q quits" if context.streams.in_terminal else ""
+        return f"{what} · {context.settings.cluster_name} · {self._every} · {clock}{keys}"
 
     def _status(self) -> str | None:
         snapshot = self._snapshot

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TextIO, cast
 
 import trio
 
+from pk.cli.terminal.app_thread import AppThread
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.styles import COLOURS
 from pk.cli.terminal.suspend import Suspendable
@@ -84,8 +85,7 @@ class FullScreen:
         self._resized = resized
         self._token = trio.lowlevel.current_trio_token()
         self._lines: Sequence[Line | str] = ()
-        self._app: Application[None] | None = None
-        self._leaving = False
+        self._thread = AppThread()
         self._skips_until = 0.0
         self._restored, self._continues = threading.Event(), threading.Event()
 
@@ -98,12 +98,11 @@ class FullScreen:
         """Draws these lines from the top left corner. A text may have colours (as escape
         sequences); a longer line is cut."""
         self._lines = lines
-        if self._app is not None:
-            self._app.invalidate()
+        self._thread.call(lambda app: app.invalidate())
 
     def redraw(self) -> None:
         """Draws everything again, after something else has written on the terminal."""
-        self._in_thread(lambda app: app.renderer.clear())
+        self._thread.call(lambda app: app.renderer.clear())
 
     @asynccontextmanager
     async def shown(self) -> AsyncGenerator[None]:
@@ -112,16 +111,11 @@ class FullScreen:
             nursery.start_soon(self._show, nursery.cancel_scope)
             nursery.start_soon(self._follow_size)
             with Suspendable(self._give_back, self._take_again):
-                try:
-                    yield
-                finally:
-                    self._leaving = True
-                    self._in_thread(_leave)
+                yield
             nursery.cancel_scope.cancel()
 
     async def _show(self, scope: trio.CancelScope) -> None:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._run)
+        await self._thread.run(self._run)
         scope.cancel()
 
     async def _follow_size(self) -> None:
@@ -132,17 +126,6 @@ class FullScreen:
                 size = self.size
                 self._resized()
 
-    def _in_thread(self, function: Callable[["Application[None]"], object]) -> bool:
-        """Calls `function` in prompt-toolkit's thread; returns False if nothing is shown."""
-        app = self._app
-        loop = app.loop if app is not None else None
-        if app is None or loop is None:
-            return False
-        with suppress(RuntimeError):  # it has just ended
-            loop.call_soon_threadsafe(function, app)
-            return True
-        return False
-
     def _in_loop(self, function: Callable[..., None], *values: object) -> None:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function, *values)
@@ -152,7 +135,7 @@ class FullScreen:
     def _give_back(self) -> None:
         self._restored.clear()
         self._continues.clear()
-        if self._in_thread(lambda app: app.create_background_task(self._stop(app))):
+        if self._thread.call(lambda app: app.create_background_task(self._stop(app))):
             self._restored.wait(_STOP_S)
 
     def _take_again(self) -> None:
@@ -179,7 +162,7 @@ class FullScreen:
         coloured = self._streams.colour
         with ExitStack() as stack:
             typed = self._streams.in_terminal
-            self._app = Application(
+            self._thread.app = app = Application[None](
                 layout=Layout(Window(FormattedTextControl(self._text), always_hide_cursor=True)),
                 key_bindings=self._keys(),
                 full_screen=True,
@@ -189,13 +172,15 @@ class FullScreen:
                 input=create_input() if typed else stack.enter_context(create_pipe_input()),
                 output=create_output(stdout=cast("TextIO", _Out(self._streams))),
             )
-            self._app.timeoutlen = self._app.ttimeoutlen = _ESCAPE_S
+            app.timeoutlen = app.ttimeoutlen = _ESCAPE_S
             try:
-                self._app.run(pre_run=self._begin, set_exception_handler=False, handle_sigint=False)
+                app.run(
+                    pre_run=self._thread.begin, set_exception_handler=False, handle_sigint=False
+                )
             except EOFError:
                 return
             except OSError:
-                if not self._leaving:
+                if not self._thread.leaving:
                     raise
 
     def _text(self) -> "StyleAndTextTuples":
@@ -209,10 +194,6 @@ class FullScreen:
                 found += [(_styled(style), text) for text, style in line]
             found.append(("", "\n"))
         return found[:-1]
-
-    def _begin(self) -> None:
-        if self._leaving and self._app is not None:
-            self._app.exit()
 
     def _keys(self) -> "KeyBindings":
         from prompt_toolkit.key_binding import KeyBindings
@@ -253,11 +234,6 @@ class FullScreen:
             os.kill(0, signal.SIGTSTP)  # to the other processes of the job too
 
         return keys
-
-
-def _leave(app: "Application[None]") -> None:
-    if app.is_running and not app.is_done:
-        app.exit()
 
 
 def _styled(style: str) -> str:

@@ -30,6 +30,7 @@ from pk.cli.records.readers import NewRecord
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import sentence
 from pk.cli.runtime.paths import make_user_dir
+from pk.cli.terminal.app_thread import AppThread
 from pk.cli.terminal.signals import Interrupts, listen_for_interrupts
 from pk.core.errors import KafkaError
 from pk.net.client.delivery import Delivery, RecordMetadata
@@ -245,7 +246,7 @@ class Screen:
         self._typed = Typed("")
         self._insisted = False
         self._pasted = False
-        self._stopped = False
+        self._thread = AppThread()
         self._to_put_back = ""
 
     # from trio's loop
@@ -260,22 +261,7 @@ class Screen:
     async def ask(self, text: str) -> Typed | None:
         """Reads a text that makes records; None at the end of input. If cancelled, it restores the
         terminal."""
-        found: Typed | None = None
-        # Reset here and not in the thread: a Ctrl-C may come before the thread starts.
-        self._stopped = False
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._stop_when_cancelled)
-            with trio.CancelScope(shield=True):
-                found = await trio.to_thread.run_sync(self._prompt, text)
-            nursery.cancel_scope.cancel()
-        return found
-
-    async def _stop_when_cancelled(self) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            self._stopped = True
-            self._in_editor(self._leave)
+        return await self._thread.run(lambda: self._prompt(text))
 
     def say(self, text: str, *, good: bool) -> None:
         """Prints a line, above the text being typed if there is one."""
@@ -289,31 +275,19 @@ class Screen:
         def write() -> None:
             print_formatted_text(FormattedText([(style, shown)]), output=self._output)
 
-        def above() -> None:
+        def above(_: object) -> None:
             from prompt_toolkit.application import run_in_terminal
 
             run_in_terminal(write)
 
-        if not self._in_editor(above):
+        if not self._thread.call(above):
             write()
 
     def put_back(self, text: str) -> None:
         """Puts a text that failed back into the editor unless another is being typed; into the next
         editor where none is open, or one is just opening."""
         self._to_put_back = text
-        self._in_editor(self._take_back)
-
-    def _in_editor(self, function: Callable[[], None]) -> bool:
-        """Calls `function` in the editor's thread; returns False if no text is being typed."""
-        app = self._session.app if self._session is not None else None
-        loop = app.loop if app is not None else None
-        if app is None or loop is None or not app.is_running:
-            return False
-        try:
-            loop.call_soon_threadsafe(function)
-        except RuntimeError:
-            return False  # it has ended just now
-        return True
+        self._thread.call(lambda _: self._take_back())
 
     # in the editor's thread
 
@@ -326,14 +300,10 @@ class Screen:
             buffer.text = text
             buffer.cursor_position = len(text)
 
-    def _leave(self) -> None:
-        app = self._session.app
-        if app.is_running and not app.is_done:
-            app.exit(exception=EOFError)
-
     def _prompt(self, text: str) -> Typed | None:
         if self._session is None:
             self._session = self._open()
+            self._thread.app = self._session.app
         self._insisted = self._pasted = False
         try:
             found = self._session.prompt(default=text, handle_sigint=False, pre_run=self._begin)
@@ -345,10 +315,8 @@ class Screen:
         return Typed(found, self._pasted, self._insisted)
 
     def _begin(self) -> None:
-        if self._stopped:
-            self._session.app.exit(exception=EOFError)
-        else:
-            self._take_back()
+        self._thread.begin()
+        self._take_back()
 
     def _now(self) -> Typed:
         return Typed(self._session.default_buffer.text, self._pasted, self._insisted)

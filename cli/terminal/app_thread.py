@@ -1,0 +1,63 @@
+"""An application of prompt-toolkit in a thread of its own, beside trio's loop."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from prompt_toolkit.application import Application
+
+T = TypeVar("T")
+
+
+class AppThread:
+    """Runs an application, and reaches it from other threads."""
+
+    def __init__(self) -> None:
+        self.app: Application[Any] | None = None
+        """Set by who makes the application."""
+
+        self.leaving = False
+        """Whether the application must end, with EOFError."""
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Calls `function`, which runs the application, in the thread. If this is cancelled, the
+        application ends, and restores the terminal."""
+        # Reset here and not in the thread: a Ctrl-C may come before the thread starts.
+        self.leaving = False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._leave_when_cancelled)
+            # A thread that has started is waited for, also after a cancellation.
+            found = await trio.to_thread.run_sync(function)
+            nursery.cancel_scope.cancel()
+            return found
+
+    async def _leave_when_cancelled(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.leaving = True
+            self.call(_leave)
+
+    def begin(self) -> None:
+        """For `pre_run`: ends the application if it is to end already."""
+        if self.leaving and self.app is not None:
+            self.app.exit(exception=EOFError)
+
+    def call(self, function: "Callable[[Application[Any]], object]") -> bool:
+        """Calls `function` in the application's thread; returns False if it is not running."""
+        app = self.app
+        loop = app.loop if app is not None else None
+        if app is None or loop is None or not app.is_running:
+            return False
+        try:
+            loop.call_soon_threadsafe(function, app)
+        except RuntimeError:
+            return False  # it has ended just now
+        return True
+
+
+def _leave(app: "Application[Any]") -> None:
+    if app.is_running and not app.is_done:
+        app.exit(exception=EOFError)
