@@ -194,12 +194,18 @@ class NodeLifecycle:
             request_bytes_max=config.socket_request_max_bytes,
         )
         self.broker_lifecycle = self._make_broker_lifecycle(listeners.endpoints)
-        self._follower = self._make_follower(locator, controller_listeners.peers)
+        self._follower = MetadataFollower(
+            config,
+            self,
+            locator=locator,
+            peers=controller_listeners.peers,
+            random=platform.random,
+        )
         self.broker = self._make_broker(platform, listeners, controller_listeners.served, faults)
         self._scrubber = self._make_scrubber(listeners.peers)
         self._upkeep = ScheduledTasks(self.broker.data.replicas, dirs, config)
         self._compactor = compactor if compactor is not None else InThread(disk)
-        self._newest = MetadataImage(cluster_id=cluster_id)
+        self.newest = MetadataImage(cluster_id=cluster_id)
         """The newest known image; the broker's may be behind it."""
         self._learned = trio.Event()
         """Set when the cluster's id is known, which a node with empty directories learns from the
@@ -283,20 +289,13 @@ class NodeLifecycle:
         assert isinstance(client, Context)
         return await self._dispatch(client, request)
 
-    def _make_follower(self, locator: Locator, peers: Peers) -> MetadataFollower:
-        controller = self._controller
-        return MetadataFollower(
-            self._config,
-            locator=locator,
-            peers=peers,
-            random=self._random,
-            newest=lambda: self._newest,
-            publish=self._publish,
-            leads=lambda: controller is not None and controller.active,
-            refused=self._depose,
-        )
+    @property
+    def leads(self) -> bool:
+        """Whether the active controller is in this process."""
+        return self._controller is not None and self._controller.active
 
-    def _depose(self, controller_id: int, endpoint: Endpoint) -> None:
+    def controller_refused(self, controller_id: int, endpoint: Endpoint) -> None:
+        """No process listens at the controller's address."""
         if self._store is not None:
             self._store.depose(controller_id, endpoint)
 
@@ -443,10 +442,10 @@ class NodeLifecycle:
         controller = self._controller
         assert controller is not None
         try:
-            await controller.run(self._publish, task_status=task_status)
+            await controller.run(self.publish, task_status=task_status)
             while True:
                 await controller.open(self._state.cluster_id)
-                await controller.run(self._publish)
+                await controller.run(self.publish)
         except (StoreFailed, KafkaError) as e:
             self._background.fail(f"the metadata log failed, so there is no controller: {e}")
 
@@ -476,7 +475,7 @@ class NodeLifecycle:
                     controller.epoch,
                 )
                 self._follower.stop()
-                await controller.run(self._publish)
+                await controller.run(self.publish)
             await trio.sleep(CAMPAIGN_AGAIN_S)
 
     # --- the broker ---
@@ -491,7 +490,7 @@ class NodeLifecycle:
             waiting.cancel_scope.cancel()
         if not self._alone:
             nursery.start_soon(self.broker_lifecycle.run)
-        await self._publish(self._newest)
+        await self.publish(self.newest)
         await broker.purgatory.until(
             lambda: self._knows_us(broker.image), (MetadataImage,), float("inf")
         )
@@ -556,12 +555,12 @@ class NodeLifecycle:
         else:
             logger.warning("still waiting for a controller: %s", self._why_alone)
 
-    async def _publish(self, image: MetadataImage) -> None:
+    async def publish(self, image: MetadataImage) -> None:
         """Accept an image that is newer than the known one, or the newest one again; the broker
         reacts if it is ready to."""
-        if image.offset < self._newest.offset:
+        if image.offset < self.newest.offset:
             return
-        self._newest = image
+        self.newest = image
         if not self._learned.is_set() and image.cluster_id:
             await self._identify(image.cluster_id)
         if not self._config.is_broker or self._knows_us(image):
@@ -569,7 +568,7 @@ class NodeLifecycle:
 
     async def _publish_newest(self) -> None:
         """Accept it again: this broker was not registered in it until now."""
-        await self._publish(self._newest)
+        await self.publish(self.newest)
 
     async def _identify(self, cluster_id: str) -> None:
         try:

@@ -17,9 +17,9 @@ nothing is fetched.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVarTuple
 
 import trio
 
@@ -68,12 +68,33 @@ AT_WORK: Final = "metadata"
 BACKOFF_S_MAX: Final = 0.5
 SNAPSHOT_BYTES_MAX: Final = 1 << 31
 
-Publish = Callable[[MetadataImage], Awaitable[None]]
 Args = TypeVarTuple("Args")
 
 
 class MetadataBroken(Exception):
     """The controller's response cannot be a continuation of this node's log."""
+
+
+class FollowingNode(Protocol):
+    """The node that follows the metadata log."""
+
+    @property
+    def newest(self) -> MetadataImage:
+        """The image from which to go on."""
+        ...
+
+    @property
+    def leads(self) -> bool:
+        """Whether the active controller is in this process: then nothing is fetched."""
+        ...
+
+    async def publish(self, image: MetadataImage) -> None:
+        """Take the next image."""
+        ...
+
+    def controller_refused(self, controller_id: int, endpoint: Endpoint) -> None:
+        """No process listens at the controller's address."""
+        ...
 
 
 class MetadataFollower:
@@ -82,26 +103,17 @@ class MetadataFollower:
     def __init__(
         self,
         config: BrokerConfig,
+        node: FollowingNode,
         *,
         locator: Locator,
         peers: Peers,
         random: Random,
-        newest: Callable[[], MetadataImage],
-        publish: Publish,
-        leads: Callable[[], bool],
-        refused: Callable[[int, Endpoint], None],
     ) -> None:
-        """`newest` is the image to start from, `publish` takes each new one; `leads` returns
-        whether the active controller is in this process, in which case nothing is fetched.
-        `refused` is called if no process listens at a controller's address."""
         self._config = config
+        self._node = node
         self._locator = locator
         self._peers = peers
         self._random = random
-        self._newest = newest
-        self._publish = publish
-        self._leads = leads
-        self._refused = refused
         self._channel: Channel | None = None
         self.complaint = ""
         """Why the log cannot be followed now; empty if it can."""
@@ -111,13 +123,13 @@ class MetadataFollower:
         least_s = self._config.controller_quorum_retry_backoff_ms / 1000
         backoff_s = least_s
         while True:
-            offset = self._newest().offset
+            offset = self._node.newest.offset
             try:
-                if not self._leads():
+                if not self._node.leads:
                     await self._follow()
             except (PeerLost, KafkaError, MetadataBroken) as e:
                 self._complain(e)
-            if self._newest().offset > offset:
+            if self._node.newest.offset > offset:
                 backoff_s = least_s
             await trio.sleep(backoff_s * (0.5 + self._random.random()))
             backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
@@ -149,14 +161,14 @@ class MetadataFollower:
             )
         except PeerLost as e:
             if e.refused:
-                self._refused(controller_id, endpoint)
+                self._node.controller_refused(controller_id, endpoint)
             raise
         failure: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, channel, found)
                 try:
-                    while not self._leads():
+                    while not self._node.leads:
                         await self._step(channel)
                 except (PeerLost, KafkaError, MetadataBroken) as e:
                     failure = e
@@ -172,12 +184,12 @@ class MetadataFollower:
         while True:
             await trio.sleep(LOOK_AGAIN_S)
             found = await self._locator.find()
-            if self._leads() or (found is not None and found != followed):
+            if self._node.leads or (found is not None and found != followed):
                 channel.close()
 
     async def _step(self, channel: Channel) -> None:
         """Fetch once, and publish the result."""
-        image = self._newest()
+        image = self._node.newest
         answer = await channel.request(
             self._request(channel.version_of(FETCH), image),
             timeout_ms=POLL_MS + self._config.controller_quorum_request_timeout_ms,
@@ -197,11 +209,11 @@ class MetadataFollower:
         else:
             data = fetched.records or b""
             found = await _at_work(len(data), replay, image, bytes(data))
-        if found is image or self._leads():
+        if found is image or self._node.leads:
             return
         self._check_cluster(found)
         self.complaint = ""
-        await self._publish(found)
+        await self._node.publish(found)
 
     def _request(self, version: int, image: MetadataImage) -> FetchRequest:
         node_id = self._config.node_id
@@ -231,7 +243,7 @@ class MetadataFollower:
 
     async def _snapshot(self, channel: Channel, wanted: SnapshotId) -> MetadataImage:
         """The controller's image for `wanted`. Raises MetadataBroken, PeerLost, KafkaError."""
-        image = self._newest()
+        image = self._node.newest
         if wanted.end_offset <= image.offset:
             raise MetadataBroken(
                 f"it offers a snapshot of {wanted.end_offset} events where this node has seen"
@@ -261,7 +273,7 @@ class MetadataFollower:
     async def _part(
         self, channel: Channel, wanted: SnapshotId, position: int
     ) -> ResponsePartitionSnapshot:
-        image = self._newest()
+        image = self._node.newest
         request = FetchSnapshotRequest(
             cluster_id=image.cluster_id or None,
             replica_id=self._config.node_id,
@@ -291,7 +303,7 @@ class MetadataFollower:
             )
 
     def _check_cluster(self, found: MetadataImage) -> None:
-        known = self._newest().cluster_id
+        known = self._node.newest.cluster_id
         if known and found.cluster_id != known:
             raise MetadataBroken(f"it is that of cluster {found.cluster_id}, this is {known}")
 

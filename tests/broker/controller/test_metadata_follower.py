@@ -162,17 +162,17 @@ class Node:
         self.leads = False
         self.controller = controller
         self.follower = MetadataFollower(
-            CONFIG,
-            locator=controller,
-            peers=controller,
-            random=Random(1),
-            newest=lambda: self.image,
-            publish=self._publish,
-            leads=lambda: self.leads,
-            refused=lambda *who: self.refused.append(who),
+            CONFIG, self, locator=controller, peers=controller, random=Random(1)
         )
 
-    async def _publish(self, image: MetadataImage) -> None:
+    @property
+    def newest(self) -> MetadataImage:
+        return self.image
+
+    def controller_refused(self, controller_id: int, endpoint: Endpoint) -> None:
+        self.refused.append((controller_id, endpoint))
+
+    async def publish(self, image: MetadataImage) -> None:
         await trio.lowlevel.checkpoint()
         self.image = image
         self.published.append(image)
