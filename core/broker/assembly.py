@@ -57,7 +57,7 @@ EVICTION_MS: Final = 120_000
 
 
 class Environment(Struct, frozen=True):
-    """What a process gives the parts of its broker."""
+    """The process around a broker, for the broker's parts."""
 
     state: BrokerState
     background: Background
@@ -71,7 +71,7 @@ class Environment(Struct, frozen=True):
     controller: Controller | None = None
     """The controller of this process, if it has one."""
     remote_storage: RemoteStorage | None = None
-    """Where segments may be copied to."""
+    """The store to which segments are copied, if there is one."""
 
 
 def assemble(

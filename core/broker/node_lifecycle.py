@@ -119,7 +119,7 @@ async def hold_directories(
 
 
 class Platform(Struct, frozen=True):
-    """What a node runs on. The simulator has its own."""
+    """The machine under a node: its disk, clock and randomness. The simulator has its own."""
 
     disk: Disk
     dirs: LogDirs
@@ -136,9 +136,9 @@ class Listeners(Struct, frozen=True):
     peers: Peers
     """Reaches those of other nodes."""
     served: Served
-    """What ApiVersions says on them."""
+    """The versions of APIs that ApiVersions reports on them."""
     endpoints: Sequence[Endpoint] = ()
-    """Where this node's are advertised."""
+    """The advertised addresses of this node's."""
 
 
 class NodeLifecycle:

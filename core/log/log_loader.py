@@ -2,7 +2,7 @@
 
 A log that was closed is taken as it is. Otherwise its segments are checked from the recovery point
 on (recovery.py), a torn tail is cut off, and its producers, aborted transactions and leader epochs
-are rebuilt. What is lost is marked (damaged.py).
+are rebuilt. Lost data is marked (damaged.py).
 """
 
 import contextlib
@@ -26,7 +26,7 @@ logger = logging.getLogger("pk.log")
 
 
 class Known(NamedTuple):
-    """What is known about a log from outside its directory."""
+    """The facts about a log that are known from outside its directory."""
 
     clean: bool = False
     """Whether it was closed by `Log.close`."""
@@ -246,9 +246,9 @@ def _rebuild_producers(log: Log, first: Segment, recovered: recovery.Cut) -> Non
 
 
 def _looked_at(found: recovery.Found, segments: list[Segment], known: Known) -> Known:
-    """What is known after a look at a log that was closed: one whose files have changed since, that
-    lacks segments, or that does not end where it should, must be checked all the same. Raises
-    OSError."""
+    """Look at the files of a log that was closed. If they have changed since, if segments are
+    missing, or if the log does not end at its noted end, it counts as not closed and must be
+    checked. Raises OSError."""
     if known.end_offset >= 0:
         return known._replace(clean=False)
     if not (known.must_look and segments):

@@ -103,7 +103,7 @@ class _Asked:
 
 
 class FetcherEnvironment(Struct, frozen=True):
-    """What the fetchers of a broker share."""
+    """The parts of a broker that all its fetchers use."""
 
     state: BrokerState
     replicas: Replicas
