@@ -1,26 +1,26 @@
-"""Java's regular expressions, compiled for Python's engine, or refused.
+r"""Java's regular expressions, compiled for Python's engine, or refused.
 
 `ssl.principal.mapping.rules` and `sasl.kerberos.principal.to.local.rules` are written for
-`java.util.regex`. The two languages look alike, but differ in details that affect identities: `\\w`
+`java.util.regex`. The two languages look alike, but differ in details that affect identities: `\w`
 is ASCII in Java, `[a-z&&[^x]]` is an intersection, `(?i)` ignores letters beyond ASCII. So a
 pattern is parsed by Java's grammar, and rewritten in constructs on which both engines agree: a
 character class becomes its ranges, a letter under `(?i)` a class of two.
 
 | Java | here |
 |---|---|
-| `\\d \\w \\s \\h \\v` and their opposites | as Java |
-| `.`, `^`, `$`, `\\A`, `\\Z`, `\\z`, `\\b`, `\\B` | as Java |
-| `\\p{Alnum}` and the other POSIX classes, `\\p{L}`, `\\p{IsLu}`, `\\pN`: categories | as Java |
-| `\\p{IsLatin}`, `\\p{InGreek}`, `\\p{IsAlphabetic}`, `\\p{javaLowerCase}` … | refused |
+| `\d \w \s \h \v` and their opposites | as Java |
+| `.`, `^`, `$`, `\A`, `\Z`, `\z`, `\b`, `\B` | as Java |
+| `\p{Alnum}` and the other POSIX classes, `\p{L}`, `\p{IsLu}`, `\pN`: categories | as Java |
+| `\p{IsLatin}`, `\p{InGreek}`, `\p{IsAlphabetic}`, `\p{javaLowerCase}` … | refused |
 | unions and intersections of classes, `[^…]` | as Java, the clear ones; others refused |
-| `\\Q…\\E` | as Java; refused within a class |
-| groups, `(?<name>…)`, `(?:…)`, `(?=…)`, `(?!…)`, `(?>…)`, `\\1`, `\\k<name>` | as Java |
+| `\Q…\E` | as Java; refused within a class |
+| groups, `(?<name>…)`, `(?:…)`, `(?=…)`, `(?!…)`, `(?>…)`, `\1`, `\k<name>` | as Java |
 | `(?<=…)`, `(?<!…)` | those of one length; others refused |
 | `*? *+ {2,3}?` and the like | as Java |
 | `(?i)`, `(?s)`, `(?i-s:…)` | as Java |
-| `(?m)`, `(?u)`, `(?x)`, `(?d)`, `(?U)`, `\\G`, `\\R`, `\\X`, `\\N{…}`, `\\b{g}` | refused |
+| `(?m)`, `(?u)`, `(?x)`, `(?d)`, `(?U)`, `\G`, `\R`, `\X`, `\N{…}`, `\b{g}` | refused |
 
-`\\b` behaves as in Java 19 and newer, where words are ASCII.
+`\b` behaves as in Java 19 and newer, where words are ASCII.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ class _Reader:
         return text
 
     def _in_quotes(self) -> bool:
-        """Whether the next character is between `\\Q` and `\\E`; skips these marks."""
+        r"""Whether the next character is between `\Q` and `\E`; skips these marks."""
         while True:
             if self._position == self._quoted_until:
                 self._quoted_until = -1

@@ -352,7 +352,6 @@ async def run_node(
     the node drains too. Returns the number of the signal that ended it, None if its parent ended.
     Raises StartError, LogDirError.
     """
-
     serves = False
 
     def served(node: Node) -> None:

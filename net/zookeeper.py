@@ -56,6 +56,7 @@ brokers' listeners.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import zlib
@@ -540,7 +541,5 @@ class ZooKeeperStore:
         await self._ignoring(NodeExistsError, lambda zk: zk.create_async(path, b""))
 
     async def _ignoring(self, error: type[KazooException], start: Callable[[Zk], Any]) -> None:
-        try:
+        with contextlib.suppress(error):
             await self.session.call(start)
-        except error:
-            pass

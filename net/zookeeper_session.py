@@ -19,6 +19,7 @@ possibly in another session; here it fails, and the caller decides what to do.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, cast
@@ -261,10 +262,9 @@ class ZooKeeperSession:
     def _soon(self, call: Callable[[], None]) -> None:
         """From any thread: run `call()` on the loop."""
         assert self._token is not None
-        try:
+        # If the loop is over, so is every waiting task.
+        with contextlib.suppress(trio.RunFinishedError):
             self._token.run_sync_soon(call)
-        except trio.RunFinishedError:
-            pass  # the loop is over, and with it every waiting task
 
 
 class _Quiet(logging.LoggerAdapter[logging.Logger]):

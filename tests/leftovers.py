@@ -8,6 +8,7 @@ have it when the pipe ends. Linux only, where /proc shows the variables of a pro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -57,10 +58,8 @@ def main(run: str) -> None:
     sys.stdin.buffer.read()
     while found := list(left(run)):
         for pid in found:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Declared:
         return parameters_of(*own, *self.takes)
 
     def may_repeat(self, values: Mapping[str, Any]) -> bool:
-        """Whether `\\w` may repeat the command with these values."""
+        r"""Whether `\w` may repeat the command with these values."""
         if callable(self.repeatable):
             return self.repeatable(values)
         return self.repeatable or Watch in self.takes

@@ -316,7 +316,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    """`\\n`, `\\t`, `\\r`, `\\0`, `\\xNN` and `\\\\` as the characters they stand for; from `\\x80`
+    r"""`\n`, `\t`, `\r`, `\0`, `\xNN` and `\\` as the characters they stand for; from `\x80`
     on as the raw byte, which `errors="surrogateescape"` encodes."""
     out: list[str] = []
     i = 0
@@ -385,7 +385,6 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
 
 def _room(spec: str) -> str:
     """The alignment and width of a format, for the dash that replaces an unknown number."""
-
     found = re.match(r"((?:.?[<>^])?)0?(\d*)", spec)
     return f"{found[1] or '>'}{found[2]}" if found else ""
 

@@ -8,6 +8,7 @@ other its scope is cancelled. At the third Ctrl-C the shell abandons a command t
 neither: it stays cancelled in the engine, and the prompt returns.
 """
 
+import contextlib
 import threading
 from collections.abc import Awaitable, Callable
 from queue import Empty
@@ -71,10 +72,8 @@ class Job:
     def serve(self, seconds: float) -> bool:
         """Does what the command asks of the main thread, for at most `seconds`; returns whether the
         command has ended. For the main thread."""
-        try:
+        with contextlib.suppress(Empty):
             self.relay.for_main_thread.get(timeout=seconds)()
-        except Empty:
-            pass
         return self.done.is_set()
 
     async def _attempts(self) -> int:

@@ -1,4 +1,4 @@
-"""The shell's own commands, as `\\?` shows them."""
+r"""The shell's own commands, as `\?` shows them."""
 
 HELP = r"""pk's commands, without the word pk: `help` lists them, and `help topics create`
 explains one.

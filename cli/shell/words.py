@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def split_line(text: str) -> Line:
-    """Splits words as a POSIX shell does; `\\w N` or `\\G`, and `> FILE`, `>> FILE` or `| COMMAND`
+    r"""Splits words as a POSIX shell does; `\w N` or `\G`, and `> FILE`, `>> FILE` or `| COMMAND`
     may follow, and a comment after `#`.
 
     Raises UsageError.
@@ -92,7 +92,7 @@ def joined(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _suffixes(head: str) -> tuple[str, float | None, bool]:
-    """The line without a final `\\w N` or `\\G`, and their values."""
+    r"""The line without a final `\w N` or `\G`, and their values."""
     if (found := _WATCH.search(head)) is not None:
         try:
             every = pause(found["every"] or WATCH)

@@ -156,10 +156,10 @@ def laid_out(
     style: Callable[[int], str | None] | None = None,
     lit: Callable[[int, int], bool] | None = None,
 ) -> str:
-    """A table in `room` columns of a terminal, each line ended. `right` are the right-aligned
+    r"""A table in `room` columns of a terminal, each line ended. `right` are the right-aligned
     columns, `whole` those that are never folded.
 
-    If not even the numbers fit, each row is shown upright, a line for each column, as with `\\G` in
+    If not even the numbers fit, each row is shown upright, a line for each column, as with `\G` in
     the shell. With `codes` the heading is bold and rows have their `style` (`bold yellow`), without
     `colour` only the parts that are not colours; `lit` says for a row and a column whether that
     cell is highlighted.

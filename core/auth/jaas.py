@@ -1,7 +1,7 @@
-"""`sasl.jaas.config`: a login in Java's notation, `CLASS required KEY="VALUE" … ;`.
+r"""`sasl.jaas.config`: a login in Java's notation, `CLASS required KEY="VALUE" … ;`.
 
 The text is parsed like in Apache Kafka, with the rules of `java.io.StreamTokenizer`: `/* … */`, `//
-…` and `/ …` are comments, a quoted value may contain escapes (`\\n`, the octal `\\101`), and a
+…` and `/ …` are comments, a quoted value may contain escapes (`\n`, the octal `\101`), and a
 value that is not quoted is a word of letters, digits and `_ $ . -`. A number is not a word: it
 needs quotation marks.
 

@@ -286,11 +286,11 @@ def unknown_key(name: str, known: Collection[str], what: str = "config name") ->
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a `.properties` file, parsed like in Java: `#` and `!` comments, `=`, `:`
-    or a space between key and value, `\\` at the end of a line continues it, `\\t`, `\\uXXXX` and
+    r"""Keys and values of a `.properties` file, parsed like in Java: `#` and `!` comments, `=`, `:`
+    or a space between key and value, `\` at the end of a line continues it, `\t`, `\uXXXX` and
     the like are escapes. If a key is repeated, the last one wins.
 
-    Raises ConfigError if a `\\u` escape is broken.
+    Raises ConfigError if a `\u` escape is broken.
     """
     given: dict[str, str] = {}
     for line in _logical_lines(text):

@@ -14,6 +14,7 @@ still being processed, or will be.
 
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 import trio
@@ -186,12 +187,9 @@ class ConsumerProtocolGroup:
     async def _beat_when_due(self) -> None:
         changed = self.steps.changed
         if self._unnamed:
-            try:
+            # Tried again with the next heartbeat or metadata; the heartbeat must not wait for it.
+            with suppress(KafkaError, ClientError, ProtocolError):
                 await self._name_topics()
-            except (KafkaError, ClientError, ProtocolError):
-                # Tried again with the next heartbeat or metadata; the heartbeat must not wait for
-                # it.
-                pass
         with trio.move_on_at(self._next_beat):
             await changed.wait()
         now = trio.current_time()

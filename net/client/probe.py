@@ -1,6 +1,7 @@
 """Probes what listens at an address that accepts connections but does not speak Kafka, for the
 error message."""
 
+import contextlib
 import ssl
 from typing import Final
 
@@ -81,10 +82,8 @@ def _client_hello(host: str) -> bytes:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    try:
+    with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(incoming, outgoing, server_hostname=host).do_handshake()
-    except ssl.SSLWantReadError:
-        pass
     return outgoing.read()
 
 

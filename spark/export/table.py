@@ -9,6 +9,7 @@ An Iceberg table needs a catalog. Without another one it is a SQLite file in the
 that take the path of a table read the newest file in `metadata/`.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -179,10 +180,8 @@ def _create(catalog: Any, name: str, store: Store, manifest: Manifest) -> Any:
     from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
     namespace = name.rpartition(".")[0]
-    try:
+    with contextlib.suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(namespace)
-    except NamespaceAlreadyExistsError:
-        pass
     table = catalog.create_table(name, _schema(manifest), location=store.url)
     with table.update_spec() as spec:
         for column in parse_layout(manifest.partition_by):

@@ -6,6 +6,7 @@ footer, which has the least and greatest value and the number of nulls of each c
 driver commits the files without reading them.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -180,10 +181,8 @@ class _Writer:
                 part.file.close()
         names = [each.name for each in self._written]
         names += [part.name for part in self._parts.values() if part.name]
-        try:
+        with contextlib.suppress(OSError):
             self._options.store.remove(names)
-        except OSError:
-            pass
 
     def _take(self, part: _Part, rows: pa.RecordBatch) -> None:
         rolling = self._options.rolling

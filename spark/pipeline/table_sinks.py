@@ -9,6 +9,7 @@ such step, so the files of a batch get their names at its end, and the names are
 the checkpoint: an attempt begins with removing those of an earlier one.
 """
 
+import contextlib
 import json
 import secrets
 import shutil
@@ -167,10 +168,8 @@ def write_iceberg(
         with table.update_schema() as update:
             update.union_by_name(schema)
     else:
-        try:
+        with contextlib.suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(namespace)
-        except NamespaceAlreadyExistsError:
-            pass
         table = catalog.create_table(sink.iceberg, schema)
     store = table_store(table)
     attempt = _Attempt(store, identity, batch, "data/")

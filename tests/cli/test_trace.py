@@ -40,7 +40,7 @@ def test_programs_get_an_object_a_line(at: Run, fresh: Fresh) -> None:
     first = rows[1]
     assert first["api_key"] == 18 and first["bytes_out"] > 0 and first["bytes_in"] > 0
     assert first["error"] is None and first["throttle_ms"] == 0
-    assert all(0 <= row["start_ms"] and 0 <= row["duration_ms"] for row in rows)
+    assert all(row["start_ms"] >= 0 and row["duration_ms"] >= 0 for row in rows)
 
 
 def test_errors_inside_answers_are_shown(at: Run, fresh: Fresh) -> None:

@@ -7,6 +7,7 @@ no syntax for binary keys) and `view` (kcat prints a null header as NULL).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import subprocess
 import time
@@ -240,10 +241,8 @@ class AioKafka(_Library):
             finally:
                 await consumer.stop()
 
-        try:
+        with contextlib.suppress(TimeoutError):  # the caller compares what came
             asyncio.run(asyncio.wait_for(run(), READ_TIMEOUT_S))
-        except TimeoutError:
-            pass  # the caller compares what came
         return found
 
 

@@ -242,7 +242,7 @@ def test_the_list_is_apache_kafka_s() -> None:
     brokers log in at others, and its quotas and threads of three more."""
     ours = {key for key in LISTENER_KEYS if not key.startswith("pk.")}
     assert ours == {*EFFECTS, *REFUSED, *IDLE}
-    assert REFUSED == PROMISES.keys() & LISTENER_KEYS
+    assert PROMISES.keys() & LISTENER_KEYS == REFUSED
     assert MECHANISM_KEYS <= LISTENER_KEYS
     assert {key for key, row in EFFECTS.items() if row[3]} <= MECHANISM_KEYS
 

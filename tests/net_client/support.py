@@ -197,7 +197,7 @@ class Cutter:
 
         def counted(request: Any, version: int, **more: Any) -> Any:
             pending = submit(request, version, **more)
-            if request.API_KEY == self.api_key:
+            if self.api_key == request.API_KEY:
                 self.seen += 1
                 if self.seen in self.cut:
                     nursery.start_soon(self._cut, connection, len(connection._unanswered))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import ssl
 import subprocess
@@ -29,10 +30,8 @@ def handshake(
     theirs = client.wrap_bio(to_client, to_server, server_hostname=host)
     for _ in range(5):
         for side in (theirs, ours):
-            try:
+            with contextlib.suppress(ssl.SSLWantReadError):
                 side.do_handshake()
-            except ssl.SSLWantReadError:
-                pass
     return theirs.version()
 
 

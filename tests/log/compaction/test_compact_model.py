@@ -106,7 +106,7 @@ class World:
         known = {w[0]: w for w in written}
         for r in found:
             assert (r.key, r.value) == known[r.offset][1:3], "nothing was made up or moved"
-            assert NOW <= r.timestamp
+            assert r.timestamp >= NOW
         undecided = {offset for offsets in self.open.values() for offset in offsets}
         committed = [w for w in written if w[0] not in self.aborted | undecided]
         assert undecided & known.keys() <= set(offsets), "an open transaction is left alone"
