@@ -67,7 +67,7 @@ def plain_value(key: str, value: str) -> str:
         raise ValueError(
             f"{key}={value}: a value with a unit cannot have a sign; {_example(key, unit)}"
         )
-    total = _size(text) if unit == "bytes" else _span_ms(text)
+    total = size_of(text) if unit == "bytes" else _span_ms(text)
     if total is None:
         raise ValueError(f"{key}={value}: {_example(key, unit)}")
     found = total / _KEY_UNITS_MS.get(unit, 1)
@@ -99,7 +99,8 @@ def _span_ms(text: str) -> Fraction | None:
         return None
 
 
-def _size(text: str) -> Fraction | None:
+def size_of(text: str) -> Fraction | None:
+    """The bytes of a number with a unit: `100MB`, `1.5 GiB`; None if it is none."""
     found = _SIZE.fullmatch(text)
     unit = _SIZES.get(found[2].lower()) if found else None
     return Fraction(found[1]) * unit if found and unit else None

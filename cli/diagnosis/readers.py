@@ -7,6 +7,7 @@ until its timestamp plus retention.ms: the time left that is shown is a lower bo
 retention.bytes there is no such bound, only the distance from the start of the log.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from pk.cli.diagnosis.snapshot import (
@@ -72,7 +73,7 @@ def out_of_range(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         of_share = snapshot.groups[name].is_share
         gone = snapshot.groups[name].state in _EMPTY_STATES and not _has_unread(snapshot, name)
         leftover = (
-            f" If it is no longer used, `pk groups delete {_word(name)}` removes it."
+            f" If it is no longer used, `pk groups delete {shlex.quote(name)}` removes it."
             if gone
             else ""
         )
@@ -88,7 +89,7 @@ def out_of_range(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 "newest (skipping all others), or with an error."
             )
             + leftover,
-            f"pk groups reset-offsets {_word(name)} {_topics(found)} --to start",
+            f"pk groups reset-offsets {shlex.quote(name)} {_topics(found)} --to start",
             (name, *(partition_name(tp) for tp, _ in found)),
         )
     for name, found in beyond.items():
@@ -104,19 +105,13 @@ def out_of_range(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             f"Group {name} has {what} beyond the end ({names(tp for tp, _ in found)}).",
             "The topic was deleted and created again, or lost its newest records: until the log "
             f"has grown that far, the group {then}.",
-            f"pk groups reset-offsets {_word(name)} {_topics(found)} --to end",
+            f"pk groups reset-offsets {shlex.quote(name)} {_topics(found)} --to end",
             (name, *(partition_name(tp) for tp, _ in found)),
         )
 
 
-def _word(text: str) -> str:
-    import shlex
-
-    return shlex.quote(text)
-
-
 def _topics(found: list[tuple[TopicPartition, int]]) -> str:
-    return " ".join(f"-t {_word(t)}" for t in sorted({tp.topic for tp, _ in found}))
+    return " ".join(f"-t {shlex.quote(t)}" for t in sorted({tp.topic for tp, _ in found}))
 
 
 def retention_risk(snapshot: ClusterSnapshot) -> Iterator[Finding]:
@@ -148,7 +143,7 @@ def retention_risk(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 "Records that it has not read by then are lost to it. Speed it up, or keep records "
                 "longer."
             ),
-            f"pk configs alter topic {' '.join(map(_word, named))} -c retention.ms={longer}",
+            f"pk configs alter topic {' '.join(map(shlex.quote, named))} -c retention.ms={longer}",
             (name, *(partition_name(tp) for tp, _, _ in found)),
         )
     for name, tps in by_size.items():
@@ -158,7 +153,7 @@ def retention_risk(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             f"Group {name} reads near the start of logs that are as large as retention.bytes "
             f"allows ({names(tps)}).",
             "As new records arrive, the oldest are deleted: unread ones are next.",
-            f"pk groups describe {_word(name)}",
+            f"pk groups describe {shlex.quote(name)}",
             (name, *map(partition_name, tps)),
         )
 
@@ -248,7 +243,7 @@ def groups_without_members(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             WARNING,
             f"{count(len(bad), 'group')} with unread records and no member: {listed}.",
             "Their consumers are stopped, or the groups are unused and will trigger lag alerts.",
-            f"pk why lag {_word(worst[0])}",
+            f"pk why lag {shlex.quote(worst[0])}",
             tuple(worst),
         )
 
@@ -280,7 +275,7 @@ def dead_groups(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 "Leftovers; their offsets expire after offsets.retention.minutes, those of share "
                 "groups never do."
             ),
-            f"pk groups delete {' '.join(map(_word, bad[:6]))}",
+            f"pk groups delete {' '.join(map(shlex.quote, bad[:6]))}",
             tuple(bad),
         )
 
@@ -307,6 +302,6 @@ def unread_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 "Judged by committed offsets: readers without a group are not seen. Perhaps these "
                 "records are not needed."
             ),
-            f"pk topics describe {' '.join(map(_word, sorted(bad)[:6]))}",
+            f"pk topics describe {' '.join(map(shlex.quote, sorted(bad)[:6]))}",
             tuple(sorted(bad)),
         )

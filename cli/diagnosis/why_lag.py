@@ -26,10 +26,6 @@ _MOST = 0.8
 """One partition with more than this share of the lag is the place to look."""
 
 
-def _quoted(group: str) -> str:
-    return shlex.quote(group)
-
-
 def _stopped(f: LagFacts) -> Iterator[Reason]:
     if f.state in _EMPTY and f.pipeline is None:
         yield Reason(
@@ -38,7 +34,7 @@ def _stopped(f: LagFacts) -> Iterator[Reason]:
                 f"it has no active consumers: the group is {f.state.lower()}, its consumers are "
                 "stopped or cannot join"
             ),
-            next=(f"pk groups describe {_quoted(f.group)}",),
+            next=(f"pk groups describe {shlex.quote(f.group)}",),
         )
 
 
@@ -64,7 +60,7 @@ def _no_commits(f: LagFacts) -> Iterator[Reason]:
             "its members have just started, fail before their first commit, or never commit "
             "(enable.auto.commit=false)",
             (Evidence("commits", f"none for {count(len(f.reads), 'assigned partition')}"),),
-            (f"pk groups members {_quoted(f.group)}",),
+            (f"pk groups members {shlex.quote(f.group)}",),
         )
 
 
@@ -76,7 +72,7 @@ def _rebalancing(f: LagFacts) -> Iterator[Reason]:
             "rebalancing",
             f"it is rebalancing ({f.state}){waits}; until then it reads little or nothing",
             (Evidence("state", f.state),),
-            (f"pk groups watch {_quoted(f.group)}",),
+            (f"pk groups watch {shlex.quote(f.group)}",),
         )
     elif f.changed:
         yield Reason(
@@ -86,7 +82,7 @@ def _rebalancing(f: LagFacts) -> Iterator[Reason]:
                 "instead of reading"
             ),
             (Evidence("members", f"{len(f.members)}, not the same as a moment ago"),),
-            (f"pk groups watch {_quoted(f.group)}",),
+            (f"pk groups watch {shlex.quote(f.group)}",),
         )
 
 
@@ -113,7 +109,7 @@ def _all_deleted(f: LagFacts) -> Iterator[Reason]:
             )
             for tp in sorted(gone)[:3]
         ),
-        (f"pk groups reset-offsets {_quoted(f.group)} --to start --dry-run",),
+        (f"pk groups reset-offsets {shlex.quote(f.group)} --to start --dry-run",),
     )
 
 
@@ -135,7 +131,7 @@ def _out_of_range(f: LagFacts) -> Iterator[Reason]:
                 )
                 for tp in sorted(lost)[:3]
             ),
-            (f"pk groups reset-offsets {_quoted(f.group)} --to start --dry-run",),
+            (f"pk groups reset-offsets {shlex.quote(f.group)} --to start --dry-run",),
         )
     beyond = [
         tp
@@ -156,7 +152,7 @@ def _out_of_range(f: LagFacts) -> Iterator[Reason]:
                 )
                 for tp in sorted(beyond)[:3]
             ),
-            (f"pk groups reset-offsets {_quoted(f.group)} --to end --dry-run",),
+            (f"pk groups reset-offsets {shlex.quote(f.group)} --to end --dry-run",),
         )
 
 
@@ -192,7 +188,7 @@ def _unowned(f: LagFacts) -> Iterator[Reason]:
         "unassigned",
         f"{count(len(bad), 'partition')} with lag have no reader ({names(bad)}): {why}",
         (Evidence("unassigned", names(bad)),),
-        (f"pk groups members {_quoted(f.group)}",),
+        (f"pk groups members {shlex.quote(f.group)}",),
     )
 
 
@@ -293,7 +289,7 @@ def _stuck(f: LagFacts) -> Iterator[Reason]:
                 f"{'has' if len(stood) == 1 else 'have'} records for it: it takes long to process "
                 "what it has, hangs, or does not commit",
                 (Evidence("member", f"{member.name}, {member.member_id}"),),
-                (f"pk groups members {_quoted(f.group)}",),
+                (f"pk groups members {shlex.quote(f.group)}",),
             )
 
 
@@ -313,7 +309,7 @@ def _too_slow(f: LagFacts) -> Iterator[Reason]:
             f"it is catching up: {consumed:,.0f} records/s are read and {written:,.0f} written; "
             f"at this rate it is done in {left}",
             evidence,
-            (f"pk wait lag {_quoted(f.group)} --max 0 --timeout 1h",),
+            (f"pk wait lag {shlex.quote(f.group)} --max 0 --timeout 1h",),
         )
         return
     more = len(f.reads) > len(f.members)
@@ -333,7 +329,7 @@ def _too_slow(f: LagFacts) -> Iterator[Reason]:
             f"written; {way}"
         ),
         evidence,
-        (f"pk groups lag {_quoted(f.group)}",),
+        (f"pk groups lag {shlex.quote(f.group)}",),
     )
 
 
@@ -360,7 +356,7 @@ def _idle(f: LagFacts) -> Iterator[Reason]:
             f"{count(len(idle), 'member')} without partitions ({join(idle, 3)}): "
             f"{len(f.members)} members for {count(len(f.reads), 'partition')}",
             (Evidence("idle", join(idle, 3)),),
-            (f"pk groups members {_quoted(f.group)}",),
+            (f"pk groups members {shlex.quote(f.group)}",),
         )
 
 
@@ -413,7 +409,7 @@ def explain_lag(f: LagFacts) -> Explanation:
             f"{head}, without a visible cause: {count(len(f.members), 'member')}, {f.state}. "
             f"Measure for longer with --for {longer_s}s."
         )
-        again = f"pk why lag {_quoted(f.group)} --for {longer_s}s"
+        again = f"pk why lag {shlex.quote(f.group)} --for {longer_s}s"
         return Explanation(f.group, "unclear", verdict, tuple(_facts(f)), (again,))
     first, *others = found
     evidence = [*_facts(f), *first.evidence]

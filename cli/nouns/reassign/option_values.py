@@ -6,20 +6,15 @@ from collections.abc import Iterable
 
 from pk.cli.cluster.partition_selection import parse_partition
 from pk.cli.cluster.replicas import Replicas
+from pk.cli.config_keys.units import size_of
 from pk.cli.exits import Unusable
 from pk.cli.phrases import partition_name
 from pk.core.values import TopicPartition
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[kmgt]i?)?)b?(?:/s|ps)?", re.IGNORECASE)
+_PER_SECOND = re.compile(r"(?:/s|ps)$", re.IGNORECASE)
 _BITS = re.compile(r"[KMGT]i?b(/s|ps)?$|[kmgt]i?bps$|bits?(/s|ps)?$")
 """`50Mb/s` and `50mbps` mean megabits in networking; read as bytes, they would be eight times as
 much."""
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12} | {
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
 
 
 def parse_rate(text: str, option: str) -> int:
@@ -27,8 +22,9 @@ def parse_rate(text: str, option: str) -> int:
     Apache's. Raises Unusable."""
     if _BITS.search(text.strip()):
         raise Unusable(f"{option}: {text!r} may mean bits; 50MB/s and 50M are bytes a second.")
-    found = _RATE.fullmatch(text.strip())
-    rate = round(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+    amount = _PER_SECOND.sub("", text.strip())
+    found = size_of(amount if amount[-1:] in ("b", "B") else f"{amount}B")
+    rate = round(found) if found else 0
     if rate < 1:
         raise Unusable(
             f"{option} needs bytes a second such as 50MB/s, 64MiB/s or 50000000, not {text!r}."
