@@ -193,7 +193,17 @@ class NodeLifecycle:
             answer_here=self._answer_here,
             request_bytes_max=config.socket_request_max_bytes,
         )
-        self.broker_lifecycle = self._make_broker_lifecycle(listeners.endpoints)
+        self.broker_lifecycle = BrokerLifecycle(
+            self._state,
+            self._controller_client,
+            dirs,
+            listeners.endpoints,
+            self._background,
+            new_id=lambda: new_id(self._random.randbytes),
+        )
+        self.broker_lifecycle.registered_again.append(
+            lambda: self._background.start_soon(self._publish_newest)
+        )
         self._follower = MetadataFollower(
             config,
             self,
@@ -227,18 +237,6 @@ class NodeLifecycle:
             peers,
             snapshot_bytes=self._config.pk_metadata_log_bytes_between_snapshots,
             now_ms=now_ms,
-        )
-
-    def _make_broker_lifecycle(self, endpoints: Sequence[Endpoint]) -> BrokerLifecycle:
-        background = self._background
-        return BrokerLifecycle(
-            self._state,
-            self._controller_client,
-            self._dirs,
-            endpoints,
-            new_id=lambda: new_id(self._random.randbytes),
-            fail_broker=background.fail,
-            registered_again=lambda: background.start_soon(self._publish_newest),
         )
 
     def _make_broker(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from pk.core.broker.background import Background
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.state import BrokerState
@@ -93,15 +94,12 @@ class BrokerLifecycle:
         controller_client: NodeToController,
         dirs: LogDirs,
         endpoints: Sequence[Endpoint],
+        background: Background,
         *,
         new_id: Callable[[], Uuid],
-        fail_broker: Callable[[str], None],
-        registered_again: Callable[[], None],
     ) -> None:
         """`endpoints` are those of the listeners for brokers and clients; `new_id` generates
-        incarnation ids. `fail_broker(why)` is called when this broker cannot continue;
-        `registered_again()` is called when it has a new epoch: an image with that epoch may already
-        have arrived, too early to be used."""
+        incarnation ids. `background` fails when this broker cannot continue."""
         self._state = state
         self._controller_client = controller_client
         self._dirs = dirs
@@ -124,8 +122,10 @@ class BrokerLifecycle:
         self._news = trio.Event()
         """Set if the heartbeat in flight is outdated."""
         self._new_id = new_id
-        self._fail_broker = fail_broker
-        self._registered_again = registered_again
+        self._background = background
+        self.registered_again: list[Callable[[], None]] = []
+        """Called when this broker has a new epoch: an image with that epoch may already have
+        arrived, too early to be used."""
 
     async def register_first(self, controller: Controller) -> None:
         """Register with a controller in this process that no other broker knows; the broker is
@@ -276,7 +276,7 @@ class BrokerLifecycle:
         for one in failed:
             since = self._failed_since.setdefault(one, now)
             if one not in self._reported_failed and now - since > limit_s:
-                self._fail_broker(
+                self._background.fail(
                     f"could not report within {limit_s:g} s to the controller that a log directory "
                     "failed"
                 )
@@ -293,9 +293,10 @@ class BrokerLifecycle:
         try:
             await self._register(state.config.initial_broker_registration_timeout_ms)
         except RegistrationFailed as e:
-            self._fail_broker(str(e).rstrip("."))
+            self._background.fail(str(e).rstrip("."))
         else:
-            self._registered_again()
+            for tell in self.registered_again:
+                tell()
 
     async def _register(self, timeout_ms: int) -> None:
         request = self._request()

@@ -148,9 +148,8 @@ async def case(**keys: str) -> AsyncIterator[Case]:
             cluster,
             dirs,
             endpoints,
+            background,
             new_id=new_id,
-            fail_broker=background.fail,
-            registered_again=lambda: None,
         )
         broker = cluster.broker = assemble(
             Environment(state, background, dirs, TrioClock(), Random(1), cluster, NoPeers()),
