@@ -87,6 +87,7 @@ class FullScreen:
         self._lines: Sequence[Line | str] = ()
         self._thread = AppThread()
         self._skips_until = 0.0
+        self._interrupted = False
         self._restored, self._continues = threading.Event(), threading.Event()
 
     @property
@@ -196,13 +197,16 @@ class FullScreen:
         return found[:-1]
 
     def _keys(self) -> "KeyBindings":
+        from prompt_toolkit.input.typeahead import store_typeahead
         from prompt_toolkit.key_binding import KeyBindings
 
         keys = KeyBindings()
 
         def press(event: "KeyPressEvent") -> None:
             key = event.key_sequence[-1]
-            if time.monotonic() < self._skips_until:
+            if self._interrupted:
+                store_typeahead(event.app.input, event.key_sequence)
+            elif time.monotonic() < self._skips_until:
                 if len(key.key) == 1 and "@" <= key.key <= "~":  # ends a sequence
                     self._skips_until = 0.0
             elif name := _NAMES.get(key.key):
@@ -227,7 +231,11 @@ class FullScreen:
 
         @keys.add("c-c")
         def _(event: "KeyPressEvent") -> None:
-            os.kill(os.getpid(), signal.SIGINT)
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                # What is typed after it is not for this command, but for the shell's next line.
+                self._interrupted = True
+                store_typeahead(event.app.input, event.app.key_processor.empty_queue())
+                os.kill(os.getpid(), signal.SIGINT)
 
         @keys.add("c-z")
         def _(event: "KeyPressEvent") -> None:
