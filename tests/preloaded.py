@@ -1,11 +1,11 @@
 """`pk` in processes that are forked from one that has imported it.
 
-Two thirds of the CPU that a short `pk` process takes go into imports. A test that asks what a
-process does on a terminal, with signals or with pipes need not pay for them. Each test worker
-starts one server, a fresh interpreter that imports pk and then only forks. What a test gets is a
-process of its own, a child of the test worker like any other: it has its own pid, environment,
-working directory, session and standard streams, and it ends as an interpreter ends. Tests of
-imports and of the start itself (tests/cli/test_startup.py, test_process.py) execute a new one.
+A short `pk` process spends two thirds of its CPU on imports. A test that asks what a process does
+on a terminal, with signals or with pipes need not pay for them. Each test worker starts one server,
+a fresh interpreter that imports pk and then only forks. A test gets a process of its own, a child
+of the test worker like any other: it has its own pid, environment, working directory and standard
+streams, on a terminal also a session, and it ends as an interpreter ends. Tests of imports and of
+the start itself (tests/cli/test_startup.py, test_process.py) execute a new one.
 
 Linux only: the server gives its child to its own parent by clone(CLONE_PARENT).
 """
@@ -35,8 +35,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("pk.cli", "pk.net", "pk.core.api", "pk.core.broker", "pk.core.wire")
-"""What the server imports, with all that is in them. What needs a library that is not there is left
-out, as pk does."""
+"""The server imports all modules of these, except those that need a library that is missing."""
 
 _LIMIT_BYTES = 1 << 20
 _PYTHONPATH = os.pathsep.join(
@@ -49,7 +48,7 @@ _PYTHONPATH = os.pathsep.join(
 )
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE")
 _KEPT = ("PYTHONPATH", "PYTHONUNBUFFERED")
-"""Words for the interpreter that a forked process heeds, too."""
+"""Variables for the interpreter that a forked process heeds, too."""
 
 _CLONE_PARENT = 0x8000
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine)
