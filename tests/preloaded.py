@@ -190,6 +190,7 @@ def _writer(fd: int, errors: str, unbuffered: bool) -> io.TextIOWrapper:
 
 if __name__ == "__main__":
     sys.path.pop(0)  # the tests' own folder
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the test worker, and then this ends
     gc.disable()
     for name in PACKAGES:
         package = importlib.import_module(name)
