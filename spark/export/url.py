@@ -108,14 +108,11 @@ class ExportUrl(Target):
         text = {**manifest, _WRITER: self._token}
         data = (json.dumps(text, indent=1) + "\n").encode()
         try:
-            self.store.replace(MANIFEST, data, self._version)
-            read, self._version = self.store.read_version(MANIFEST)
+            self._version = self.store.replace(MANIFEST, data, self._version)
         except Overtaken:
-            read = b""
-        if read != data:
             raise DirectoryRefused(
                 f"another export to {self.store.url} has begun or finished meanwhile"
-            )
+            ) from None
         self._text = text
 
     @contextmanager

@@ -8,6 +8,7 @@ uses its own role.
 """
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -214,29 +215,41 @@ class ObjectStore(Store):
             known: Any = {"e_tag": found.meta["e_tag"], "version": found.meta["version"]}
         return data, {key: value for key, value in known.items() if value is not None}
 
+    def age_s(self, name: str) -> float:
+        """The seconds since an object was written, by this machine's clock. Raises
+        FileNotFoundError, OSError."""
+        import obstore
+
+        with _Errors(self.url_of(name)):
+            return time.time() - obstore.head(self._objects, name)["last_modified"].timestamp()
+
     def write(self, name: str, data: bytes) -> None:
         import obstore
 
         with _Errors(self.url_of(name)):
             obstore.put(self._objects, name, data)
 
-    def replace(self, name: str, data: bytes, version: Mapping[str, str] | None) -> None:
-        """Replaces the object that has this version; None: makes it, if there is none. Raises
-        Overtaken if another writer was faster, OSError."""
+    def replace(
+        self, name: str, data: bytes, version: Mapping[str, str] | None
+    ) -> Mapping[str, str]:
+        """Replaces the object that has this version; None: makes it, if there is none. Returns the
+        new version. Raises Overtaken if another writer was faster, OSError."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         mode: Any = "create" if version is None else dict(version)
         with _Errors(self.url_of(name)):
             try:
-                obstore.put(self._objects, name, data, mode=mode)
+                made: Any = obstore.put(self._objects, name, data, mode=mode)
+                return {key: value for key, value in made.items() if value is not None}
             except (AlreadyExistsError, PreconditionError) as e:
                 try:  # a put that is repeated after a lost reply meets its own object
-                    if bytes(obstore.get(self._objects, name).bytes()) == data:
-                        return
+                    there, known = self.read_version(name)
                 except FileNotFoundError:
-                    pass
-                raise Overtaken(self.url_of(name)) from e
+                    raise Overtaken(self.url_of(name)) from e
+                if there != data:
+                    raise Overtaken(self.url_of(name)) from e
+                return known
 
     def names(self, folder: str = "") -> list[str]:
         import obstore

@@ -5,15 +5,15 @@ a batch has a line of JSON for each source; a query that uses a topic twice has 
 """
 
 import json
-from pathlib import Path
 from typing import Any, cast
 
 from pk.core.values import TopicPartition
+from pk.spark.files.object_path import Place
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.stream.offsets import StreamOffset, WrongOffset
 
 
-def committed(checkpoint: Path, topic: str) -> dict[TopicPartition, int]:
+def committed(checkpoint: Place, topic: str) -> dict[TopicPartition, int]:
     """The offsets at which a query's next batch begins to read a topic; empty before the first."""
     newest = _newest(checkpoint / "commits")
     if newest is None:
@@ -26,12 +26,20 @@ def committed(checkpoint: Path, topic: str) -> dict[TopicPartition, int]:
     return found
 
 
-def last_batch(checkpoint: Path) -> int | None:
+def query_names(checkpoint: Place) -> list[str]:
+    """The queries that have a checkpoint."""
+    try:
+        return [each.name for each in (checkpoint / "sinks").iterdir()]
+    except FileNotFoundError:
+        return []
+
+
+def last_batch(checkpoint: Place) -> int | None:
     """The last batch of a query that its sink has."""
     return _newest(checkpoint / "commits")
 
 
-def planned(checkpoint: Path, topic: str) -> list[OffsetRange]:
+def planned(checkpoint: Place, topic: str) -> list[OffsetRange]:
     """The ranges of a topic that a query's newest batch reads, done or not."""
     newest = _newest(checkpoint / "offsets")
     if newest is None:
@@ -49,14 +57,14 @@ def planned(checkpoint: Path, topic: str) -> list[OffsetRange]:
     return ranges
 
 
-def _newest(folder: Path) -> int | None:
+def _newest(folder: Place) -> int | None:
     try:
         return max((int(p.name) for p in folder.iterdir() if p.name.isdecimal()), default=None)
     except FileNotFoundError:
         return None
 
 
-def _offsets(checkpoint: Path, batch: int, topic: str) -> list[StreamOffset]:
+def _offsets(checkpoint: Place, batch: int, topic: str) -> list[StreamOffset]:
     """The end of a batch, for each source that reads the topic."""
     found: list[StreamOffset] = []
     try:

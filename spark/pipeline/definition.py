@@ -480,7 +480,7 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
     name = table.text("name", "pipeline", needed="it names the pipeline")
     if not _PIPELINE_NAME.fullmatch(name):
         table.wrong("name", f"name may have letters, digits, '.', '_' and '-', is {name!r}")
-    checkpoint = table.directory(
+    checkpoint = table.place(
         "checkpoint", "checkpoint", needed="a directory that remembers what was read"
     )
     on_error = cast(OnError, table.choice("on_error", ON_ERROR, "stop"))
@@ -515,6 +515,8 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
         sinks=_sinks(table),
     )
     table.end("a pipeline")
+    if is_object_url(checkpoint) and any(isinstance(s, JdbcSource) for s in pipeline.sources):
+        table.wrong("checkpoint", "a source of jdbc needs a checkpoint in a directory")
     for what, found in (("[[source]]", pipeline.sources), ("[[sink]]", pipeline.sinks)):
         if not found:
             table.wrong(None, f"a pipeline needs at least one {what}")

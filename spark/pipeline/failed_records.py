@@ -3,10 +3,9 @@ holds them runs without them, also after a crash."""
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from pk.spark.pipeline.atomic_json import write_json
+from pk.spark.files.object_path import Place, write_json
 from pk.spark.read.ranges import OffsetRange
 
 
@@ -26,7 +25,7 @@ class FailedRecord(NamedTuple):
 class FailedRecords:
     """Query → the failed records of its newest batch."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Place) -> None:
         self._file = file
         try:
             self._known: dict[str, Any] = json.loads(file.read_text())

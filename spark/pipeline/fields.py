@@ -9,9 +9,9 @@ from pyspark.sql.types import StructType
 
 from pk.core.values import TopicPartition
 from pk.spark.connections import connections
+from pk.spark.files.object_path import write_json
 from pk.spark.pipeline import json_values
-from pk.spark.pipeline.atomic_json import write_json
-from pk.spark.pipeline.checkpoints import planned
+from pk.spark.pipeline.checkpoints import planned, query_names
 from pk.spark.pipeline.definition import Pipeline, TopicSource
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.relations import parse_fields
@@ -104,7 +104,8 @@ class Fields:
     def _failed_ranges(self, source: TopicSource) -> list[OffsetRange]:
         """The offsets of the newest batches of the pipeline's queries that were planned."""
         found: dict[TopicPartition, OffsetRange] = {}
-        for sink in (self._places.checkpoint / "sinks").glob("*"):
+        for query in query_names(self._places.checkpoint):
+            sink = self._places.query(query)
             for each in planned(sink, source.topic):
                 tp = TopicPartition(each.topic, each.partition)
                 if tp not in found or each.end > found[tp].end:

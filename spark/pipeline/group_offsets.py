@@ -9,7 +9,6 @@ that `pk why lag` recognises it.
 import json
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
@@ -18,6 +17,7 @@ from pk.net.client.config import AdminConfig, keys, parse
 from pk.net.client.errors import ClientError
 from pk.net.client.results import OffsetAndMetadata
 from pk.spark.connections import connections
+from pk.spark.files.object_path import Place
 from pk.spark.pipeline.checkpoints import committed, last_batch
 from pk.spark.pipeline.definition import Pipeline, TopicSource
 
@@ -37,7 +37,7 @@ class GroupOffsets:
         """The reason the last commit failed; the pipeline continues, and tries again after the
         next batch."""
 
-    def commit(self, queries: Iterable[tuple[Path, frozenset[str]]]) -> None:
+    def commit(self, queries: Iterable[tuple[Place, frozenset[str]]]) -> None:
         """Commits the offsets that every query has which reads the topic. `queries`: checkpoint and
         sources."""
         found, batch = self._found(list(queries))
@@ -55,7 +55,7 @@ class GroupOffsets:
         self._last = found
 
     def _found(
-        self, queries: list[tuple[Path, frozenset[str]]]
+        self, queries: list[tuple[Place, frozenset[str]]]
     ) -> tuple[dict[TopicPartition, int], int]:
         found: dict[TopicPartition, int] = {}
         batches = [-1]

@@ -19,7 +19,7 @@ from pk.core.schemas.schema import MissingLibrary, SchemaError
 from pk.net.client.errors import ConfigError
 from pk.net.schemas.answers import RegistryUnreachable
 from pk.spark.errors import OptionError
-from pk.spark.pipeline.atomic_json import write_json
+from pk.spark.files.object_path import write_json
 from pk.spark.pipeline.definition import Column, Pipeline, TopicSink, TopicSource
 from pk.spark.pipeline.places import Places
 from pk.spark.schemas.kinds import KINDS

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
+from pk.spark.files.object_path import spark_url
 from pk.spark.pipeline import json_values
 from pk.spark.pipeline.dead_letters import letters, size_limit
 from pk.spark.pipeline.definition import (
@@ -255,7 +256,7 @@ class Builder:
         return letters(raw, self._pipeline.dead_letters, key, value, says, size_limit(self._kafka))
 
     def _files(self, source: FileSource, stream: bool) -> "DataFrame":
-        where = self._places.url(source.files)
+        where = spark_url(self._places.url(source.files))
         spark, fields = self._spark, source.fields
         try:
             if source.format in ("csv", "json"):

@@ -16,13 +16,14 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import SparkFailed
-from pk.spark.pipeline.atomic_json import write_json
+from pk.spark.files.object_path import ObjectPath, write_json
+from pk.spark.files.store import settings_of
 from pk.spark.pipeline.checkpoints import last_batch
 from pk.spark.pipeline.definition import JdbcSource, Pipeline
 from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
 from pk.spark.pipeline.group_offsets import GroupOffsets
 from pk.spark.pipeline.places import Places
-from pk.spark.pipeline.status import Lock, Status, StatusFile, rows_of
+from pk.spark.pipeline.status import Held, Lock, Status, StatusFile, hold, rows_of
 from pk.spark.reasons import reason
 from pk.spark.session.interrupts import QuietPy4j
 from pk.spark.session.local import HERE, OwnSpark, Where, launch
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pk.spark.pipeline.sinks import Query
 
 _POLL_S: Final = 0.2
+_FAR_POLL_S: Final = 2.0
 _BATCH_END_S: Final = 120
 """How long a stop waits for the end of a batch; a batch that is cut off runs again at the next
 start."""
@@ -101,8 +103,22 @@ def settings(pipeline: Pipeline) -> dict[str, str]:
         # A kill inside Spark's write of the first batch's offsets leaves a part of a file, and by
         # default Spark then refuses the checkpoint for ever. No other program writes there.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+        **_s3a(),
         **pipeline.spark,
     }
+
+
+def _s3a() -> dict[str, str]:
+    """Hadoop's settings for S3: those that pk itself takes from the environment."""
+    settings = settings_of("s3")
+    endpoint, region = settings.get("aws_endpoint"), settings.get("aws_region")
+    found: dict[str, str] = {}
+    if endpoint is not None:
+        found["spark.hadoop.fs.s3a.endpoint"] = endpoint
+        found["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    if region is not None:
+        found["spark.hadoop.fs.s3a.endpoint.region"] = region
+    return found
 
 
 def open_spark(
@@ -139,21 +155,22 @@ def run_pipeline(
     SparkMissing, KafkaError, ClientError, OSError.
     """
     places = Places(pipeline)
-    with Lock(places) as lock, _Signals() as signals, QuietPy4j():
+    with hold(places) as lock, _Signals() as signals, QuietPy4j():
         places.stop.unlink(missing_ok=True)
         status = StatusFile(places, pipeline.name)
         status.write("starting")
         try:
             if spark is not None:
-                stopped = _Run(pipeline, places, options, spark, status, signals).run()
+                stopped = _Run(pipeline, places, options, spark, status, signals, lock).run()
             else:
-                long, held = not options.once, (lock.descriptor,)
+                long, held = not options.once, lock.descriptors
                 with open_spark(pipeline, options, long=long, inherited=held) as own:
                     signals.kill = own.kill
                     session = own.session()
                     if options.where.on_cluster:
                         _send_steps(session, pipeline, places)
-                    stopped = _Run(pipeline, places, options, session, status, signals).run()
+                    run = _Run(pipeline, places, options, session, status, signals, lock)
+                    stopped = run.run()
         except KeyboardInterrupt:  # who stops it twice does not wait for the batches
             status.write("stopped")
             raise
@@ -213,6 +230,7 @@ class _Run:
         spark: "SparkSession",
         status: StatusFile,
         signals: _Signals,
+        lock: Lock | Held,
     ) -> None:
         self._pipeline = pipeline
         self._places = places
@@ -220,6 +238,9 @@ class _Run:
         self._spark = spark
         self._status = status
         self._signals = signals
+        self._lock = lock
+        self._looked = 0.0
+        self._stop_asked = False
         self._offsets = GroupOffsets(pipeline, options.kafka)
         self._identity = _identity(places, pipeline)
         self._seen: dict[str, int] = {}
@@ -264,7 +285,15 @@ class _Run:
 
     @property
     def _asked(self) -> bool:
-        return self._signals.count > 0 or self._places.stop.exists()
+        return self._signals.count > 0 or self._is_stop_asked()
+
+    def _is_stop_asked(self) -> bool:
+        """Whether `pk pipeline stop` has left its file; object storage is asked less often."""
+        now, far = time.monotonic(), isinstance(self._places.stop, ObjectPath)
+        if not self._stop_asked and (not far or now - self._looked >= _FAR_POLL_S):
+            self._looked = now
+            self._stop_asked = self._places.stop.exists()
+        return self._stop_asked
 
     def _watch_databases(self, spark: "SparkSession") -> list["_Watcher"]:
         found: list[_Watcher] = []
@@ -354,6 +383,8 @@ class _Run:
             for watcher in watchers:
                 if watcher.problem is not None:
                     raise PipelineFailed(watcher.problem)
+            if self._lock.lost:
+                raise PipelineFailed("another process has taken over this pipeline, or may have")
             time.sleep(_POLL_S)
 
     def _stop(self, planned: list["Query"], running: Mapping[str, "StreamingQuery"]) -> None:

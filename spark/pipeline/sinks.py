@@ -18,6 +18,7 @@ from pyspark.sql.types import BinaryType, StringType
 
 from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
+from pk.spark.files.object_path import spark_url
 from pk.spark.locations import scheme
 from pk.spark.pipeline.definition import (
     DeltaSink,
@@ -165,7 +166,7 @@ def start(
     writer = query.frame.writeStream.outputMode(query.mode).queryName(
         f"{pipeline.name}-{query.name}"
     )
-    writer = writer.option("checkpointLocation", f"file://{places.query(query.name)}")
+    writer = writer.option("checkpointLocation", spark_url(places.query(query.name)))
     if once:
         writer = writer.trigger(availableNow=True)
     elif pipeline.every is not None:
@@ -181,9 +182,10 @@ def start(
         known = {**staging, **options, "queryId": f"{identity}-{query.name}"}
         return writer.foreachBatch(partial(write_batch, known)).start()
     if isinstance(sink, ParquetSink) and scheme(sink.parquet) is not None:
+        url = spark_url(sink.parquet)
         # Spark's own sink, for file systems on which a rename is no single step; its list of files
         # is for Spark's readers.
-        return writer.format("parquet").partitionBy(*sink.partition_by).start(sink.parquet)
+        return writer.format("parquet").partitionBy(*sink.partition_by).start(url)
     return writer.foreachBatch(_writer(places, sink, f"{identity}-{query.name}")).start()
 
 

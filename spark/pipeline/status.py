@@ -9,11 +9,13 @@ import fcntl
 import json
 import os
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Literal, Self, TypedDict, cast
 
 from pk.spark.errors import SparkError
-from pk.spark.pipeline.atomic_json import write_json
+from pk.spark.files.object_path import ObjectPath, write_json
+from pk.spark.pipeline.lease import Lease, Taken, is_held
 from pk.spark.pipeline.places import Places
 
 READ: Final = "read_"
@@ -59,6 +61,29 @@ class AlreadyRunning(SparkError):
     """Another process runs this pipeline."""
 
 
+def hold(places: Places) -> "Lock | Held":
+    """What a process holds while it runs a pipeline."""
+    return Held(places) if isinstance(places.lock, ObjectPath) else Lock(places)
+
+
+class Held(Lease):
+    """A lease, for a checkpoint in object storage."""
+
+    def __init__(self, places: Places) -> None:
+        assert isinstance(places.lock, ObjectPath)
+        super().__init__(places.lock)
+        self._checkpoint = places.checkpoint
+
+    def __enter__(self) -> Self:
+        """Raises AlreadyRunning, OSError."""
+        try:
+            return super().__enter__()
+        except Taken as e:
+            raise AlreadyRunning(
+                f"{e} runs this pipeline (its checkpoint is {self._checkpoint})"
+            ) from None
+
+
 class Lock:
     """Held while a pipeline runs; the system releases it when the process and its JVM end, however
     they end."""
@@ -69,8 +94,10 @@ class Lock:
 
     def __enter__(self) -> Self:
         """Raises AlreadyRunning, OSError."""
-        self._places.own.mkdir(parents=True, exist_ok=True)
-        self._file = self._places.lock.open("a+")
+        lock = self._places.lock
+        assert isinstance(lock, Path)
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        self._file = lock.open("a+")
         deadline = time.monotonic() + _JVM_END_S
         while not _locked(self._file):
             # The JVM of a process that was killed ends a moment after it.
@@ -83,11 +110,14 @@ class Lock:
             time.sleep(_POLL_S)
         return self
 
+    lost: Final = False
+    """No other process can take a file's lock over."""
+
     @property
-    def descriptor(self) -> int:
+    def descriptors(self) -> tuple[int, ...]:
         """The file descriptor, for the JVM to inherit."""
         assert self._file is not None
-        return self._file.fileno()
+        return (self._file.fileno(),)
 
     def _owner_lives(self) -> bool:
         """Whether the process that wrote the last status still exists."""
@@ -118,7 +148,9 @@ def _locked(file: IO[str]) -> bool:
 
 
 def is_running(places: Places) -> bool:
-    """Whether a process holds the lock."""
+    """Whether a process holds the lock. Raises OSError."""
+    if isinstance(places.lock, ObjectPath):
+        return is_held(places.lock)
     try:
         with places.lock.open("a+") as file:
             return not _locked(file)

@@ -13,20 +13,23 @@ import contextlib
 import json
 import secrets
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pk.spark.errors import SparkMissing
 from pk.spark.files.columns import arrow_columns
+from pk.spark.files.object_path import Place, write_json
 from pk.spark.files.store import LocalStore, Store, is_object_url, store_at
-from pk.spark.pipeline.atomic_json import write_json
 from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink
 from pk.spark.pipeline.places import Places
 from pk.spark.tables.lake_commit import (
     LakeFile,
     delta_add,
+    delta_files,
     delta_last,
     iceberg_add,
+    iceberg_files,
     iceberg_last,
     missing,
     with_field_ids,
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 
 _STAGED: Final = "_pk_staged"
 """Readers skip names that begin with `_`."""
+
+_DATA: Final = "data/"
+"""Where Iceberg's tables have their files."""
 
 
 def write_parquet(
@@ -69,7 +75,7 @@ def write_parquet(
         (root / _STAGED).rmdir()
 
 
-def _earlier(root: Path, remembered: Path, prefix: str, batch: int) -> list[str]:
+def _earlier(root: Path, remembered: Place, prefix: str, batch: int) -> list[str]:
     """The files that an earlier attempt of a batch has put in place."""
     try:
         known: Any = json.loads(remembered.read_text())
@@ -110,9 +116,11 @@ def write_delta(
     """Appends a batch to a Delta table, which is made at the first. Raises SparkMissing,
     PySparkException, DeltaError, OSError."""
     store = places.store(sink.delta)
-    if delta_last(store, identity) >= batch:
-        return
     attempt = _Attempt(store, identity, batch)
+    if delta_last(store, identity) >= batch:
+        if attempt.left:
+            attempt.tidy(delta_files(store))
+        return
     files = attempt.write(frame, sink.partition_by)
     attempt.end(
         delta_add(
@@ -132,7 +140,9 @@ class _Attempt:
     def __init__(self, store: Store, identity: str, batch: int, within: str = "") -> None:
         self._folder = f"{within}pk-{identity}-{batch:010d}"
         self._store = store.child(self._folder)
-        self._left = self._store.names()
+        self.left = self._store.names()
+        """What earlier attempts have written."""
+
         self._own: list[str] = []
 
     def write(
@@ -147,7 +157,20 @@ class _Attempt:
     def end(self, added: bool) -> None:
         """Removes what is not part of the table: the files of earlier attempts, or this one's, if
         an earlier one was faster than it seemed. Raises OSError."""
-        self._store.remove(self._left if added else self._own)
+        self._store.remove(self.left if added else self._own)
+
+    def tidy(self, known: Iterable[str]) -> None:
+        """Removes what was left by attempts other than the one whose files the table has: `known`
+        are the names of its files. Raises OSError."""
+        within = f"{self._folder}/"
+        tokens = {_token(name) for name in known if name.startswith(within)}
+        if len(tokens) == 1:  # else the table was compacted, and what it had cannot be told
+            self._store.remove(name for name in self.left if _token(name) not in tokens)
+
+
+def _token(name: str) -> str:
+    """The attempt that has written a file."""
+    return name.rpartition("/")[2].partition("-")[0]
 
 
 def write_iceberg(
@@ -164,6 +187,10 @@ def write_iceberg(
     if catalog.table_exists(sink.iceberg):
         table = catalog.load_table(sink.iceberg)
         if iceberg_last(table, identity) >= batch:
+            store = table_store(table)
+            attempt = _Attempt(store, identity, batch, _DATA)
+            if attempt.left:
+                attempt.tidy(iceberg_files(table, store))
             return
         with table.update_schema() as update:
             update.union_by_name(schema)
@@ -172,7 +199,7 @@ def write_iceberg(
             catalog.create_namespace(namespace)
         table = catalog.create_table(sink.iceberg, schema)
     store = table_store(table)
-    attempt = _Attempt(store, identity, batch, "data/")
+    attempt = _Attempt(store, identity, batch, _DATA)
     files = attempt.write(frame, schema=with_field_ids(schema, table))
     if files:
         iceberg_add(table, store, files, identity, batch)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pk.spark.errors import SparkError, SparkFailed
+from pk.spark.files.object_path import spark_url
 from pk.spark.locations import is_remote, scheme
 from pk.spark.pipeline.definition import (
     DeltaSink,
@@ -95,7 +96,7 @@ def _check_file_system(pipeline: Pipeline, sink: ParquetSink, spark: "SparkSessi
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - Hadoop's file systems
     session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage]
     try:
-        path = jvm.org.apache.hadoop.fs.Path(sink.parquet)
+        path = jvm.org.apache.hadoop.fs.Path(spark_url(sink.parquet))
         path.getFileSystem(session.sessionState().newHadoopConf())
     except Py4JError as e:
         message = (

@@ -85,6 +85,21 @@ def delta_last(store: Store, writer: str) -> int:
     return -1 if found is None else found
 
 
+def delta_files(store: Store) -> list[str]:
+    """The names of the files that the table has. Raises SparkMissing, DeltaError, OSError."""
+    table = delta_table_of(store)
+    return [] if table is None else [_relative(store, each) for each in table.file_uris()]
+
+
+def iceberg_files(table: Any, store: Store) -> list[str]:
+    """The names of the files that pyiceberg's table has."""
+    return [_relative(store, each.file.file_path) for each in table.scan().plan_files()]
+
+
+def _relative(store: Store, url: str) -> str:
+    return url.removeprefix("file://").removeprefix(f"{_delta_place(store)}/")
+
+
 def delta_columns(store: Store) -> tuple[str, ...] | None:
     """The columns that a table is partitioned by; None if there is no table yet. Raises
     SparkMissing, DeltaError, OSError."""

@@ -598,7 +598,7 @@ _CATALOG = 'iceberg = "a.b"\ncatalog = {{ type = "sql", uri = "{}" }}'
 
 
 _REFUSED = (
-    ('parquet = "s3://bucket/rows"', 'Spark cannot write to s3://bucket/rows: No FileSystem for scheme "s3"'),
+    ('parquet = "s3://bucket/rows"', 'Spark cannot write to s3://bucket/rows: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found'),
     ('parquet = "p.toml/rows"', "p.toml is not a directory"),
     ('parquet = "rows"\npartition_by = ["day"]', "rows has no column 'day'; it has id, amount, offset"),
     ('delta = "p.toml"', "p.toml is not a directory"),

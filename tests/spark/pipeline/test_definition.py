@@ -91,9 +91,9 @@ def test_a_file_becomes_a_pipeline() -> None:
     ("old", "new", "said"),
     [
         ('name = "orders"\nch', "ch", "1:1: name is missing: it names the pipeline"),
-        ('"cp"', '"s3://a/b"', "2:1: checkpoint must be a directory of this machine, not 's3://a/b'"),
-        ('"cp"', '"s3:/a/b"', "2:1: checkpoint must be a directory of this machine, not 's3:/a/b'"),
-        ('"cp"', '"file://host/b"', "2:1: checkpoint must be a directory of this machine, not 'file:"),
+        ('"cp"', '"s3://a/b"', "2:1: a source of jdbc needs a checkpoint in a directory"),
+        ('"cp"', '"s3:/a/b"', "2:1: checkpoint must be a URL such as s3://… or a directory of this machine, not 's3:/a/b'"),
+        ('"cp"', '"file://host/b"', "2:1: checkpoint must be a URL such as s3://… or a directory of this machine, not 'file:"),
         ('iceberg = "a.b"', 'delta = "s3:/a/b"', "44:1: delta must be a URL such as s3://… or a directory of this machine, not 's3:/a/b'"),
         ('"sqlite:///c.db"', '"sqlite:///c.db", warehouse = "odd://a"', "45:51: warehouse must be a URL such as s3://… or a directory of this machine, not 'odd://a'"),
         ("[[source]]", '[spark]\njars = ["a.jar", "s3://b.jar"]\n[[source]]', "11:18: a jar must be a file of this machine, not 's3://b.jar'"),

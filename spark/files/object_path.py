@@ -1,0 +1,102 @@
+"""Files of object storage under the names that `pathlib.Path` has, as far as a checkpoint needs
+them."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pk.spark.files.store import ObjectStore
+
+_HADOOP: Final = {"s3": "s3a"}
+
+
+@dataclass(frozen=True)
+class ObjectPath:
+    """A file, or what a directory would be."""
+
+    store: ObjectStore
+    path: str = ""
+
+    def __truediv__(self, name: str) -> "ObjectPath":
+        return ObjectPath(self.store, f"{self.path}/{name}".lstrip("/"))
+
+    def __str__(self) -> str:
+        return self.store.url_of(self.path).rstrip("/")
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Raises FileNotFoundError, OSError."""
+        return self.store.read(self.path).decode(encoding, errors)
+
+    def write_text(self, text: str) -> None:
+        """Replaces the object. Raises OSError."""
+        self.store.write(self.path, text.encode())
+
+    def replace_text(self, text: str, version: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Replaces the object that has this version, and returns the new one. Raises Overtaken,
+        OSError."""
+        return self.store.replace(self.path, text.encode(), version)
+
+    def read_version(self) -> tuple[str, Mapping[str, str]]:
+        """The text and its version. Raises FileNotFoundError, OSError."""
+        data, version = self.store.read_version(self.path)
+        return data.decode(), version
+
+    def age_s(self) -> float:
+        """The seconds since it was written, by this machine's clock. Raises FileNotFoundError,
+        OSError."""
+        return self.store.age_s(self.path)
+
+    def exists(self) -> bool:
+        """Raises OSError."""
+        try:
+            self.store.read(self.path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def touch(self) -> None:
+        """Raises OSError."""
+        self.write_text("")
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Raises OSError."""
+        self.store.remove([self.path])
+
+    def iterdir(self) -> Iterator["ObjectPath"]:
+        """What is in the directory; nothing if it does not exist. Raises OSError."""
+        for name in sorted(
+            {each[len(self.path) :].lstrip("/").partition("/")[0] for each in self._below()}
+        ):
+            yield self / name
+
+    def _below(self) -> list[str]:
+        return self.store.names(self.path)
+
+
+Place = Path | ObjectPath
+
+
+def spark_url(place: Place | str) -> str:
+    """The URL by which Spark's file systems know a place: S3 is `s3a` there."""
+    text = f"file://{place}" if isinstance(place, Path) else str(place)
+    known, slashes, rest = text.partition("://")
+    return f"{_HADOOP.get(known, known)}{slashes}{rest}"
+
+
+def write_json(place: Place, value: object) -> None:
+    """Replaces a file in one step. Raises OSError."""
+    text = json.dumps(value, indent=1) + "\n"
+    if isinstance(place, ObjectPath):
+        place.write_text(text)
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part = place.with_name(f".{place.name}.{os.getpid()}")
+    part.write_text(text)
+    part.replace(place)
