@@ -7,6 +7,7 @@ next replacement, and ends. What it wrote meanwhile is not doubled: tables and t
 number of each batch.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -83,10 +84,8 @@ class Lease:
         self._end.set()
         self._thread.join()
         if not self.lost:
-            try:
+            with contextlib.suppress(Overtaken, OSError):  # then it ends by itself
                 self._write(free=True)
-            except (Overtaken, OSError):
-                pass  # then it ends by itself
 
     def _write(self, *, free: bool = False) -> None:
         """Raises Overtaken, OSError."""
