@@ -119,6 +119,7 @@ def test_a_kill_in_the_write_of_the_first_offsets_does_not_end_a_pipeline(world:
     world.topic("orders-dead-letters")
     counting = world.example("windowed-count")
     offsets = Places(counting).query(counting.sinks[0].name) / "offsets"
+    assert isinstance(offsets, Path)
     offsets.mkdir(parents=True)
     (offsets / ".0.c6760dcc.tmp").write_bytes(b"v1")
     assert world.run(counting)["state"] == "finished"
