@@ -17,6 +17,7 @@ from pk.cli.positions.resolve import bounds_of, now_ms
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name
 from pk.cli.runtime.name_cache import remember, remember_members
+from pk.cli.runtime.results import succeeded
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.nearest import did_you_mean
 from pk.core.values import TopicPartition
@@ -120,13 +121,7 @@ async def commits_of(
     """What each group has committed, or where a share group is; reports groups whose offsets cannot
     be read."""
     answers = await offsets_of(admin, {g.group_id: g.type for g in groups})
-    found: dict[str, Commits] = {}
-    for name, answer in answers.items():
-        if isinstance(answer, Exception):
-            context.failed(answer, name)
-        else:
-            found[name] = answer
-    return found
+    return succeeded(context, answers, str)
 
 
 async def offsets_of(admin: Admin, types: Mapping[str, str]) -> Answers[str, Commits]:

@@ -63,11 +63,10 @@ async def pinning_transactions(
 async def _first_open(admin: Admin, partitions: Iterable[TopicPartition]) -> Held:
     """The producer with the earliest open transaction of each partition."""
     held: Held = {}
-    for tp, answer in (await admin.describe_producers(partitions)).items():
-        if not isinstance(answer, Exception):
-            opened = [p for p in answer if p.transaction_start_offset >= 0]
-            if opened:
-                held[tp] = min(opened, key=lambda p: p.transaction_start_offset)
+    for tp, answer in (await admin.describe_producers(partitions)).ok.items():
+        opened = [p for p in answer if p.transaction_start_offset >= 0]
+        if opened:
+            held[tp] = min(opened, key=lambda p: p.transaction_start_offset)
     return held
 
 

@@ -4,12 +4,24 @@ People read the table or the error: one item that failed is a sentence, several 
 their errors and the number of failures. Programs get all rows, and the sentence on standard error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pk.cli.output.formats import Listing
 from pk.cli.phrases import count, join
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import named_sentence, sentence
+from pk.net.client.answers import Answers
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def succeeded(context: Context, answers: Answers[K, V], name: Callable[[K], str]) -> dict[K, V]:
+    """The values of the items that did not fail; reports the others, by their names."""
+    for item, error in answers.errors.items():
+        context.failed(error, name(item))
+    return answers.ok
 
 
 def show_results(

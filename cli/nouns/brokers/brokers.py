@@ -25,6 +25,7 @@ from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import field_listing, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
+from pk.cli.runtime.results import succeeded
 from pk.core.errors import KafkaError
 from pk.net.client.admin import Admin
 from pk.net.client.results import (
@@ -105,10 +106,8 @@ async def _own_configs(
         return {}
     found: dict[int, list[ConfigOfBroker]] = {}
     answers = await admin.describe_configs(resources, include_synonyms=False)
-    for resource, answer in answers.items():
-        if isinstance(answer, Exception):
-            context.failed(answer, f"configs of broker {resource.name}")
-            continue
+    described = succeeded(context, answers, lambda resource: f"configs of broker {resource.name}")
+    for resource, answer in described.items():
         found[int(resource.name)] = [
             {"config": e.name, "value": e.value, "source": e.source.name.lower()}
             for e in answer

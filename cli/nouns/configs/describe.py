@@ -22,6 +22,7 @@ from pk.cli.output.formats import Listing, Row, narrow
 from pk.cli.output.rows import columns
 from pk.cli.phrases import count
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.results import succeeded
 from pk.core.nearest import did_you_mean
 from pk.net.client.results import ConfigEntry, ConfigResource, ResourceType
 
@@ -38,11 +39,7 @@ async def describe(context: Context, options: DescribeConfigs) -> None:
     )
     rows: list[DocumentedConfigRow] = []
     hidden = 0
-    for resource in resources:
-        answer = answers[resource]
-        if isinstance(answer, Exception):
-            context.failed(answer, spoken_name(resource))
-            continue
+    for resource, answer in succeeded(context, answers, spoken_name).items():
         remember_keys(resource, answer)
         _say_unknown_keys(context, options.keys, resource, answer)
         shown = [e for e in answer if options.all or options.keys or was_set(e)]

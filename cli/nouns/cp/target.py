@@ -102,9 +102,8 @@ async def say_stamped(context: Context, target: Context, names: Iterable[str]) -
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     key = "message.timestamp.type"
     answers = await (await target.admin()).describe_configs(resources, keys=[key])
-    for resource, entries in answers.items():
-        if isinstance(entries, Exception):
-            continue  # a copy does not need the right to read configs
+    # A copy does not need the right to read configs.
+    for resource, entries in answers.ok.items():
         if any(e.name == key and e.value == "LogAppendTime" for e in entries):
             context.say(f"{resource.name} has {key}=LogAppendTime: --keep-timestamp has no effect.")
 
@@ -128,9 +127,7 @@ async def create_targets(
     brokers = len((await there.describe_cluster()).brokers)
     new: list[NewTopic] = []
     for source in sources:
-        entries = described[resources[source.name]]
-        if isinstance(entries, Exception):
-            raise entries
+        entries = described.value(resources[source.name])
         configs: dict[str, str | None] = {
             e.name: e.value for e in entries if e.source == ConfigSource.TOPIC
         }

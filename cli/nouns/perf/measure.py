@@ -55,12 +55,7 @@ async def _ends(consumer: Consumer, target: Target) -> dict[TopicPartition, int]
     found = await consumer.end_offsets(
         [TopicPartition(target.topic, i) for i in range(target.partitions)]
     )
-    ends: dict[TopicPartition, int] = {}
-    for tp, answer in found.items():
-        if isinstance(answer, Exception):
-            raise answer
-        ends[tp] = answer.offset
-    return ends
+    return {tp: found.value(tp).offset for tp in found}
 
 
 async def _starts(context: Context, spec: Spec, target: Target) -> dict[TopicPartition, int]:

@@ -17,6 +17,7 @@ from pk.cli.phrases import count, partition_name
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.results import succeeded
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import ProducerState, TransactionDescription
@@ -39,11 +40,7 @@ async def find_hanging(context: Context, options: FindHanging) -> None:
     silent_since_ms = now - options.max_transaction_timeout.ms
     candidates: list[Candidate] = []
     answers = await admin.describe_producers(partitions)
-    for tp in sorted(answers):
-        answer = answers[tp]
-        if isinstance(answer, Exception):
-            context.failed(answer, partition_name(tp))
-            continue
+    for tp, answer in sorted(succeeded(context, answers, partition_name).items()):
         candidates += (
             Candidate(tp, producer)
             for producer in answer
@@ -125,11 +122,8 @@ async def _still_open(
     places = sorted({each.partition for each in hanging})
     answers = await admin.describe_producers(places)
     open_now: set[tuple[TopicPartition, int, int]] = set()
-    for tp, answer in answers.items():
-        if isinstance(answer, Exception):
-            context.failed(answer, partition_name(tp))
-        else:
-            open_now |= {(tp, p.producer_id, p.transaction_start_offset) for p in answer}
+    for tp, answer in succeeded(context, answers, partition_name).items():
+        open_now |= {(tp, p.producer_id, p.transaction_start_offset) for p in answer}
     return [
         each
         for each in hanging

@@ -16,6 +16,7 @@ from pk.cli.phrases import join, partition_name
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.results import succeeded
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -28,13 +29,9 @@ async def producers(context: Context, options: ListProducers) -> None:
     broker = await _broker(admin, options.broker)
     answers = await admin.describe_producers(tps, broker_id=broker)
     states: list[tuple[TopicPartition, r.ProducerState]] = []
-    for tp in sorted(answers):
-        answer = answers[tp]
-        if isinstance(answer, Exception):
-            context.failed(answer, partition_name(tp))
-        else:
-            found = (p for p in answer if _is_wanted(options, p))
-            states += ((tp, p) for p in sorted(found, key=lambda p: p.producer_id))
+    for tp, answer in sorted(succeeded(context, answers, partition_name).items()):
+        found = (p for p in answer if _is_wanted(options, p))
+        states += ((tp, p) for p in sorted(found, key=lambda p: p.producer_id))
     begun = await _begun(admin, states)
     now = now_ms()
     context.show(listing(ProducerRow, [_row(tp, p, begun, now) for tp, p in states], _style))
