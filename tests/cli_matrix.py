@@ -201,6 +201,7 @@ CASES: list[Case] = _all(
     Case("log verify {tmp}/nowhere", code=1),
     Case("log cat {tmp}/nowhere", code=1),
     Case("log adopt {tmp}/nowhere -d", code=1),
+    Case("log remote file://{tmp}/nowhere", code=1),
     # what is wrong, and why
     Case("doctor --fail-on never"),
     Case("doctor --list", screen="doctor-list"),

@@ -295,6 +295,7 @@ def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Pa
 NOT_IN_FORMATS = {
     "groups watch": "goes on",
     "node status": "no broker: exit code 1",
+    "log remote": "wants a store",
     "log adopt": "wants a directory of Apache Kafka's",
     "spark export": "wants Spark",
     "spark import": "wants Spark",

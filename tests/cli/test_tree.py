@@ -87,6 +87,7 @@ LOOKS = frozenset(
         "log dump",
         "log verify",
         "log cat",
+        "log remote",
         "node status",
         "profile list",
         "profile show",

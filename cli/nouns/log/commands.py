@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
 from pk.cli.nouns.log.options import CatRecords, DumpLog, IndexesOnly
-from pk.cli.nouns.log.rows import DUMPED, AdoptedTopicRow, FindingRow
+from pk.cli.nouns.log.rows import DUMPED, AdoptedTopicRow, FindingRow, RemoteSegmentRow
 from pk.cli.options.option_sets import Change, Debug, Listing
 from pk.cli.options.parameters import Argument, Option
 from pk.cli.options.values import Pair, config_pair
@@ -78,6 +78,50 @@ LOG.command(
         "pk log cat data/__consumer_offsets-7 -f table",
     ),
     notes="Stops at the end of the files. Only reads; safe while a broker runs.",
+    blocking=True,
+    screen="streams",
+    repeatable=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteSegments:
+    """Arguments of `pk log remote`."""
+
+    url: Annotated[
+        str,
+        Argument("URL", help="The store, as in pk.remote.url: s3://BUCKET/PREFIX, file:///PATH."),
+    ]
+    topics: Annotated[
+        tuple[str, ...],
+        Option("-t", "--topic", value="TOPIC", help="Only these topics; repeatable."),
+    ] = ()
+    verify: Annotated[
+        bool, Option("--verify", help="Read every record, and check each batch's CRC.")
+    ] = False
+    configs: Annotated[
+        tuple[Pair, ...],
+        Option(
+            "-X",
+            value="KEY=VALUE",
+            parser=config_pair,
+            help="A key pk.remote.*, if the store's environment is not enough; repeatable.",
+        ),
+    ] = ()
+
+
+LOG.command(
+    "remote",
+    help="List the segments in remote storage, and check them; exit 1 if anything is wrong.",
+    worker="remote:remote",
+    arguments=RemoteSegments,
+    takes=(Listing, Debug),
+    examples=(
+        "pk log remote s3://my-bucket/kafka",
+        "pk log remote file:///mnt/segments -t orders --verify",
+    ),
+    notes="Asks only the store, not a broker. Only reads.",
+    shows=RemoteSegmentRow,
     blocking=True,
     screen="streams",
     repeatable=True,

@@ -35,6 +35,24 @@ class FindingRow(TypedDict):
     what: Annotated[str, Shown("FINDING")]
 
 
+class RemoteSegmentRow(TypedDict):
+    """A segment in remote storage, in `pk log remote`."""
+
+    topic: str
+    partition: int | None
+    start_offset: Annotated[int | None, Shown("FIRST OFFSET")]
+    end_offset: Annotated[int | None, Shown("LAST OFFSET")]
+    size: Annotated[int, Shown("BYTES")]
+    max_timestamp: Annotated[
+        int | None,
+        Shown("LATEST TIME", show=_show_time, on_terminal=_clock("max_timestamp"), right=False),
+    ]
+    epochs: Annotated[str, Shown("LEADER EPOCHS", wide=True)]
+    cluster_id: Annotated[str, Shown(wide=True)]
+    object: Annotated[str, Shown(wide=True)]
+    problem: str
+
+
 class AdoptedTopicRow(TypedDict):
     """A topic that `pk log adopt` takes over."""
 

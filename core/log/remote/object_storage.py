@@ -32,18 +32,19 @@ class ObjectStorage:
         self._store = store
 
     @classmethod
-    def open(cls, url: str, options: Mapping[str, str]) -> ObjectStorage:
+    def open(cls, url: str, options: Mapping[str, str], *, create: bool = True) -> ObjectStorage:
         """The storage at `url`, such as `s3://bucket/prefix` or `file:///path`.
 
         `options` are settings of the store, named as object_store names them (`access_key_id`,
         `endpoint`, `region`); those that are missing come from the store's usual environment.
-        Nothing is asked of the store yet. Raises RemoteStorageError."""
+        Nothing is asked of the store yet. A missing directory is made if `create`. Raises
+        RemoteStorageError."""
         client: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
         if url.startswith("http:") or options.get("endpoint", "").startswith("http:"):
             client["allow_http"] = True
         try:
             if url.startswith("file:"):
-                store: Any = from_url(url, mkdir=True)
+                store: Any = from_url(url, mkdir=create)
             elif url.startswith("memory:"):
                 store = from_url(url)
             else:

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pk.core.log import lookup
 from pk.core.log.file_slices import BytesSlice, Slice
-from pk.core.log.files import Data, Disk, Entry, Lock, Stamp, ignore_failed_read
+from pk.core.log.files import Data, Disk, Entry, File, Lock, Stamp, ignore_failed_read
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
 from pk.core.log.remote.metadata import RemoteSegment
 from pk.core.log.remote.segment_object import Tail, read_tail
@@ -199,6 +199,15 @@ class RemoteReader:
             self._fetched(len(chunk))
             self._chunks.put(key, chunk, len(chunk))
         return chunk
+
+
+def remote_file(storage: RemoteStorage, name: str, tail: Tail) -> File:
+    """The records of an object as a file, of which nothing is kept in memory."""
+
+    def read(position: int, length: int) -> bytes:
+        return storage.get(name, position, min(length, max(tail.size - position, 0)))
+
+    return _RemoteFile(name, tail.size, tail.head, read)
 
 
 def _read_only() -> OSError:

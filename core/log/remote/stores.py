@@ -6,14 +6,14 @@ from pk.core.config import BrokerConfig
 from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
 
 
-def open_storage(url: str, options: Mapping[str, str]) -> RemoteStorage:
+def open_storage(url: str, options: Mapping[str, str], *, create: bool = True) -> RemoteStorage:
     """See `ObjectStorage.open`. Raises RemoteStorageError, also if the library is not installed."""
     try:
         from pk.core.log.remote.object_storage import ObjectStorage
     except ImportError:
         message = "remote storage needs: pip install 'pk-broker[tiered]'"
         raise RemoteStorageError(message) from None
-    return ObjectStorage.open(url, options)
+    return ObjectStorage.open(url, options, create=create)
 
 
 def store_options(config: BrokerConfig) -> dict[str, str]:
