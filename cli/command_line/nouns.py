@@ -33,7 +33,7 @@ NOUNS: Final[dict[str, Entry]] = {
     ),
     "test": Entry(
         ("test",),
-        "For tests: run a command with a Kafka of its own, and make brokers misbehave.",
+        "Run a command with its own Kafka, and inject faults.",
         "pk.cli.nouns.test.commands:TEST",
         usual="run",
     ),
@@ -42,7 +42,7 @@ NOUNS: Final[dict[str, Entry]] = {
             "faults",
             "fault",
         ),
-        "What pk's brokers do wrong for a test: list, add, clear.",
+        "Faults injected into pk's brokers: list, add, clear.",
         "pk.cli.nouns.faults.commands:FAULTS",
     ),
     "topics": Entry(
@@ -153,7 +153,7 @@ NOUNS: Final[dict[str, Entry]] = {
             "acls",
             "acl",
         ),
-        "ACLs, who may do what: list, add, delete, check.",
+        "ACLs: list, add, delete, check.",
         "pk.cli.nouns.acls.commands:ACLS",
     ),
     "quotas": Entry(
@@ -161,7 +161,7 @@ NOUNS: Final[dict[str, Entry]] = {
             "quotas",
             "quota",
         ),
-        "Quotas, how much clients may take: list, set, delete.",
+        "Client quotas: list, set, delete.",
         "pk.cli.nouns.quotas.commands:QUOTAS",
     ),
     "transactions": Entry(

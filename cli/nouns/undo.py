@@ -34,7 +34,7 @@ UNDO.command(
     notes=(
         "Commands that can be undone say so: groups reset-offsets, delete, delete-offsets, "
         "configs alter and edit, topics alter, users add, acls add and delete, quotas set and "
-        "delete. Commands whose loss is final (topics delete, topics trim) say so before they "
+        "delete. Commands that cannot be undone (topics delete, topics trim) say so before they "
         "ask. An undo is a change like any other: it shows its plan, asks, and can be undone."
     ),
     shows={

@@ -16,10 +16,7 @@ class OnCluster:
         Option(
             "--master",
             value="URL",
-            help=(
-                "The Spark to run on: spark://HOST:PORT, yarn, k8s://… (default: one of pk's "
-                "own, here)."
-            ),
+            help=("The Spark to run on: spark://HOST:PORT, yarn, k8s://… (default: a local one)."),
         ),
     ] = None
     conf: Annotated[

@@ -551,20 +551,20 @@ class PartitionFilters:
 
 
 AskingPrincipal = Annotated[
-    str, Argument("PRINCIPAL", help="Who asks, such as User:alice; a name alone is a user's.")
+    str, Argument("PRINCIPAL", help="The principal, such as User:alice; a name alone is a user's.")
 ]
 AskedOperation = Annotated[
-    str, Argument("OPERATION", help="What is done, such as read, write or describe.")
+    str, Argument("OPERATION", help="The operation, such as read, write or describe.")
 ]
 AskedResource = Annotated[
     str,
     Argument(
         "RESOURCE",
-        help="To what: topic:NAME, group:NAME, transactional-id:NAME or cluster.",
+        help="The resource: topic:NAME, group:NAME, transactional-id:NAME or cluster.",
     ),
 ]
 AskingHost = Annotated[
     str | None,
-    Option("--host", value="ADDRESS", help="From where (default: a host that no ACL names)."),
+    Option("--host", value="ADDRESS", help="The client's host (default: one that no ACL names)."),
 ]
 """Whether a principal may do something, as `pk acls check` and `pk why denied` ask."""

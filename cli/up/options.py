@@ -71,8 +71,8 @@ class Up:
         Option(
             "--secure",
             help=(
-                "Encrypt, let only users in, and check ACLs: makes a CA, certificates, an admin "
-                "user and the profile `secure`, or uses those of --data again."
+                "Turn on TLS, authentication and ACLs: creates a CA, certificates, an admin user "
+                "and the profile `secure`, or reuses those in --data."
             ),
         ),
     ] = False
@@ -82,9 +82,9 @@ class Up:
             "--store",
             value="STORE",
             help=(
-                "Where to store metadata: embedded; etcd, which starts a member beside each of "
-                "three brokers or more; or one that runs, etcd://HOST:PORT,.../PATH or "
-                "zookeeper://HOST:PORT,.../PATH (default: embedded, or as --data has it)."
+                "The metadata store: embedded; etcd, which starts an etcd member beside each "
+                "broker and needs at least three; or a running one, etcd://HOST:PORT,.../PATH or "
+                "zookeeper://HOST:PORT,.../PATH (default: embedded, or the one that --data uses)."
             ),
         ),
     ] = None
@@ -103,7 +103,7 @@ class Up:
         bool,
         Option(
             "--no-restart",
-            help="Do not start a node of several brokers again that ends by itself.",
+            help="With several brokers: do not restart a node that exits by itself.",
         ),
     ] = False
     config_file: PropertiesFile = None

@@ -50,8 +50,8 @@ ACLS.command(
         "pk acls add --allow User:app --producer --topic app- --pattern prefixed",
     ),
     notes=(
-        "Adds an ACL for each principal, host, operation and resource. Once an ACL is about a "
-        "resource, only those whom one allows may use it, and super users."
+        "Adds an ACL for each principal, host, operation and resource. Once a resource has an "
+        "ACL, only super users and principals that an ACL allows may use it."
     ),
     shows=ChangedAclRow,
 )
@@ -99,9 +99,9 @@ ACLS.command(
         "pk acls check alice read group:billing --host 192.0.2.7",
     ),
     notes=(
-        "Exits with 0 if it is allowed, with 1 if not. Super users and "
-        "allow.everyone.if.no.acl.found are known to the brokers only. `pk why denied` also shows "
-        "the ACLs in question, and what would help."
+        "Exits with 0 if it is allowed, with 1 if not. Only the brokers know their super users "
+        "and allow.everyone.if.no.acl.found. `pk why denied` also shows the ACLs that apply, and "
+        "how to fix it."
     ),
     shows=CheckedRow,
 )

@@ -76,7 +76,7 @@ class Parties:
             "--deny",
             "--deny-principal",
             value="PRINCIPAL",
-            help="Who may not; repeatable. Denying wins over allowing.",
+            help="Deny this principal; repeatable. Deny takes precedence over allow.",
         ),
     ] = ()
     host: Annotated[
@@ -145,9 +145,7 @@ class AddAcls(Conveniences, Resources, Parties):
             "--pattern",
             "--resource-pattern-type",
             value="PATTERN",
-            help=(
-                "How a name is meant: literal (default), or prefixed (it is the start of names)."
-            ),
+            help=("The pattern type: literal (default), or prefixed (the name is a prefix)."),
         ),
     ] = "literal"
 
@@ -170,8 +168,8 @@ class FilterAcls(Resources, Parties):
             "--pattern",
             "--resource-pattern-type",
             value="PATTERN",
-            help="ACLs of that name of any pattern (default), literal or prefixed; "
-            "match: all that count for a resource of that name.",
+            help="The pattern type: any (default), literal or prefixed; match: all that apply to "
+            "a resource of that name.",
         ),
     ] = None
 

@@ -36,7 +36,7 @@ class DescribeBrokers:
 
 BROKERS.command(
     "describe",
-    help="Show address, rack, features, log directories and own configs of brokers.",
+    help="Show the address, rack, features, log directories and configs of brokers.",
     worker="brokers:describe",
     arguments=DescribeBrokers,
     takes=(Listing, Watch, Connection),

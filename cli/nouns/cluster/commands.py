@@ -33,7 +33,7 @@ CLUSTER.command(
 
 CLUSTER.command(
     "health",
-    help="Show what is wrong, and why; exit code 1 if anything is.",
+    help="Show what is wrong, and why; exit with 1 if anything is.",
     worker="health:health",
     takes=(Listing, Watch, Connection),
     examples=("pk cluster health", "pk cluster health -f json || alert"),

@@ -23,10 +23,9 @@ COMPLETION.command(
     examples=("source <(pk completion bash)",),
     notes=(
         "Completion never waits for a cluster. Names of topics, groups, brokers and configs come "
-        "from files in the cache directory. A background process refreshes them after a command at "
-        "a terminal, and when a Tab finds them older than half a minute. "
-        "PK_COMPLETION_REFRESH=never disables it; names are then as of the last listings "
-        "left them."
+        "from files in the cache directory. A background process refreshes them after a command "
+        "at a terminal, and when a Tab finds them older than half a minute. "
+        "PK_COMPLETION_REFRESH=never disables it; names are then those of the last listings."
     ),
     blocking=True,
     in_shell=False,

@@ -25,7 +25,7 @@ class ListResources:
 CONFIGS.command(
     "list",
     "ls",
-    help="List what has configs set.",
+    help="List resources that have configs set.",
     worker="listing:list_resources",
     arguments=ListResources,
     takes=(Listing, Watch, Connection),

@@ -93,9 +93,9 @@ DOCTOR.command(
         "pk doctor --list",
     ),
     notes=(
-        "Only reads; changes nothing and joins no group. Requests only what the chosen checks "
-        "need. A record that a group has not read is kept at least until its timestamp plus "
-        "retention.ms: retention-risk shows the time left until then."
+        "Read-only; joins no group. Requests only what the chosen checks need. A record that a "
+        "group has not read is kept at least until its timestamp plus retention.ms: "
+        "retention-risk shows the time left until then."
     ),
     shows={"": FindingRow, "list_checks": CheckRow},
 )

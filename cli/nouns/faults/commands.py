@@ -12,15 +12,15 @@ from pk.cli.options.parameters import Argument
 FAULTS = Noun("test faults")
 
 _ONLY_PK = (
-    "Only brokers of pk make faults, and only with pk.faults.enable=true, as those of `pk "
-    "test` have it."
+    "Only pk's own brokers inject faults, and only with pk.faults.enable=true, which `pk test` "
+    "sets."
 )
 
 
 FAULTS.command(
     "list",
     "ls",
-    help="List the faults that requests meet, and how often they have.",
+    help="List active faults, and how often each was hit.",
     worker="faults:list_faults",
     takes=(Listing, Watch, Connection),
     examples=("pk test faults list", "pk test faults list --where 'met = 0'"),
@@ -31,7 +31,7 @@ FAULTS.command(
 
 FAULTS.command(
     "add",
-    help="Add a fault to every broker, or have one happen at once.",
+    help="Inject a fault into every broker.",
     worker="faults:add",
     options=AddFault,
     takes=(Change, Listing, Connection),
@@ -43,11 +43,11 @@ FAULTS.command(
     ),
     notes=(
         "fail answers requests with an error; delay answers them later; drop closes the "
-        "connection before a request is handled, drop-answer after; disconnect closes connections "
-        "once; move-leader has another replica lead, or the only one resign for a moment; "
-        "rebalance has a consumer group join again; set-clock sets the brokers' time of day. Each "
-        f"broker counts --times for itself. {_ONLY_PK} pk asks nothing: such brokers are there "
-        "for tests."
+        "connection before a request is handled, drop-answer after; disconnect closes "
+        "connections once; move-leader moves leadership to another replica, or makes the only "
+        "one resign briefly; rebalance makes a consumer group rejoin; set-clock moves the "
+        f"brokers' clocks. Each broker counts --times for itself. {_ONLY_PK} pk does not ask for "
+        "confirmation."
     ),
     shows=ChangedFaultRow,
 )
@@ -64,11 +64,11 @@ class ClearFaults:
 
 FAULTS.command(
     "clear",
-    help="End faults.",
+    help="Clear faults.",
     worker="faults:clear",
     arguments=ClearFaults,
     takes=(Change, Listing, Connection),
     examples=("pk test faults clear", "pk test faults clear 3"),
-    notes=f"The clock stays as it was set. {_ONLY_PK}",
+    notes=f"This does not reset the clock. {_ONLY_PK}",
     shows=ChangedFaultRow,
 )

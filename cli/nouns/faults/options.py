@@ -44,7 +44,7 @@ class AddFault:
             "--times",
             value="N",
             parser=count,
-            help="How many requests meet the fault (default: all until it is cleared).",
+            help="How many requests the fault affects (default: all until it is cleared).",
         ),
     ] = None
     client_id: Annotated[

@@ -24,9 +24,10 @@ ISR.command(
     ),
     notes=(
         "BEHIND shows each replica that lacks records, as BROKER:RECORDS; BROKER:~RECORDS is an "
-        "estimate, BROKER:? unknown. SINCE: Kafka has no API that says when a replica fell out of "
-        "sync. For a broker that is down, it is the time of its last heartbeat to the controller; "
-        "for others, the time of the first record that it lacks. -w sees it happen."
+        "estimate, BROKER:? unknown. SINCE: Kafka has no API that says when a replica fell out "
+        "of sync. For a broker that is down, it is the time of its last heartbeat to the "
+        "controller; for others, the time of the first record that it lacks. With -w, pk sees "
+        "when it happens."
     ),
     shows={"": InSyncRow, "watch": IsrEvent},
     from_use=True,

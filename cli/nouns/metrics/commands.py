@@ -19,8 +19,8 @@ METRICS.command(
         "pk metrics requests --for 10s --changed --sort -rate",
     ),
     notes=(
-        "Brokers of pk serve metrics where pk.metrics.listener says; docs/metrics.md has their "
-        "meaning. Needs the extra metrics: pip install 'pk-broker[metrics]'."
+        "pk's brokers serve metrics at pk.metrics.listener; docs/metrics.md explains them. Needs "
+        "the extra metrics: pip install 'pk-broker[metrics]'."
     ),
     shows=MetricRow,
 )

@@ -31,8 +31,8 @@ class ShowMetrics:
             "--url",
             value="URL",
             help=(
-                "Where metrics are, such as http://127.0.0.1:9404; repeatable (default: where "
-                "the brokers' configs say)."
+                "The URL of metrics, such as http://127.0.0.1:9404; repeatable (default: from "
+                "the brokers' configs)."
             ),
         ),
     ] = ()

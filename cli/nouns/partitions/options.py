@@ -75,7 +75,8 @@ class ElectLeaders:
         Option(
             "--unclean",
             help=(
-                "Where there is no leader, elect a live replica that is not in sync; loses records."
+                "For partitions without a leader, elect a live replica that is not in sync; "
+                "loses records."
             ),
         ),
     ] = False
@@ -84,7 +85,7 @@ class ElectLeaders:
         Option(
             "--from",
             value="BROKER",
-            help="With --unclean: the broker whose log counts, whatever it lacks.",
+            help="With --unclean: elect the replica on this broker, even if it lacks records.",
             complete="broker",
         ),
     ] = None

@@ -26,8 +26,8 @@ PERF.command(
     ),
     notes=(
         "The test topic is deleted at the end, also after Ctrl-C. Lost, repeated, reordered or "
-        "corrupt records and failed sends make the command fail. Figures are those of one "
-        "process on one core: to measure more than a Python client can do, start several."
+        "corrupt records and failed sends make the command fail. The figures are those of one "
+        "process on one core; to measure more than a Python client can do, run several."
     ),
     shows=SentResult,
     rows=ResultRow,
@@ -45,11 +45,11 @@ PERF.command(
     takes=(Change, Listing, Connection),
     examples=("pk perf consume -n 20000 -p 6", "pk perf consume -t orders --messages 100"),
     notes=(
-        "Without -t, a test topic is created and filled first, which is not measured. An existing "
-        "topic is read from its start; records that `pk perf` wrote are verified. The test topic "
-        "is deleted at the end, also after Ctrl-C. Lost, repeated, reordered or corrupt records "
-        "and failed sends make the command fail. Figures are those of one process on one core: to "
-        "measure more than a Python client can do, start several."
+        "Without -t, a test topic is created and filled first, which is not measured. An "
+        "existing topic is read from its start; records that `pk perf` wrote are verified. The "
+        "test topic is deleted at the end, also after Ctrl-C. Lost, repeated, reordered or "
+        "corrupt records and failed sends make the command fail. The figures are those of one "
+        "process on one core; to measure more than a Python client can do, run several."
     ),
     shows=ReadResult,
     rows=ResultRow,
@@ -71,8 +71,8 @@ PERF.command(
     ),
     notes=(
         "The test topic is deleted at the end, also after Ctrl-C. Lost, repeated, reordered or "
-        "corrupt records and failed sends make the command fail. Figures are those of one "
-        "process on one core: to measure more than a Python client can do, start several."
+        "corrupt records and failed sends make the command fail. The figures are those of one "
+        "process on one core; to measure more than a Python client can do, run several."
     ),
     shows=SentResult,
     rows=ResultRow,

@@ -49,7 +49,7 @@ PIPELINE.command(
 
 PIPELINE.command(
     "run",
-    help="Run a pipeline until it is stopped, or --once through the records of now.",
+    help="Run a pipeline until it is stopped, or with --once to the current end.",
     worker="run:run",
     options=RunPipeline,
     takes=(Listing, Untraced),
@@ -95,8 +95,8 @@ PIPELINE.command(
     examples=("pk spark pipeline export orders.toml --declarative --to project",),
     notes=(
         "`spark-pipelines run` in DIR runs the project; pip install 'pk-broker[declarative]' "
-        "brings it. Sinks that update, dead letters, JDBC, Delta and Iceberg have no counterpart "
-        "there and are refused."
+        "installs it. Sinks that update, dead letters, JDBC, Delta and Iceberg have no "
+        "counterpart there and are refused."
     ),
     blocking=True,
 )

@@ -34,7 +34,7 @@ class RunPipeline(OnCluster):
     """Options of `pk spark pipeline run`."""
 
     file: _File
-    once: Annotated[bool, Option("--once", help="End when all that is there now is done.")] = False
+    once: Annotated[bool, Option("--once", help="Stop at the current end of the sources.")] = False
     cores: _Cores = None
 
 

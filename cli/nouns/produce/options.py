@@ -61,7 +61,8 @@ class Produce:
         Option(
             "--timestamp",
             value="TIME",
-            help="The timestamp of every record, as after the @ of a position (default: now).",
+            help="The timestamp of every record, in the formats of @TIME without the @ (default: "
+            "now).",
         ),
     ] = None
     schema: Annotated[

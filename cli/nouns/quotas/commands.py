@@ -12,12 +12,12 @@ QUOTAS.command(
     "list",
     "ls",
     "describe",
-    help="List client quotas: all, or those about what the options name.",
+    help="List client quotas: all, or those that match the options.",
     worker="quotas:list_quotas",
     options=ListQuotas,
     takes=(Listing, Watch, Connection),
     examples=("pk quotas list", "pk quotas list --user alice", "pk quotas list --default-ip"),
-    notes="With several options a quota is shown if it is about all that they name.",
+    notes="With several options, a quota is shown if it matches all of them.",
     shows=QuotaRow,
 )
 
@@ -25,7 +25,7 @@ QUOTAS.command(
 QUOTAS.command(
     "set",
     "alter",
-    help="Limit what a user, a client id or an address may take.",
+    help="Set quotas of a user, a client id or an address.",
     worker="quotas:set_quota",
     options=SetQuota,
     takes=(Change, Listing, Connection),
@@ -36,9 +36,9 @@ QUOTAS.command(
         "pk quotas set --default-ip connection_creation_rate=1000",
     ),
     notes=(
-        "Of the quotas that fit a client, the most particular counts for each key: of the user "
-        "with the client id, of the user, of the client id, named before default. A quota is for "
-        "each broker. Clients above it wait; none fails."
+        "For each key, the most specific quota applies: user and client id, then user, then "
+        "client id, and a named one before the default. Quotas apply per broker. Brokers delay "
+        "clients above a quota; requests do not fail."
     ),
     shows=ChangedQuotaRow,
 )
@@ -48,7 +48,7 @@ QUOTAS.command(
     "delete",
     "rm",
     "remove",
-    help="Delete quotas: those of the keys, or all of a user, a client id or an address.",
+    help="Delete quotas of a user, a client id or an address: those named, or all.",
     worker="quotas:delete",
     options=DeleteQuota,
     takes=(Change, Listing, Connection),

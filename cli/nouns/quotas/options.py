@@ -53,7 +53,7 @@ class ListQuotas(QuotaOf):
 
     strict: Annotated[
         bool,
-        Option("--strict", help="Only quotas that are about nothing else than what is named."),
+        Option("--strict", help="Only quotas for exactly the entities named."),
     ] = False
 
 
@@ -65,7 +65,7 @@ class SetQuota(QuotaOf):
         tuple[str, ...],
         Argument(
             "KEY=VALUE",
-            help="What to limit, and to how much; bytes may have a unit (producer_byte_rate=10MB).",
+            help="The quota and its limit; bytes may have a unit (producer_byte_rate=10MB).",
         ),
     ] = ()
     add_config: Annotated[
@@ -85,7 +85,7 @@ class DeleteQuota(QuotaOf):
     """Options of `pk quotas delete`."""
 
     keys: Annotated[
-        tuple[str, ...], Argument("KEY", help="What to limit no longer (default: everything).")
+        tuple[str, ...], Argument("KEY", help="The quotas to delete (default: all).")
     ] = ()
     delete_config: Annotated[
         tuple[str, ...],

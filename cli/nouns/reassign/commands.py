@@ -35,9 +35,9 @@ REASSIGN.command(
         "pk reassign plan --all --rf 3",
     ),
     notes=(
-        "A replica that may stay does. New replicas go to racks where their partition has none, "
-        "then to the broker with the fewest replicas of the topic, then with the fewest overall. "
-        "Partitions that do not change keep their replica order."
+        "Replicas stay where they are if the plan allows. New replicas go to racks where their "
+        "partition has none, then to the broker with the fewest replicas of the topic, then with "
+        "the fewest overall. Partitions that do not change keep their replica order."
     ),
     shows=PlanDocument,
     rows=PlannedMoveRow,
@@ -60,7 +60,7 @@ REASSIGN.command(
     ),
     notes=(
         "Ctrl-C asks what to do next: leave the moves running, hand them to the background, or "
-        "cancel what still moves; if the terminal closes, the background takes over. Before it "
+        "cancel the rest. If the terminal closes, a background process takes over. Before it "
         "starts, pk writes a file that `pk reassign rollback` can restore from. At the end, the "
         "preferred replicas are elected."
     ),

@@ -65,12 +65,12 @@ SCHEMA.command(
 
 SCHEMA.command(
     "check",
-    help="Check whether a schema may follow a subject's versions; change nothing.",
+    help="Check whether a schema is compatible with a subject's versions; change nothing.",
     worker="schema:check",
     options=AddSchema,
     takes=(Listing, Connection),
     examples=("pk schema check orders-value order.avsc",),
-    notes="Ends with 1 if the schema may not follow, and says why.",
+    notes="Exits with 1 if the schema is not compatible, and says why.",
     shows=CheckedSchemaRow,
     repeatable=True,
 )
@@ -88,8 +88,8 @@ SCHEMA.command(
         "pk schema delete orders-value",
     ),
     notes=(
-        "What is deleted can still be read by its id, and a registry keeps it until it is deleted "
-        "with --permanent, in a second step. There is no undo."
+        "A deleted schema can still be read by its id until it is deleted again with "
+        "--permanent. There is no undo."
     ),
     shows=ChangedSchemaRow,
 )

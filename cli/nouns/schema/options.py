@@ -37,7 +37,7 @@ class ListSubjects:
     ] = None
     schema_registry: SchemaRegistryUrl = None
     versions: Annotated[
-        bool, Option("--versions", help="A row for each version, not only for the latest.")
+        bool, Option("--versions", help="Show every version, not only the latest.")
     ] = False
 
 

@@ -53,7 +53,7 @@ class StartRegistry:
         Option(
             "--users",
             value="FILE",
-            help="Ask for a user of this file, which has a line NAME: PASSWORD for each.",
+            help="Require a login; the file has a line NAME: PASSWORD for each user.",
             complete="file",
         ),
     ] = None

@@ -28,15 +28,15 @@ SPARK.command(
 
 SPARK.command(
     "warm-up",
-    help="Store what Java makes of Spark's classes, so that Spark starts in half the time.",
+    help="Cache Spark's loaded Java classes, so that Spark starts in half the time.",
     worker="warm_up:warm_up",
     options=WarmUp,
     takes=(Listing, Debug),
     examples=("pk spark warm-up",),
     notes=(
-        "Once is enough, until Java or pyspark is another version: it takes about a minute, and "
-        "200 MB in your cache directory ($XDG_CACHE_HOME/pk/spark). Delete the file to undo it. In "
-        "an image, run it while the image is built."
+        "Run it once for each version of Java and pyspark: it takes about a minute, and 200 MB "
+        "in your cache directory ($XDG_CACHE_HOME/pk/spark). Delete the file to undo it. In an "
+        "image, run it while the image is built."
     ),
     shows=FileRow,
     blocking=True,

@@ -99,9 +99,7 @@ class SparkExport(OnSpark):
         bool,
         Option(
             "--follow",
-            help=(
-                "Go on with records as they come, until Ctrl-C or SIGTERM; continues with --resume."
-            ),
+            help=("Continue with new records until Ctrl-C or SIGTERM; --resume continues later."),
         ),
     ] = False
     interval: Annotated[
@@ -110,7 +108,8 @@ class SparkExport(OnSpark):
             "--interval",
             value="DURATION",
             parser=span,
-            help="The least time between two runs of --follow: each makes files (default: 10s).",
+            help="With --follow: the minimum time between two runs, each of which writes files "
+            "(default: 10s).",
         ),
     ] = Duration(10_000)
     max_file_size: Annotated[
@@ -119,7 +118,7 @@ class SparkExport(OnSpark):
             "--max-file-size",
             value="SIZE",
             parser=size,
-            help="A file ends at about this size: 64MB, 1GiB (default: 512MiB).",
+            help="Start a new file at about this size, such as 64MB (default: 512MiB).",
         ),
     ] = None
     max_file_rows: Annotated[
@@ -128,7 +127,7 @@ class SparkExport(OnSpark):
             "--max-file-rows",
             value="N",
             parser=count,
-            help="The most records of a file (default: any number).",
+            help="The maximum number of records in a file (default: no limit).",
         ),
     ] = None
     resume: Annotated[bool, Option("--resume", help="Resume the export in DIR.")] = False

@@ -26,11 +26,11 @@ SPARK_IMPORT.command(
         "killed and started again: the same command continues. An import is known by its topic "
         "and its source, or by --id; a later run imports the files that were added, and refuses "
         "those that were changed. EXPR is an expression of Spark's SQL over the columns; numbers "
-        "become text, structs become JSON. Data arrives as it was, or the import ends with file, "
-        "line and reason. CSV is that of RFC 4180: an empty field without quotes is null, one in "
-        "quotes an empty text, as `pk consume -f csv` writes them. A JSON line is the value as it "
-        "is, unless --value says otherwise; an expression that is a field's name alone gives what "
-        "the line has there."
+        "become text, structs become JSON. Data is imported unchanged, or the import fails with "
+        "file, line and reason. CSV is that of RFC 4180: an empty field without quotes is null, "
+        "one in quotes an empty text, as `pk consume -f csv` writes them. A JSON line is the "
+        "value as it is, unless --value says otherwise; an expression that is a field's name "
+        "alone gives what the line has there."
     ),
     shows={"": ImportRow, "dry_run": ImportPlanRow},
     blocking=True,

@@ -32,8 +32,8 @@ class SparkImport(OnSpark):
             "--source-format",
             value="FORMAT",
             help=(
-                "What SOURCE is (default: seen from its name): parquet, csv, json (lines), "
-                "delta, iceberg, jdbc."
+                "The format of SOURCE: parquet, csv, json (lines), delta, iceberg or jdbc "
+                "(default: by its name)."
             ),
         ),
     ] = None
@@ -74,7 +74,8 @@ class SparkImport(OnSpark):
         Option(
             "--id",
             value="ID",
-            help="The import to continue, or a new one (default: made of topic and SOURCE).",
+            help="The import's id, by which a later run continues it (default: made of topic and "
+            "SOURCE).",
         ),
     ] = None
     schema: Annotated[
@@ -90,7 +91,7 @@ class SparkImport(OnSpark):
         Option(
             "--delimiter",
             value="CHARACTER",
-            help="What separates the fields of csv (default: a comma, in .tsv a tab).",
+            help="The field separator of csv (default: a comma; in .tsv a tab).",
         ),
     ] = None
     option: Annotated[
@@ -106,7 +107,7 @@ class SparkImport(OnSpark):
         Option(
             "--option-file",
             value="FILE",
-            help="A file of such options, a NAME=VALUE on each line: for passwords.",
+            help="A file of such options, one NAME=VALUE per line; use it for passwords.",
             complete="file",
         ),
     ] = None

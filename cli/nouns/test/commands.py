@@ -9,7 +9,7 @@ TEST = Noun("test")
 
 TEST.command(
     "run",
-    help="Run a command, such as a test suite, with a Kafka of its own.",
+    help="Run a command, such as a test suite, with its own Kafka.",
     worker="run_command:run_with_kafka",
     options=Test,
     takes=(Debug,),

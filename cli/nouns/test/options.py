@@ -21,7 +21,7 @@ class Test:
             "--brokers",
             value="N",
             parser=count,
-            help="The number of brokers; more than one are processes of their own.",
+            help="The number of brokers; several run as separate processes.",
         ),
     ] = 1
     properties: BrokerProperties = ()

@@ -8,8 +8,8 @@ from pk.cli.options.option_sets import Change, Connection, Listing, Watch
 TOKENS = Noun("users tokens")
 
 _LOGIN = (
-    "The brokers need delegation.token.secret.key, and the connection must have logged in, not "
-    "by a token."
+    "The brokers need delegation.token.secret.key, and the connection must be authenticated, but "
+    "not by a token."
 )
 
 
@@ -28,14 +28,14 @@ TOKENS.command(
 
 TOKENS.command(
     "create",
-    help="Make a delegation token: a login of yours that ends by itself.",
+    help="Create a delegation token: a login that expires by itself.",
     worker="tokens:create",
     options=CreateToken,
     takes=(Change, Listing, Connection),
     examples=("pk users tokens create", "pk users tokens create --renewer bob --max-lifetime 12h"),
     notes=(
         "A client logs in by SCRAM with the token as its user, the HMAC as its password, and "
-        f"tokenauth=true in sasl.jaas.config. {_LOGIN} `pk users tokens expire` takes a token back."
+        f"tokenauth=true in sasl.jaas.config. {_LOGIN} `pk users tokens expire` revokes a token."
     ),
     shows=TokenRow,
 )
@@ -43,7 +43,7 @@ TOKENS.command(
 
 TOKENS.command(
     "renew",
-    help="Have a delegation token end later, but not after it ends for good.",
+    help="Renew a delegation token, up to its maximum lifetime.",
     worker="tokens:renew",
     options=RenewToken,
     takes=(Change, Listing, Connection),
@@ -58,7 +58,7 @@ TOKENS.command(
 
 TOKENS.command(
     "expire",
-    help="End a delegation token, at once or after a time.",
+    help="Expire a delegation token, now or later.",
     worker="tokens:expire",
     options=ExpireToken,
     takes=(Change, Listing, Connection),
@@ -66,6 +66,6 @@ TOKENS.command(
         "pk users tokens expire nE4oQOZOQmyUrrLZ9d3yWw",
         "pk users tokens expire nE4oQOZOQmyUrrLZ9d3yWw --after 10m",
     ),
-    notes=f"Sessions that stand go on until they log in again. {_LOGIN}",
+    notes=f"Open sessions continue until they log in again. {_LOGIN}",
     shows=ChangedTokenRow,
 )

@@ -38,7 +38,10 @@ class CreateToken:
     owner: Annotated[
         str | None,
         Option(
-            "--owner", "--owner-principal", value="USER", help="Whose login it is (default: yours)."
+            "--owner",
+            "--owner-principal",
+            value="USER",
+            help="The user that the token logs in as (default: you).",
         ),
     ] = None
     renewer: Annotated[
@@ -56,9 +59,7 @@ class CreateToken:
             "--max-lifetime",
             value="DURATION",
             parser=span,
-            help=(
-                "When it ends for good, such as 12h or 7d (default: as late as the brokers let it)."
-            ),
+            help=("The maximum lifetime, such as 12h or 7d (default: the brokers' maximum)."),
         ),
     ] = None
 
@@ -74,7 +75,7 @@ class RenewToken:
             "--for",
             value="DURATION",
             parser=span,
-            help="How long from now it lasts (default: as long as the brokers let it).",
+            help="How long it is valid from now (default: the brokers' maximum).",
         ),
     ] = None
 
@@ -87,6 +88,9 @@ class ExpireToken:
     after: Annotated[
         Duration | None,
         Option(
-            "--after", value="DURATION", parser=span, help="End it then, not at once, such as 10m."
+            "--after",
+            value="DURATION",
+            parser=span,
+            help="Expire it after this long, such as 10m, not now.",
         ),
     ] = None

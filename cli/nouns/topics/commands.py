@@ -199,9 +199,9 @@ TOPICS.command(
         "pk topics trim orders -g billing -o committed --dry-run",
     ),
     notes=(
-        "Positions: `pk help positions`. Trimmed records are gone; groups that have not read "
-        "them continue after them. If the group of -g has committed nothing for a partition, "
-        "that partition keeps all records."
+        "Positions: `pk help positions`. Trimmed records cannot be restored; groups that have "
+        "not read them continue after them. If the group of -g has committed nothing for a "
+        "partition, that partition keeps all records."
     ),
     shows=TrimmedRow,
 )

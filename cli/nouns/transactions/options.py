@@ -107,7 +107,8 @@ class FindHanging:
         tuple[str, ...],
         Argument(
             "TOPIC",
-            help="The topics, or partitions as TOPIC:0,1 (default: all, internal topics too).",
+            help="The topics, or partitions as TOPIC:0,1 (default: all, including internal "
+            "topics).",
             complete="topic",
             named=PARTITIONS_BY_OPTION,
         ),

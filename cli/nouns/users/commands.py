@@ -13,7 +13,7 @@ USERS = Noun("users")
 
 _PASSWORD = (
     "pk asks for the password twice; without a terminal it is the first line of standard input. "
-    "What is sent is salted, never the password itself."
+    "pk sends a salted hash, never the password."
 )
 
 

@@ -24,7 +24,8 @@ class SetPassword:
             value="N",
             parser=count,
             help=(
-                "How slow it is to guess the password: 4096 to 16384 (default: 4096, or as before)."
+                "The number of SCRAM iterations, 4096 to 16384; more make guessing slower "
+                "(default: 4096, or the current number)."
             ),
         ),
     ] = None

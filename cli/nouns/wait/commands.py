@@ -12,8 +12,7 @@ from pk.cli.options.values import count
 WAIT = Noun("wait")
 
 NOTES = (
-    "Exits with 0 once the condition holds, with 124 on timeout. What is still missing goes "
-    "to standard error."
+    "Exits with 0 once the condition holds, with 124 on timeout. Progress goes to standard error."
 )
 
 

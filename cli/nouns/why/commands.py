@@ -141,8 +141,8 @@ WHY.command(
         "pk why denied alice read group:billing --host 192.0.2.7",
     ),
     notes=(
-        "Exits with 0 if it is allowed, with 1 if not. Super users and "
-        "allow.everyone.if.no.acl.found are known to the brokers only."
+        "Exits with 0 if it is allowed, with 1 if not. Only the brokers know their super users "
+        "and allow.everyone.if.no.acl.found."
     ),
     shows=ExplainedDenied,
     rows=DeniedVerdict,
