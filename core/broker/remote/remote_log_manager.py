@@ -235,8 +235,7 @@ class RemoteLogManager:
             return False
         log = partition.log
         lineage = log.state.epochs.entries
-        copied, _ = remote.highest_copied(log)
-        from_offset = max(copied + 1, log.state.log_start_offset)
+        from_offset = remote.copied_to(log) + 1
         stable = log.state.last_stable_offset(partition.high_watermark)
         found = next_to_copy(log.state.segments, from_offset, stable)
         if found is None:
@@ -294,13 +293,18 @@ class RemoteLogManager:
             self.copy_quota.passed(record.size)
             if not self._still(partition, epoch):
                 raise RemoteStorageError("the leadership ended during a copy")
-            await self._set(record, SegmentState.COPY_FINISHED)
-            known = remote.segments.get(record.id)
-            if known is None or known.state is not SegmentState.COPY_FINISHED:
-                raise RemoteStorageError("another leader gave up this copy")
         except Exception:
             await self._give_up(record)
             raise
+        try:
+            await self._set(record, SegmentState.COPY_FINISHED)
+        except KafkaError:
+            remote.is_current = False  # it may be written: the next turn finds out first
+            raise
+        known = remote.segments.get(record.id)
+        if known is None or known.state is not SegmentState.COPY_FINISHED:
+            await self._give_up(record)
+            raise RemoteStorageError("another leader gave up this copy")
         self.metrics.copied_segments += 1
         self.metrics.copied_bytes += record.size
         logger.info(
@@ -329,7 +333,7 @@ class RemoteLogManager:
         if not self._still(partition, epoch) or partition.busy:
             return
         log, config = partition.log, partition.config
-        copied, _ = remote.highest_copied(log)
+        copied = remote.copied_to(log)
         due = due_deletion(
             remote.segments,
             LogOffsets(

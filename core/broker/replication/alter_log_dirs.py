@@ -213,7 +213,7 @@ class AlterLogDirsManager:
             if partition.busy or move.cut is not None or not future.has_damage_of(log):
                 continue
             missing = log.reader.read_bytes(
-                max(future.state.log_end_offset, log.state.log_start_offset),
+                max(future.state.log_end_offset, log.state.local_log_start_offset),
                 COPY_BYTES,
                 log.state.log_end_offset,
             )
@@ -236,7 +236,10 @@ class AlterLogDirsManager:
             if cut is None:  # no epoch in common: nothing says that any of it is the same
                 now_ms = self._replicas.clock.now_ms()
                 await offload(
-                    future.segments.restart_at, log.state.log_start_offset, now_ms, directory=path
+                    future.segments.restart_at,
+                    log.state.local_log_start_offset,
+                    now_ms,
+                    directory=path,
                 )
                 return
             await offload(future.segments.truncate_to, cut.offset, directory=path)
@@ -300,7 +303,7 @@ def _abandon(future: Log) -> None:
 
 def _copy_some(log: Log, future: Log, now_ms: int) -> int:
     """Copy up to COPY_BYTES, in a thread. Returns the number of bytes copied."""
-    start = log.state.log_start_offset
+    start = log.state.local_log_start_offset
     if future.state.log_end_offset < start:
         future.segments.restart_at(start, now_ms)
     if future.state.log_end_offset > log.state.log_end_offset:

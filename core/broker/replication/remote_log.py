@@ -24,7 +24,13 @@ from pk.core.log.file_slices import EMPTY, Slice
 from pk.core.log.log import Log
 from pk.core.log.lookup import FoundTimestamp
 from pk.core.log.remote.reading import RemoteReader
-from pk.core.log.remote.segments import RemoteRange, RemoteSegments, highest_copied, range_at
+from pk.core.log.remote.segments import (
+    RemoteRange,
+    RemoteSegments,
+    copied_to,
+    highest_copied,
+    range_at,
+)
 from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
 from pk.core.log.txnindex import AbortedTxn
 
@@ -142,6 +148,13 @@ class RemoteLog:
     def highest_copied(self, log: Log) -> tuple[int, int]:
         """(offset, epoch): the last offset of `log` that was copied; (-1, -1) if none was."""
         return highest_copied(self.segments, log.state.epochs.entries, log.state.log_end_offset)
+
+    def copied_to(self, log: Log) -> int:
+        """The last offset up to which everything on this broker's disk was copied; one before the
+        first if that was not."""
+        state = log.state
+        start = max(state.log_start_offset, state.local_log_start_offset)
+        return copied_to(self.segments, state.epochs.entries, start, state.log_end_offset)
 
     def range_at(self, log: Log, offset: int) -> RemoteRange:
         """The segment that has `offset` of `log`. Raises KafkaError: OFFSET_OUT_OF_RANGE, or

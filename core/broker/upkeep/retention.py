@@ -76,7 +76,7 @@ class LogRetention:
             config, remote = partition.config, partition.remote
             if not copies(partition) or remote is None:
                 continue
-            copied, _ = remote.highest_copied(partition.log)
+            copied = remote.copied_to(partition.log)
             wanted = Retention(config.local_retention_ms, config.local_retention_bytes)
             asked.append((partition, partition.log, wanted, partition.high_watermark, copied))
         if not asked:
@@ -104,7 +104,7 @@ class LogRetention:
                 and partition.log is log
                 and log.state.dead is None
                 and remote is not None
-                and start <= remote.highest_copied(log)[0] + 1
+                and start <= remote.copied_to(log) + 1
             ):
                 bases = [segment.base_offset for segment in log.state.segments]
                 due = bisect_left(bases, start)

@@ -44,14 +44,13 @@ class _EpochSegments:
     """The copied segments with records of one leader epoch, by the first offset that it has in
     each."""
 
-    __slots__ = ("ends", "ids", "last_offset", "starts")
+    __slots__ = ("ends", "ids", "starts")
 
     def __init__(self) -> None:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.ids: list[Uuid] = []
-        self.last_offset = NO_OFFSET
-        """The last offset of this epoch that was ever copied."""
+        # Both starts and ends rise: no segment contains another.
 
     def add(self, start: int, end: int, segment_id: Uuid) -> None:
         """A segment was copied that has this epoch from `start` to `end`. It replaces those that it
@@ -64,7 +63,6 @@ class _EpochSegments:
         while upto < len(self.starts) and self.ends[upto] <= end:
             upto += 1
         self.starts[at:upto], self.ends[at:upto], self.ids[at:upto] = [start], [end], [segment_id]
-        self.last_offset = max(self.last_offset, end)
 
     def remove(self, start: int, segment_id: Uuid) -> None:
         """The segment is not to be read any more."""
@@ -163,9 +161,9 @@ class RemoteSegments:
         return None
 
     def last_offset(self, epoch: int) -> int:
-        """The last offset of `epoch` that was copied, deleted since or not; -1 if none was."""
+        """The last offset of `epoch` that can be read; -1 if none can."""
         known = self._epochs.get(epoch)
-        return known.last_offset if known is not None else NO_OFFSET
+        return known.ends[-1] if known is not None and known.ends else NO_OFFSET
 
     def of_epoch(self, epoch: int) -> list[RemoteSegment]:
         """The copied segments with records of `epoch`, in the order of offsets."""
@@ -204,6 +202,18 @@ def highest_copied(
                 return copied, epoch
         end = start
     return NO_OFFSET, -1
+
+
+def copied_to(
+    segments: RemoteSegments, lineage: Sequence[EpochStart], from_offset: int, log_end_offset: int
+) -> int:
+    """The last offset up to which everything from `from_offset` on can be read in remote storage;
+    the one before it if that cannot. A segment may be missing before others, if its copy was given
+    up and the ones behind it were not: it must be copied again, and not be dropped before that."""
+    last = from_offset - 1
+    for found in in_lineage(segments, lineage, from_offset, log_end_offset):
+        last = found.end_offset
+    return last
 
 
 def is_within(segment: RemoteSegment, lineage: Sequence[EpochStart], log_end_offset: int) -> bool:

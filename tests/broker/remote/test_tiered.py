@@ -6,8 +6,9 @@ from broker.cluster import Cluster
 from broker.remote.tiered import tiered
 from group.brokers import simulated
 
+from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.log.remote.metadata import SegmentState
+from pk.core.log.remote.metadata import Record, SegmentState, SegmentUpdate
 from pk.core.log.remote.storage import RemoteStorageError
 from pk.core.meta.events import TopicDeleted
 from pk.core.wire.messages.delete_records import (
@@ -100,6 +101,39 @@ class TestCopying:
             await t.turn()
             assert [s.state for s in t.segments()] == [COPIED]
             assert len(t.storage.objects) == 1
+
+    @pytest.mark.parametrize("written", [False, True])
+    def test_the_note_that_ends_a_copy_may_be_lost(
+        self, written: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        @simulated
+        async def run() -> None:
+            async with tiered() as t:
+                await t.create(1)
+                await t.produce(2)
+                write = RemoteLogMetadataTopic.write
+
+                async def lose(topic: RemoteLogMetadataTopic, record: Record) -> None:
+                    ends = isinstance(record, SegmentUpdate) and record.state is COPIED
+                    if written or not ends:
+                        await write(topic, record)
+                    if ends:
+                        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+                with monkeypatch.context() as patch:
+                    patch.setattr(RemoteLogMetadataTopic, "write", lose)
+                    with pytest.raises(KafkaError):
+                        await t.turn()
+                before = await t.read()
+                await t.turn()
+                assert sorted(s.start_offset for s in t.segments()) == [0, 8]
+                assert {s.state for s in t.segments()} == {COPIED}
+                assert len(t.storage.objects) == 2
+                await t.retain(1)
+                assert t.starts() == (0, 16, 18)
+                assert await t.read() == before
+
+        run()
 
     @simulated
     async def test_copying_can_be_disabled(self) -> None:

@@ -14,7 +14,13 @@ from pk.core.log.remote.metadata import (
     SegmentState,
     SegmentUpdate,
 )
-from pk.core.log.remote.segments import RemoteSegments, highest_copied, in_lineage, is_within
+from pk.core.log.remote.segments import (
+    RemoteSegments,
+    copied_to,
+    highest_copied,
+    in_lineage,
+    is_within,
+)
 
 PARTITION = RemotePartition("t", bytes(range(16)), 0)
 COPY_STARTED, COPY_FINISHED, DELETE_STARTED, DELETE_FINISHED = SegmentState
@@ -59,7 +65,7 @@ def test_a_segment_is_found_from_the_end_of_its_copy_to_the_begin_of_its_deletio
     assert segments.find(1, 5) is None
     become(segments, 1, DELETE_STARTED)
     assert segments.find(0, 5) is None
-    assert segments.last_offset(0) == 9, "it was copied, and must not be copied again"
+    assert segments.last_offset(0) == -1
     assert len(segments) == 1
     become(segments, 1, DELETE_FINISHED)
     assert len(segments) == 0
@@ -121,6 +127,17 @@ def test_the_last_copied_offset_of_a_log() -> None:
     assert highest_copied(segments, lineage((5, 0)), 30) == (-1, -1)
     assert highest_copied(segments, [], 30) == (-1, -1)
     assert highest_copied(segments, lineage((0, 0), (1, 15)), 17) == (16, 1), "the log was cut"
+
+
+def test_a_segment_that_is_missing_before_others_was_not_copied() -> None:
+    ours = lineage((0, 0))
+    segments = copied(*(segment(n, 10 * n, 10 * n + 9, [(0, 10 * n)]) for n in range(4)))
+    assert copied_to(segments, ours, 0, 50) == 39
+    become(segments, 1, DELETE_STARTED)
+    assert copied_to(segments, ours, 0, 50) == 9
+    assert copied_to(segments, ours, 10, 50) == 9
+    assert copied_to(segments, ours, 20, 50) == 39
+    assert highest_copied(segments, ours, 50) == (39, 0)
 
 
 def test_what_belongs_to_a_log_after_an_unclean_election() -> None:
