@@ -174,12 +174,16 @@ class _Live:
         )
 
     async def _collect(self) -> None:
+        """Collects at each interval unless paused, and whenever something else is opened."""
+        opened = False
         while True:
             self._wake = trio.Event()
-            if not self._screen.paused:
+            if opened or not self._screen.paused:
                 await self._collector.round(self._screen.interval_s)
+            opened = False
             with trio.move_on_after(self._screen.interval_s):
                 await self._wake.wait()
+                opened = True
 
     async def _read_records(self) -> None:
         """Reads the records on the screen; begins again when others are wanted."""

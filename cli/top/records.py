@@ -123,7 +123,7 @@ class RecordReader:
                     self._context.settings.bootstrap, self._config()
                 ) as consumer:
                     while True:
-                        if not paused():
+                        if not found.complete or not paused():
                             await self._read(consumer, found, test, ends)
                         await trio.sleep(interval_s())
             except Exception as error:

@@ -123,7 +123,8 @@ def test_the_records_of_a_topic(at: Run, top: Open, fresh: Fresh, columns: int, 
     screen.wait_for(lambda text: name in line(text, 4))
     screen.keys("enter")
     screen.wait_for("REPLICAS")
-    screen.keys("down", "down", "enter")  # one partition
+    screen.keys("p", "down", "down", "enter")  # one partition, which is read though top is paused
+    screen.wait_for("PAUSED")
     screen.wait_for(f"{name}/1: the newest")
     screen.keys("q", "q", "q")
     assert (screen.end(), screen.traces()) == (0, [])
