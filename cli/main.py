@@ -71,7 +71,7 @@ def _run(words: list[str]) -> int:
 
 
 def _version() -> str:
-    """What a bug report needs: pk, Python and platform, on one line."""
+    """The version line for a bug report: pk, Python and platform, on one line."""
     import os
 
     from pk.core import __version__

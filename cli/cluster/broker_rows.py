@@ -26,7 +26,7 @@ class BrokerOfCluster(_Broker):
 
 
 class BrokerRow(_Broker):
-    """A broker and what it holds."""
+    """A broker and the replicas on it."""
 
     log_bytes: Annotated[int | None, Shown("LOG", show=show_bytes)]
     fenced: Annotated[bool | None, Shown(wide=True)]

@@ -47,7 +47,7 @@ async def describe_nodes(admin: Admin) -> tuple[r.ClusterDescription, dict[int, 
     """The cluster and its brokers, including fenced ones if the broker that answers knows them.
 
     The controller is the leader of the metadata quorum: in a KRaft cluster, what a broker reports
-    as the controller is any broker that forwards to it. -1 if nobody can say who leads.
+    as the controller is any broker that forwards to it. -1 if the leader is unknown.
     """
     try:
         cluster = await admin.describe_cluster(include_fenced=True)
@@ -159,7 +159,7 @@ def known_brokers(snapshot: BrokerSnapshot) -> list[int]:
 
 
 def is_controller(broker: int, cluster: r.ClusterDescription) -> bool | None:
-    """Whether the broker is the controller; None while nobody says who is."""
+    """Whether the broker is the controller; None while it is unknown."""
     return None if cluster.controller_id < 0 else broker == cluster.controller_id
 
 

@@ -1,4 +1,4 @@
-"""Metrics of brokers, from where their configs say that they serve them."""
+"""Metrics of brokers, from the addresses in their configs."""
 
 import re
 from collections import Counter
@@ -58,7 +58,7 @@ def source_of(broker: str, url: str) -> Source:
 
 
 async def sources(admin: Admin) -> list[Source]:
-    """Where the cluster's brokers say that their metrics are. Raises CommandError if none
+    """The addresses of the metrics of the cluster's brokers. Raises CommandError if none
     does."""
     found: list[Source] = []
     for broker, url in (await metrics_urls(admin)).items():
@@ -117,7 +117,7 @@ async def _families(source: Source, names: Sequence[str] = ()) -> list[Metric]:
 
 @dataclass(frozen=True)
 class RequestCounts:
-    """What a broker has counted of the requests of one API since it started."""
+    """A broker's counts of the requests of one API since it started."""
 
     times: tuple[tuple[str, int], ...]
     """(upper bound in ms, requests that took at most that): cumulative buckets."""

@@ -1,4 +1,4 @@
-"""Where the brokers' configs say that they serve metrics. Needs no library of metrics."""
+"""The addresses at which brokers serve metrics, from their configs. Needs no library of metrics."""
 
 from pk.net.client.admin import Admin
 from pk.net.client.results import ConfigResource, ResourceType

@@ -15,7 +15,7 @@ def _to_the_minute(time: str) -> str:
 
 
 class OffsetChangeRow(TypedDict):
-    """What becomes of a committed offset: in `pk groups reset-offsets`, and when a change of
+    """The change of a committed offset: in `pk groups reset-offsets`, and when a change of
     offsets is undone."""
 
     group: str

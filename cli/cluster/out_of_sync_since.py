@@ -55,7 +55,7 @@ async def witnesses(
     partitions: Mapping[TopicPartition, r.PartitionDescription],
     ends: Mapping[TopicPartition, Mapping[int, int]],
 ) -> dict[Gone, Witness]:
-    """What is known of every replica of `partitions` that is not in sync. `ends`: partition →
+    """The known facts about every replica of `partitions` that is not in sync. `ends`: partition →
     broker → its log end."""
     lacking: dict[Gone, int] = {}
     away: list[Gone] = []

@@ -1,4 +1,4 @@
-"""Which partitions a command applies to: by topic, and by filters such as --under-replicated."""
+"""The partitions that a command applies to: by topic, and by filters such as --under-replicated."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -65,7 +65,7 @@ async def until_user(admin: Admin, user: str, mechanism: int, iterations: int | 
 async def until_acls(
     admin: Admin, *, present: Collection[AclBinding], absent: Collection[AclBinding]
 ) -> None:
-    """Waits until a broker lists all ACLs of `present` and none of `absent`."""
+    """Waits until a broker lists every ACL of `present`, and no ACL of `absent`."""
 
     async def shown() -> bool:
         known = set(await admin.describe_acls())

@@ -22,7 +22,7 @@ from pk.core.values import TopicPartition
 DONE: Final = "done"
 CANCELLED: Final = "cancelled"
 REFUSED: Final = "refused"
-"""The controller accepted none of the moves."""
+"""The controller refused every move."""
 
 NOT_STARTED: Final = "not started"
 """The throttle could not be set, so nothing was submitted."""

@@ -1,4 +1,4 @@
-"""What Apache's scripts write differently, in `pk`'s words: `topics --create --topic x` is
+"""A translation of the syntax of Apache's scripts into `pk`'s: `topics --create --topic x` is
 `topics create --topic x`."""
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ ACTIONS: Final[dict[str, frozenset[str]]] = {
     "reassign": frozenset({"list", "cancel"}),
     "tokens": frozenset({"create", "renew", "expire"}),
 }
-"""By noun, the options of Apache's script that are commands here."""
+"""The options of Apache's scripts that are commands here, by noun."""
 
 _SAME: Final = {
     "topic": "topics",

@@ -64,7 +64,7 @@ def _help_of_noun(context: typer.Context) -> Parsed:
 
 
 def _to_run(context: typer.Context, declared: Declared) -> Parsed:
-    """What a command line asks for. An option before the noun is the command's, if it takes it.
+    """The request of a command line. An option before the noun is the command's, if it takes it.
     Raises UsageError."""
     node, path, typed = described(declared), _path(context), _typed(context)
     renamed = context.meta[RENAMED]

@@ -31,7 +31,7 @@ class Declared:
 
     names: tuple[str, ...]
     help: str
-    """What it does, in a sentence or two."""
+    """Its purpose, in a sentence or two."""
 
     worker: str
     """The function that does the work, as "module:function"; imported when the command runs."""

@@ -1,4 +1,4 @@
-"""What each of Kafka's errors means, and what to do: `pk help errors`.
+"""The meaning of each of Kafka's errors, and how to resolve it: `pk help errors`.
 
 A line is `NAME | what it means | what to do`; commands that do it are pk's.
 """

@@ -15,7 +15,7 @@ _NARROW = 90
 """Below this, what an option does stands further to the left."""
 
 _CHOICES_MAX = 15
-"""What has more values than this lists them elsewhere, as `pk doctor --list` does."""
+"""An option with more values than this lists them elsewhere, as `pk doctor --list` does."""
 
 
 def text_width() -> int:
@@ -46,7 +46,7 @@ def option_names(option: Option) -> str:
 
 
 def option_help(option: Option) -> str:
-    """What an option does, with the values that it may have unless that names them already."""
+    """The help of an option, with its possible values unless the help names them already."""
     said = {*re.findall(r"[\w-]+", f"{option.value} {option.help}")}
     if said.issuperset(option.choices) or len(option.choices) > _CHOICES_MAX:
         return option.help
@@ -106,7 +106,7 @@ def _columns(command: Command, width: int) -> list[str]:
 
 
 def _sections(group: Group, path: tuple[str, ...]) -> Iterable[tuple[str, list[Command | Group]]]:
-    """What is under a group, under headings."""
+    """The commands of a group, under headings."""
     shown = [child for child in group.children if not child.hidden]
     if path:
         return [("Commands", shown)]

@@ -44,7 +44,7 @@ _WORDS: Final = "pk.words"
 _INTERVAL: Final = re.compile(r"\d+(\.\d+)?(ms|s|m|h)?")
 
 RENAMED: Final = "pk.renamed"
-"""What to say about an old name on the command line, in the context's `meta`."""
+"""The hint about an old name on the command line, in the context's `meta`."""
 
 
 def refused(context: typer.Context, said: str) -> UsageError:
@@ -168,7 +168,7 @@ class _Parsing:
                 raise refused(ctx, f"{said} (a name goes before -w)")
 
     def _sentence(self, ctx: Any, error: Any) -> UsageError:
-        """What typer's parser refused, in our words."""
+        """The sentence for an error of typer's parser."""
         name: str | None = getattr(error, "option_name", None)
         if name is None:
             return refused(ctx, error.format_message())
@@ -180,7 +180,7 @@ class _Parsing:
         return refused(ctx, self.unknown_option(ctx, name))
 
     def unknown_option(self, ctx: Any, name: str) -> str:
-        """What is said of an option that does not exist."""
+        """The error for an option that does not exist."""
         from pk.cli.command_line.other_tools import option_here
 
         where = ctx.command_path
@@ -199,7 +199,7 @@ class Command(_Parsing, TyperCommand):
 
     @property
     def declared(self) -> "Declared":
-        """What typer cannot hold."""
+        """The declaration, which typer cannot hold."""
         return cast(Any, self.callback).declared
 
 
@@ -261,7 +261,7 @@ class Group(_Parsing, TyperGroup):
         return args[0], found, args[1:]
 
     def near(self, word: str) -> str:
-        """What a word may have meant; of several names of one thing the nearest."""
+        """The names that a word may have meant; of several names of one thing the nearest."""
         names = self.names
         found: dict[str, str] = {}
         for name in nearest(word, names):
@@ -269,7 +269,7 @@ class Group(_Parsing, TyperGroup):
         return did_you_mean_one_of(list(found.values()), "")
 
     def hint(self, args: list[str]) -> str:
-        """What an unknown command, the first of `args`, may have meant."""
+        """The hint for an unknown command, the first of `args`."""
         from pk.cli.command_line.other_tools import below
 
         found = below(self.name or "", args[0])
@@ -279,7 +279,7 @@ class Group(_Parsing, TyperGroup):
         return near
 
     def unknown_option(self, ctx: Any, name: str) -> str:
-        """What is said of an option that does not exist, or that a command takes."""
+        """The error for an option that does not exist, or that belongs to a command."""
         commands = self.declarations.items()
         taking = (n for n, d in commands if any(name in p.names for p in d.parameters))
         first = next(taking, None)
@@ -306,7 +306,7 @@ class Root(Group):
         return f"; in pk that is `pk {found}`" if found else self.near(args[0])
 
     def unknown_option(self, ctx: Any, name: str) -> str:
-        """What is said of an option that does not exist."""
+        """The error for an option that does not exist."""
         return _Parsing.unknown_option(self, ctx, name)
 
 

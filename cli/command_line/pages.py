@@ -15,7 +15,7 @@ PAGES = {
     "trace": "the requests of a command, and how long each took",
     "fake": "templates for generated records, for produce and perf",
 }
-"""Each page and what it is about."""
+"""Each page and its subject."""
 
 SEARCHABLE = ("errors", "configs")
 """Pages that take search words."""

@@ -34,7 +34,7 @@ class Parsed:
         """The command's declaration; None for a noun."""
 
         self.renamed = renamed
-        """What to say about an old name on the command line; "" if there is none."""
+        """The hint about an old name on the command line; "" if there is none."""
 
         self.work = work
         """The function that does it; None if only help is wanted."""

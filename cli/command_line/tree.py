@@ -53,7 +53,7 @@ class Option:
 
     @property
     def long_name(self) -> str:
-        """The name to show where one is enough."""
+        """The name to show if one is enough."""
         return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 
@@ -167,7 +167,7 @@ class Group:
 
     @property
     def children(self) -> "tuple[Command | Group, ...]":
-        """What stands under it, in the order of help."""
+        """Its commands and nouns, in the order of help."""
         return tuple(self._child(each) for each in self._data["children"])
 
     def child(self, word: str) -> "Command | Group | None":

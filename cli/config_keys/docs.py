@@ -1,4 +1,4 @@
-"""What pk knows of config keys, independent of the broker: their documentation, bounds and
+"""pk's own knowledge of config keys, independent of the broker: their documentation, bounds and
 units."""
 
 import html

@@ -18,7 +18,7 @@ ACLS: Final = "ACLs"
 USERS: Final = "users"
 CERTIFICATES: Final = "certificates"
 RECOVERIES: Final = "logs of replicas"
-"""What a check may need requested, beyond the brokers, topics and reassignments that are always
+"""The data that a check may need, beyond the brokers, topics and reassignments that are always
 requested."""
 
 

@@ -1,4 +1,4 @@
-"""What `pk why lag` knows of a group: two measurements of what it reads, and its members."""
+"""The facts about a group for `pk why lag`: two measurements of what it reads, and its members."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -117,7 +117,7 @@ class Read(NamedTuple):
 
 
 class LagFacts(NamedTuple):
-    """A group, and what it reads."""
+    """A group, and the partitions that it reads."""
 
     group: str
     state: str
@@ -138,7 +138,7 @@ class LagFacts(NamedTuple):
 
     @property
     def position(self) -> str:
-        """What the group's place in a partition is called."""
+        """The name for a group's position in a partition."""
         return "start offset" if self.is_share else "committed offset"
 
     @property

@@ -1,4 +1,4 @@
-"""Which transaction pins a partition's last stable offset: its leader knows the producer, the
+"""The transaction that pins a partition's last stable offset: its leader knows the producer, the
 coordinators the rest."""
 
 from collections.abc import Iterable, Mapping

@@ -141,7 +141,7 @@ def everyone_may_write(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def users_without_password(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Users whom ACLs allow something and who cannot log in, where all log in by SCRAM."""
+    """Users with ACLs who cannot log in, if all users log in by SCRAM."""
     users = snapshot.scram_users
     if not users or not _all_by_scram(snapshot):
         return

@@ -28,7 +28,7 @@ _NAMED = 6
 
 
 class Broker(NamedTuple):
-    """A broker as the cluster knows it, and what it reported."""
+    """A broker as the cluster knows it, with its own report."""
 
     rack: str | None = None
     fenced: bool = False

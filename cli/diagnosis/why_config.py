@@ -17,7 +17,7 @@ LAYERS: Final = {
     "STATIC_BROKER": "in the broker's file",
     "DEFAULT": "Kafka's default",
 }
-"""Where a value may be set, highest precedence first."""
+"""The layers that may set a value, highest precedence first."""
 
 
 class Layer(NamedTuple):

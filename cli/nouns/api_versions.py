@@ -22,7 +22,7 @@ class ApiRow(TypedDict):
     min: int
     max: int
     used: Annotated[int | None, Shown(null="-")]
-    """The version that pk uses; null if it knows none of them."""
+    """The version that pk uses; null if pk supports no version of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

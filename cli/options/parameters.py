@@ -50,7 +50,7 @@ class Option:
 
     @property
     def long_name(self) -> str:
-        """The name to show where one is enough."""
+        """The name to show if one is enough."""
         return next((name for name in self.names if name.startswith("--")), self.names[0])
 
 

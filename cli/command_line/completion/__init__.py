@@ -1,1 +1,1 @@
-"""What may come next on a command line, for bash, zsh, fish and the shell."""
+"""Completion of a command line, for bash, zsh, fish and the shell."""

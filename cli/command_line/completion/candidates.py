@@ -253,7 +253,7 @@ def _of_argument(root: Group, cursor: CursorContext, typed: str, names: Names) -
 
 
 def _values(option: Option, cursor: CursorContext, typed: str, names: Names) -> list[Candidate]:
-    """What an option's value may be."""
+    """The candidates for an option's value."""
     if option.choices:
         return [Candidate(choice) for choice in option.choices]
     if option.kind == "list":

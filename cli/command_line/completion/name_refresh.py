@@ -31,7 +31,7 @@ def refresh_soon(bootstrap: str, given: Mapping[str, Any], *, changed: bool = Fa
     """Starts a process that fetches the names of a cluster, unless that was done lately; whether it
     was started.
 
-    `given` is what was given for the options in CONNECTING. After a change the names are fetched
+    `given` has the values of the options in CONNECTING. After a change the names are fetched
     even if they are not old. Nothing is started where the environment says
     PK_COMPLETION_REFRESH=never.
     """

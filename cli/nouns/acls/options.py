@@ -59,7 +59,7 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Parties:
-    """Who is allowed or denied, from where."""
+    """The principals that are allowed or denied, and their hosts."""
 
     allow: Annotated[
         tuple[str, ...],

@@ -16,4 +16,4 @@ class CheckedRow(TypedDict):
 
     allowed: bool
     verdict: str
-    """Which ACL decides, or which is missing."""
+    """The ACL that decides, or the missing one."""

@@ -58,7 +58,7 @@ _OPERATIONS: Final = {
     ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""What can be done to a resource; an ACL for another operation would mean nothing."""
+"""The operations on a resource; an ACL for another operation would mean nothing."""
 
 _PRODUCER: Final = {
     ResourceType.TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
@@ -71,7 +71,7 @@ _CONSUMER: Final = {
 
 
 class _Right(NamedTuple):
-    """What is done to what; a filter may leave each open."""
+    """The operations and resources; a filter may leave each open."""
 
     resource_type: ResourceType
     name: str | None
@@ -79,7 +79,7 @@ class _Right(NamedTuple):
 
 
 class _Party(NamedTuple):
-    """Who is allowed or denied, from where; a filter may leave each open."""
+    """The principals that are allowed or denied, and their hosts; a filter may leave each open."""
 
     principal: str | None
     host: str | None
@@ -120,7 +120,7 @@ def acls_to_add(options: AddAcls) -> list[AclBinding]:
 
 
 def acl_filters(options: FilterAcls) -> list[AclFilter]:
-    """What `pk acls list` and `delete` select, each once. Raises Unusable."""
+    """The ACLs that `pk acls list` and `delete` select, each once. Raises Unusable."""
     parties: list[_Party] = []
     for principals, hosts, permission in (
         (options.allow, options.allow_host, Permission.ALLOW),

@@ -98,7 +98,7 @@ def _unknown_configs(check: str, facts: Facts) -> Check:
 
 
 def unchecked(facts: Facts) -> dict[str, Exception]:
-    """What the checks could not learn → why. A controller that does not answer is a problem, which
+    """Unavailable data → the reason. A controller that does not answer is a problem, which
     its own check reports."""
     found: dict[str, Exception] = {}
     if not isinstance(facts.quorum, ClientError):
@@ -363,7 +363,7 @@ async def gather(context: Context, admin: Admin) -> Facts:
     answering = [b for b in live if not isinstance(snapshot.features.get(b), Exception)]
     min_isr = await min_isrs(admin, topics)
     throttles = await read_throttles(admin, answering, topics)
-    # A topic that was deleted meanwhile has no configs, and lacks nothing.
+    # A topic that was deleted in the meantime has no configs, so nothing is reported for it.
     gone = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
     unread = {
         name: e

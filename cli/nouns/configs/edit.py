@@ -145,7 +145,7 @@ async def _apply(
 
 
 def _kept(context: Context, resource: ConfigResource, path: str) -> str:
-    """Says where the text is, and how to go on with it."""
+    """Names the file of the text, and the command that continues with it."""
     thing = (entity_word(resource.type), shown_name(resource))
     again = shlex.join(("pk", *context.path, *thing, "--file", path))
     return f"The text is kept in {path}; `{again}` goes on from there."
@@ -184,7 +184,7 @@ async def _entries(context: Context, resource: ConfigResource) -> Entries:
 
 
 def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:
-    """What the editor shows."""
+    """The text that the editor shows."""
     thing = f"{entity_word(resource.type)} {shown_name(resource)}"
     lines = [
         f"# Configs of {thing} on {context.settings.cluster_name}.",

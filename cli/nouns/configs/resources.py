@@ -1,4 +1,4 @@
-"""What a command of `pk configs` is about: TYPE NAME…, or the options of Apache's tool."""
+"""The resources of a `pk configs` command: TYPE NAME…, or the options of Apache's tool."""
 
 from pk.cli.cluster.configs import RESOURCE_TYPES, entity_name, resource_type
 from pk.cli.exits import Unusable

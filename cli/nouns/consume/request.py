@@ -1,4 +1,4 @@
-"""What `pk consume` is asked to read: its options, checked against each other."""
+"""The request of `pk consume`: its options, checked against each other."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What to read, as the command line says."""
+    """The request, as the command line states it."""
 
     options: "Consume"
     topics: tuple[str, ...]

@@ -36,7 +36,7 @@ _IDLE_POLL_MS = 1000
 """How long to poll if the command need not stop."""
 
 _QUIET_S = 3.0
-"""After so long without a record, a terminal shows what the command waits for."""
+"""After this long without a record, a terminal shows the reason."""
 
 
 _GROUP: Final = "console-share-consumer"
