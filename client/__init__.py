@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     )
     from pk.net.client.share_consumer import ShareConsumer, ShareRecord, open_share_consumer
     from pk.net.client.subscription import ConsumerRecord, FetchedBatch
+    from pk.net.client.typed import TypedConsumer, TypedProducer, TypedRecord, UndecodableRecord
     from pk.net.oauth.token_provider import AccessToken
 
 __all__ = [
@@ -175,7 +176,11 @@ __all__ = [
     "TransactionDescription",
     "TransactionListing",
     "TransactionOutcomeUnknown",
+    "TypedConsumer",
+    "TypedProducer",
+    "TypedRecord",
     "Unanswered",
+    "UndecodableRecord",
     "UnknownPartition",
     "open_admin",
     "open_consumer",
@@ -288,6 +293,12 @@ _HOMES = {
     "pk.net.client.subscription": (
         "ConsumerRecord",
         "FetchedBatch",
+    ),
+    "pk.net.client.typed": (
+        "TypedConsumer",
+        "TypedProducer",
+        "TypedRecord",
+        "UndecodableRecord",
     ),
     "pk.net.oauth.token_provider": ("AccessToken",),
 }

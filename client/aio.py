@@ -18,12 +18,12 @@ import inspect
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from pk.client.guest import bridged, on_asyncio, opened
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
-from pk.net.client import admin, consumer, delivery, producer, share_consumer
+from pk.net.client import admin, consumer, delivery, producer, share_consumer, typed
 from pk.net.client.connection import OnRequest
 from pk.net.client.consumer import Rebalanced
 from pk.net.client.delivery import BatchDelivered
@@ -36,11 +36,16 @@ __all__ = [
     "Delivery",
     "Producer",
     "ShareConsumer",
+    "TypedConsumer",
+    "TypedProducer",
     "open_admin",
     "open_consumer",
     "open_producer",
     "open_share_consumer",
 ]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _SENDS_MAX: Final = 100
 """After this many calls that did not wait, a producer lets other tasks run."""
@@ -127,6 +132,18 @@ class ShareConsumer(share_consumer.ShareConsumer):
     unsubscribe = bridged(share_consumer.ShareConsumer.unsubscribe)
     commit = bridged(share_consumer.ShareConsumer.commit)
     close = bridged(share_consumer.ShareConsumer.close)
+
+
+class TypedProducer(typed.TypedProducer[K, V]):
+    """A producer of typed records; see `pk.client.TypedProducer`."""
+
+    _load = bridged(typed.TypedProducer[K, V]._load)
+
+
+class TypedConsumer(typed.TypedConsumer[K, V]):
+    """A consumer of typed records; see `pk.client.TypedConsumer`."""
+
+    _load = bridged(typed.TypedConsumer[K, V]._load)
 
 
 class Admin(admin.Admin):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -27,7 +28,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import trio
 
@@ -50,6 +51,16 @@ from pk.net.client.errors import Closed
 from pk.net.client.partitioner import Partitioner
 from pk.net.client.share_consumer import ShareRecord
 from pk.net.client.subscription import ConsumerRecord
+from pk.net.client.typed import (
+    Deserializer,
+    NotLoaded,
+    RecordDeserializer,
+    RecordSerializer,
+    Serializer,
+    TypedRecord,
+    UndecodableRecord,
+    seek_back,
+)
 
 __all__ = [
     "Admin",
@@ -58,11 +69,16 @@ __all__ = [
     "Delivery",
     "Producer",
     "ShareConsumer",
+    "TypedConsumer",
+    "TypedProducer",
     "open_admin",
     "open_consumer",
     "open_producer",
     "open_share_consumer",
 ]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _WAITING_BYTES_MAX: Final = 1 << 20
 """`send` waits while records of this many bytes have not been taken by the client's thread."""
@@ -378,6 +394,94 @@ class ShareConsumer(ShareConsumerMethods):
         settles those of the poll before it."""
         while True:
             yield from self.poll()
+
+
+class TypedProducer(Generic[K, V]):
+    """Sends keys and values of a program's own types with `producer`, which keeps all its other
+    methods; see `pk.client.TypedProducer`."""
+
+    def __init__(self, producer: Producer, *, key: Serializer[K], value: Serializer[V]) -> None:
+        """`key` and `value`: a function that returns bytes, or a `SchemaSerializer`."""
+        self.producer = producer
+        self._serializer = RecordSerializer(key, value)
+
+    def send(
+        self,
+        topic: str,
+        value: V | None,
+        *,
+        key: K | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Serializes and sends a record; see `pk.client.TypedProducer.send`. Raises what the
+        serializers raise, and Closed; every other error is raised by `Delivery.result`."""
+        while True:
+            try:
+                sent = self._serializer.serialize(topic, key, value, headers)
+                break
+            except NotLoaded as e:
+                needed = e
+            needed.load()
+        return self.producer.send(
+            topic,
+            sent[1],
+            key=sent[0],
+            headers=sent[2],
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+
+
+class TypedConsumer(Generic[K, V]):
+    """Reads keys and values of a program's own types with `consumer`, which keeps all its other
+    methods; see `pk.client.TypedConsumer`."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        key: Deserializer[K],
+        value: Deserializer[V],
+        on_undecodable: Callable[[UndecodableRecord], None] | None = None,
+    ) -> None:
+        """`key` and `value`: a function that takes bytes, or a `SchemaDeserializer`."""
+        self.consumer = consumer
+        self._deserializer = RecordDeserializer(key, value, on_undecodable)
+
+    def poll(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> list[TypedRecord[K, V]]:
+        """The next records, deserialized; see `pk.client.TypedConsumer.poll`."""
+        end = time.monotonic() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
+        while True:
+            left_ms = None if timeout_ms is None else max(0.0, (end - time.monotonic()) * 1000)
+            records = self.consumer.poll(timeout_ms=left_ms, records_max=records_max)
+            found = self._deserialized(records)
+            if found or not records or time.monotonic() >= end:
+                return found
+
+    def __iter__(self) -> Iterator[TypedRecord[K, V]]:
+        """Yields each record, without end. The records come in polls, as those of
+        `Consumer.__iter__`."""
+        while True:
+            yield from self.poll()
+
+    def _deserialized(self, records: list[ConsumerRecord]) -> list[TypedRecord[K, V]]:
+        left = deque(records)
+        found: list[TypedRecord[K, V]] = []
+        try:
+            while (needed := self._deserializer.take(left, found)) is not None:
+                needed.load()
+        except Exception:
+            seek_back(self.consumer, tuple(left))
+            if not found:
+                raise
+        except BaseException:  # interrupted: the program gets none of them
+            seek_back(self.consumer, records)
+            raise
+        return found
 
 
 class Admin(AdminMethods):
