@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from pk.core.errors import ErrorCode, KafkaError, ProtocolError
     from pk.core.group.consumer_protocol import Subscription
     from pk.core.record.batch import TimestampType
+    from pk.core.schemas.registry.errors import RegistryError
+    from pk.core.schemas.schema import (
+        MissingLibrary,
+        Reference,
+        Schema,
+        SchemaError,
+        UnfitValue,
+    )
     from pk.core.share.partition_state import AcknowledgeType
     from pk.core.values import TopicPartition
     from pk.net.client.admin import Admin, open_admin
@@ -95,6 +103,9 @@ if TYPE_CHECKING:
     from pk.net.client.subscription import ConsumerRecord, FetchedBatch
     from pk.net.client.typed import TypedConsumer, TypedProducer, TypedRecord, UndecodableRecord
     from pk.net.oauth.token_provider import AccessToken
+    from pk.net.schemas.answers import RegistryUnreachable
+    from pk.net.schemas.blocking import Schemas
+    from pk.net.schemas.serializers import SchemaDeserializer, SchemaSerializer
 
 __all__ = [
     "EARLIEST",
@@ -142,6 +153,7 @@ __all__ = [
     "LogTruncated",
     "MemberDescription",
     "MemberToRemove",
+    "MissingLibrary",
     "NewPartitions",
     "NewPassword",
     "NewTopic",
@@ -157,10 +169,18 @@ __all__ = [
     "Reassignment",
     "RebalanceProtocol",
     "RecordMetadata",
+    "Reference",
+    "RegistryError",
+    "RegistryUnreachable",
     "RequestTimedOut",
     "RequestTrace",
     "ResourceType",
     "Run",
+    "Schema",
+    "SchemaDeserializer",
+    "SchemaError",
+    "SchemaSerializer",
+    "Schemas",
     "ScramUser",
     "SentRecord",
     "ShareConsumer",
@@ -181,6 +201,7 @@ __all__ = [
     "TypedRecord",
     "Unanswered",
     "UndecodableRecord",
+    "UnfitValue",
     "UnknownPartition",
     "open_admin",
     "open_consumer",
@@ -197,6 +218,14 @@ _HOMES = {
     "pk.core.values": ("TopicPartition",),
     "pk.core.record.batch": ("TimestampType",),
     "pk.core.share.partition_state": ("AcknowledgeType",),
+    "pk.core.schemas.registry.errors": ("RegistryError",),
+    "pk.core.schemas.schema": (
+        "MissingLibrary",
+        "Reference",
+        "Schema",
+        "SchemaError",
+        "UnfitValue",
+    ),
     "pk.core.auth.acls": (
         "AclBinding",
         "AclFilter",
@@ -301,6 +330,9 @@ _HOMES = {
         "UndecodableRecord",
     ),
     "pk.net.oauth.token_provider": ("AccessToken",),
+    "pk.net.schemas.answers": ("RegistryUnreachable",),
+    "pk.net.schemas.blocking": ("Schemas",),
+    "pk.net.schemas.serializers": ("SchemaDeserializer", "SchemaSerializer"),
 }
 """Module → its names here."""
 

@@ -94,11 +94,13 @@ def encoder(schema: Resolved, schema_id: int, message: str | None = None) -> Cal
         place = file.place(message)
         head, write = wire_format.encode_id(schema_id, place), protobuf_writer(file, place)
     else:
-        write = _json_writer(schema)
+        write = json_writer(schema)
     return lambda value: head + write(value)
 
 
-def _json_writer(schema: Resolved) -> Callable[[Any], bytes]:
+def json_writer(schema: Resolved) -> Callable[[Any], bytes]:
+    """A function that writes values as JSON; it raises UnfitValue if one does not fit the JSON
+    Schema. Raises SchemaError."""
     from pk.core.schemas.json_schema.documents import checker
 
     check = checker(schema.text, schema.dependencies)

@@ -30,6 +30,7 @@ PROGRAMS = (
     "### On asyncio",
     "### Without an event loop",
     "## Keys and values",
+    "### With a schema registry",
     "### Exactly once",
     "## Share consumer",
 )
@@ -74,20 +75,22 @@ def test_the_first_program_sends_a_record_and_reads_it(
     assert (ran.stdout, ran.stderr) == (f"{topic} 0 0\n0 b'42' b'one'\n", "")
 
 
-def test_the_typed_program_sends_an_order_and_reads_it(
-    kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str]
+@pytest.mark.parametrize("heading", ["## Keys and values", "### With a schema registry"])
+def test_the_typed_programs_send_an_order_and_read_it(
+    kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str
 ) -> None:
     topic = fresh("orders")
     script = tmp_path / "typed.py"
-    code = program("## Keys and values").replace('"orders"', f'"{topic}"')
-    script.write_text(code, encoding="utf-8")
+    script.write_text(program(heading).replace('"orders"', f'"{topic}"'), encoding="utf-8")
+    registry = tmp_path / "registry"
+    registry.mkdir()
 
     async def make() -> None:
         async with open_admin(kafka.bootstrap) as admin:
             await admin.create_topics([NewTopic(topic, 1)])
 
     trio.run(make)
-    command = [sys.executable, "-W", "error", str(script), kafka.bootstrap]
+    command = [sys.executable, "-W", "error", str(script), kafka.bootstrap, str(registry)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.stdout, ran.stderr) == ("0 alice Order(item='tea', price=3)\n", "")
 
