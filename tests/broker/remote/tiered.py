@@ -72,6 +72,8 @@ class Tiered:
         self.topic_id = b""
         self.clock = TrioClock()
         self._count = 0
+        self.sent: list[bytes | None] = []
+        """The values that were acknowledged, in order."""
 
     async def create(self, *replicas: int, **configs: str) -> None:
         """The metadata topic and `t`; in `configs` a dot is two underscores."""
@@ -107,7 +109,7 @@ class Tiered:
             for _ in range(each):
                 await self._produce(node)
             end = self.cluster.partition(node).log.state.log_end_offset
-            await self.cluster.until(lambda end=end: self._ends() == {end})
+            await self.cluster.until(lambda end=end: self.ends() == {end})
             self.roll()
         await self._produce(node)
 
@@ -115,6 +117,7 @@ class Tiered:
         self._count += 1
         values = [b"%d %d " % (self._count, n) * 40 for n in range(2)]
         assert await self.cluster.produce(node, *values, timeout_ms=5000) == 0
+        self.sent += values
 
     def produce_transactional(self, *, sequence: int, node: int = 1) -> None:
         """Append one record of an open transaction."""
@@ -130,7 +133,7 @@ class Tiered:
         batch = end_transaction_batch(commit, 0, 7, 0, now_ms)
         self.cluster.partition(node).append(batch, now_ms=now_ms)
 
-    def _ends(self) -> set[int]:
+    def ends(self) -> set[int]:
         """The log ends of all replicas that run."""
         return {found.log.state.log_end_offset for found in self._replicas()}
 

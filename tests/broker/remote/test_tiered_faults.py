@@ -1,0 +1,203 @@
+"""Faults from a seed: a store that fails before or after it has done what it was asked, notes that
+get lost, leaders that change in between. Every record can be read all the time, and in the end
+nothing is left over. Planted bugs show that the test would notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import pytest
+from broker.remote.tiered import Tiered, tiered
+from group.brokers import simulated
+
+from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
+from pk.core.broker.remote.remote_log_manager import RemoteLogManager
+from pk.core.broker.replication import remote_log
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.epochs import EpochStart
+from pk.core.log.remote import segments as remote_segments
+from pk.core.log.remote.metadata import Record, RemoteSegment, SegmentState
+from pk.core.log.remote.segments import RemoteSegments
+from pk.core.log.remote.storage import RemoteStorageError, SegmentName
+
+STEPS = 14
+SEEDS = range(12)
+
+
+class Faults:
+    """What fails, by chance."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.on = False
+
+    def store(self, operation: str, done: bool) -> bool:
+        share = {"put": 0.3, "delete": 0.4}.get(operation, 0)
+        return self.on and self.random.random() < share
+
+    def note(self) -> bool:
+        return self.on and self.random.random() < 0.15
+
+
+async def play(seed: int, patch: pytest.MonkeyPatch) -> None:
+    random = Random(seed)
+    faults = Faults(random)
+    write = RemoteLogMetadataTopic.write
+
+    async def lossy(topic: RemoteLogMetadataTopic, record: Record) -> None:
+        if faults.note():
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        await write(topic, record)
+        if faults.note():
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    patch.setattr(RemoteLogMetadataTopic, "write", lossy)
+    async with tiered(2) as t:
+        await t.create(1, 2)
+        t.storage.fail = faults.store
+        leader = 1
+        for _ in range(STEPS):
+            match random.choice(("produce", "produce", "turn", "turn", "retain", "lead")):
+                case "produce":
+                    await t.produce(random.randint(1, 2), node=leader, each=2)
+                case "turn":
+                    await fail_or_not(t, leader, faults)
+                case "retain":
+                    await t.retain(1, 2)
+                case _:
+                    await t.cluster.until(lambda: t.ends() == {t.starts(leader)[2]})  # noqa: B023
+                    leader = 3 - leader
+                    await t.cluster.change("t", 0, leader=leader)
+            await check(t, leader)
+        for _ in range(3):
+            await t.turn(leader)
+        await t.retain(1, 2)
+        await check(t, leader)
+        known = {
+            str(SegmentName("test", t.partition, s.start_offset, s.id)) for s in t.segments(leader)
+        }
+        assert {s.state for s in t.segments(leader)} <= {SegmentState.COPY_FINISHED}
+        assert set(t.storage.objects) == known, "nothing is left over"
+
+
+async def fail_or_not(t: Tiered, leader: int, faults: Faults) -> None:
+    faults.on = True
+    try:
+        await t.turn(leader)
+    except (KafkaError, RemoteStorageError):
+        pass
+    finally:
+        faults.on = False
+
+
+async def check(t: Tiered, leader: int) -> None:
+    """Every record that was acknowledged is read from the leader."""
+    manager, partition = t.manager(leader), t.cluster.partition(leader)
+    await t.cluster.until(lambda: manager.is_idle)
+    end = partition.log.state.log_end_offset
+    await t.cluster.until(lambda: partition.high_watermark == end)
+    assert await t.read(leader) == t.sent
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_lost_and_nothing_left_over(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    @simulated
+    async def run() -> None:
+        await play(seed, monkeypatch)
+
+    run()
+
+
+def _copied_once_is_copied(patch: pytest.MonkeyPatch) -> None:
+    """Deleted copies count as copies."""
+
+    def wrong(segments: RemoteSegments, lineage: Sequence[EpochStart], start: int, end: int) -> int:
+        known = [s.end_offset for s in segments]
+        return max([*known, start - 1])
+
+    patch.setattr(remote_log, "copied_to", wrong)
+
+
+def _late_note_wins(patch: pytest.MonkeyPatch) -> None:
+    """A segment whose deletion has begun is taken for copied again."""
+    following = dict(remote_segments.NEXT)
+    following[SegmentState.DELETE_STARTED] = frozenset(SegmentState)
+    following[SegmentState.COPY_STARTED] = frozenset(
+        {SegmentState.COPY_FINISHED, SegmentState.DELETE_STARTED, SegmentState.DELETE_FINISHED}
+    )
+    patch.setattr(remote_segments, "NEXT", following)
+    replay = RemoteSegments.replay
+
+    def wrong(segments: RemoteSegments, record: Record) -> None:
+        replay(segments, record)
+        if isinstance(record, RemoteSegment):
+            segments._show(record)
+
+    patch.setattr(RemoteSegments, "replay", wrong)
+
+
+def _failed_copy_stays(patch: pytest.MonkeyPatch) -> None:
+    """What a failed copy left is forgotten."""
+
+    async def wrong(manager: RemoteLogManager, record: RemoteSegment) -> None:
+        await manager._set(record, SegmentState.DELETE_STARTED)
+        await manager._set(record, SegmentState.DELETE_FINISHED)
+
+    patch.setattr(RemoteLogManager, "_give_up", wrong)
+
+
+def _deletes_by_note_only(patch: pytest.MonkeyPatch) -> None:
+    """A deletion is noted as done although the store failed."""
+    delete = RemoteLogManager._delete
+
+    async def wrong(manager: RemoteLogManager, segment: RemoteSegment) -> None:
+        try:
+            await delete(manager, segment)
+        except RemoteStorageError:
+            await manager._set(segment, SegmentState.DELETE_FINISHED)
+
+    patch.setattr(RemoteLogManager, "_delete", wrong)
+
+
+def _noted_before_stored(patch: pytest.MonkeyPatch) -> None:
+    """A copy is noted as finished before the store has it."""
+    write = RemoteLogMetadataTopic.write
+
+    async def wrong(topic: RemoteLogMetadataTopic, record: Record) -> None:
+        await write(topic, record)
+        if isinstance(record, RemoteSegment):
+            topic.segments(record.partition)._show(record)
+
+    patch.setattr(RemoteLogMetadataTopic, "write", wrong)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _copied_once_is_copied,
+        _late_note_wins,
+        _failed_copy_stays,
+        _deletes_by_note_only,
+        _noted_before_stored,
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None],
+) -> None:
+    found = False
+    for seed in range(60):
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+
+            @simulated
+            async def run(seed: int = seed, patch: pytest.MonkeyPatch = patch) -> None:
+                await play(seed, patch)
+
+            try:
+                run()
+            except* AssertionError:
+                found = True
+        if found:
+            return
+    pytest.fail("no seed finds it")
