@@ -124,10 +124,9 @@ class ReadRanges:
         try:
             found_rows = read(self.ranges[number], self.options)
             for rows in found_rows if self.decoding is None else self.decoding.rows(found_rows):
-                if not records:
-                    self._say(name, TaskState(0))
+                first = not records
                 records += rows.num_rows
-                if time.monotonic() - said >= every_s:
+                if first or time.monotonic() - said >= every_s:
                     said = time.monotonic()
                     self._say(name, TaskState(records))
                 for column, reader in readers.items():

@@ -289,6 +289,8 @@ running = after(step, int(count or 1))
 def progress(state):
     if state.stage == "finishing":
         running.append(1)
+        if step == "written":
+            die()
     if step == "writing" and state.stage == "exporting" and state.records > 0:
         die()
 
@@ -318,9 +320,9 @@ STEPS: dict[str, Sequence[str]] = {
     "parquet": ("writing", "committing 2", "committing 9"),
     "delta": ("writing", "committing 5", "table"),
     "iceberg": ("writing", "committing 5", "table"),
-    "url": ("writing", "committing 1", "committing 2"),
-    "url delta": ("writing", "committing 2", "table"),
-    "url iceberg": ("writing", "committing 2", "table"),
+    "url": ("written", "committing 1"),
+    "url delta": ("written", "committing 1", "table"),
+    "url iceberg": ("written", "committing 1", "table"),
 }
 
 
