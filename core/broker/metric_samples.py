@@ -12,6 +12,8 @@ from typing import Final
 from pk.core.broker.broker import Broker
 from pk.core.broker.broker_metrics import OTHER, TopicMetrics
 from pk.core.broker.loop_time import let_others_run
+from pk.core.broker.remote.remote_log_manager import RemoteLogManager
+from pk.core.broker.upkeep.retention import copies
 from pk.core.metrics import Metric, Sample
 from pk.core.values import NO_LEADER
 
@@ -44,6 +46,8 @@ async def metrics_of(broker: Broker) -> list[Metric]:
     if broker.cluster.controller is not None and broker.cluster.controller.active:
         found += await _cluster(broker)
     found += await _coordinators(broker)
+    if broker.remote is not None:
+        found += await _remote(broker, broker.remote)
     counted = broker.metrics
     found += [
         Metric(
@@ -210,6 +214,33 @@ async def _partitions(broker: Broker) -> list[Metric]:
             ("DamagedReplicaCount", "Replicas whose log is damaged."),
             ("StoppedReplicaCount", "Replicas that would have to cut what is committed."),
         )
+    ]
+
+
+async def _remote(broker: Broker, remote: RemoteLogManager) -> list[Metric]:
+    """What went to remote storage and came from there, and what is due to go there."""
+    lag_bytes = lag_segments = 0
+    for partition in list(broker.data.replicas):
+        if partition.leads and partition.remote is not None and copies(partition):
+            copied = partition.remote.copied_to(partition.log)
+            due = [s.size for s in partition.log.state.segments[:-1] if s.base_offset > copied]
+            lag_bytes += sum(due)
+            lag_segments += len(due)
+        await let_others_run()
+    done = remote.metrics
+    counters = (
+        ("RemoteCopyBytesPerSec", "Bytes copied to remote storage.", done.copied_bytes),
+        ("RemoteCopyErrorsPerSec", "Copies to remote storage that failed.", done.copy_errors),
+        ("RemoteFetchBytesPerSec", "Bytes read from remote storage.", remote.fetched_bytes),
+        ("RemoteDeleteErrorsPerSec", "Remote segments not deleted at once.", done.delete_errors),
+    )
+    gauges = (
+        ("RemoteCopyLagBytes", "Bytes that are due to be copied.", lag_bytes),
+        ("RemoteCopyLagSegments", "Segments that are due to be copied.", lag_segments),
+    )
+    return [
+        *(Metric(_TOPIC + name, "counter", text, [Sample(n)]) for name, text, n in counters),
+        *(Metric(_TOPIC + name, "gauge", text, [Sample(n)]) for name, text, n in gauges),
     ]
 
 

@@ -137,6 +137,11 @@ class RemoteLogManager:
         await self._look_for_deleted()
 
     @property
+    def fetched_bytes(self) -> int:
+        """How many bytes of records came from the store."""
+        return self._reads.fetched_bytes
+
+    @property
     def is_idle(self) -> bool:
         """Whether no turn is under way."""
         return not self._busy

@@ -1,11 +1,14 @@
 """Segments are copied to remote storage, dropped here, read there, and deleted."""
 
+from typing import Any
+
 import pytest
 import trio
 from broker.cluster import Cluster
-from broker.remote.tiered import tiered
+from broker.remote.tiered import Tiered, tiered
 from group.brokers import simulated
 
+from pk.core.broker.metric_samples import metrics_of
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.remote.metadata import Record, SegmentState, SegmentUpdate
@@ -408,6 +411,31 @@ class TestReading:
             assert await offsets(t.cluster, -6) == local_start
             remote = [await offsets(t.cluster, time_ms) for time_ms in times(t.cluster)]
             assert remote == local
+
+
+@simulated
+async def test_metrics_say_what_was_copied_and_what_is_due() -> None:
+    async with tiered() as t:
+        await t.create(1)
+        await t.produce(2)
+        due = await _metrics(t)
+        assert due["RemoteCopyLagSegments"] == 2
+        await t.turn()
+        await t.retain(1)
+        await t.read()
+        done = await _metrics(t)
+        assert done["RemoteCopyLagSegments"] == done["RemoteCopyLagBytes"] == 0
+        assert done["RemoteCopyBytesPerSec"] == due["RemoteCopyLagBytes"] > 0
+        assert done["RemoteFetchBytesPerSec"] == due["RemoteCopyLagBytes"]
+        assert done["RemoteCopyErrorsPerSec"] == 0
+
+
+async def _metrics(t: Tiered) -> dict[str, Any]:
+    return {
+        metric.name.rpartition("name=")[2]: metric.samples[0].value
+        for metric in await metrics_of(t.cluster.broker(1))
+        if "name=Remote" in metric.name
+    }
 
 
 def times(cluster: Cluster) -> list[int]:
