@@ -1,7 +1,7 @@
 """Reads and writes `__remote_log_metadata` from any broker.
 
 Each broker follows the partitions of the topic that concern it, from their beginning: from its own
-replica if it has one, else from the leader. A record is written to the leader of its partition,
+log if it leads them, else from the leader. A record is written to the leader of its partition,
 and counts only when this broker has read it again. So all brokers judge it by the same order of
 records.
 """
@@ -169,7 +169,9 @@ class RemoteLogMetadataTopic:
 
     async def _read_more(self, number: int, tail: _Tail) -> None:
         own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
-        if own is not None and own.offline is None:
+        # A follower learns of a new high watermark only with its next fetch, and every note would
+        # wait for that.
+        if own is not None and own.leads and own.offline is None:
             data = await self._read_own(own, tail.offset)
         else:
             data = await self._read_leader(number, tail)
