@@ -478,7 +478,7 @@ class TypedConsumer(Generic[K, V]):
             seek_back(self.consumer, tuple(left))
             if not found:
                 raise
-        except BaseException:  # interrupted: the program gets none of them
+        except BaseException:  # interrupted: the program does not get them
             seek_back(self.consumer, records)
             raise
         return found

@@ -69,6 +69,12 @@ class ProducerMethods:
         read-process-write."""
         self._portal.run(self._client.send_offsets, offsets, group)
 
+    def metrics(self) -> dict[str, float]:
+        """Counters since the producer was opened (`…-total`) and current values, by the names of
+        Kafka's producer-metrics. `record-send-total` counts the records in requests, so a retry
+        counts again."""
+        return self._portal.run_sync(self._client.metrics)
+
     def partitions(self, topic: str) -> int:
         """The number of a topic's partitions. Raises KafkaError, and BufferExhausted after
         `max.block.ms`."""
@@ -160,6 +166,12 @@ class ConsumerMethods:
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """The high watermark of the last fetch; None before the first fetch. Raises KeyError."""
         return self._portal.run_sync(self._client.high_watermark, partition)
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the consumer was opened (`…-total`) and current values, by the names of
+        Kafka's consumer metrics. `records-lag-max` is the largest `lag` of an assigned partition,
+        NaN before the first fetch."""
+        return self._portal.run_sync(self._client.metrics)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Returns no records of `partitions` until `resume`; fetched records are kept. Raises

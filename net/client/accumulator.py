@@ -338,6 +338,8 @@ class Accumulator:
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.unsettled: dict[Batch, None] = {}
         self.used_bytes = 0
+        self.records_failed = 0
+        self.splits = 0
         self.serial = 0
         self.waiting = 0
         """The number of tasks that wait for memory."""
@@ -441,6 +443,7 @@ class Accumulator:
     def split(self, queue: PartitionQueue, batch: Batch) -> None:
         """Replace a batch, which is in no queue, with two halves at its place."""
         halves = batch.split()
+        self.splits += 1
         self.used_bytes += sum(half.size_bytes for half in halves)
         for half in reversed(halves):
             self.unsettled[half] = None
@@ -460,6 +463,8 @@ class Accumulator:
             return
         del self.unsettled[batch]
         self.used_bytes -= batch.size_bytes
+        if error is not None:
+            self.records_failed += batch.count
         batch.base_offset = base_offset
         batch.log_append_time_ms = log_append_time_ms
         batch.error = error

@@ -26,6 +26,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
+from math import nan
 from typing import Final, Self
 
 import trio
@@ -114,6 +115,7 @@ class Consumer:
         self._failure: Exception | None = None
         self._event = trio.Event()
         self._last_served: TopicPartition | None = None
+        self._records_consumed = 0
         self._closing = False
         """Whether it is closed, or is making its last commits."""
 
@@ -348,6 +350,18 @@ class Consumer:
         mark = self._state(partition).high_watermark
         return None if mark < 0 else mark
 
+    def metrics(self) -> dict[str, float]:
+        """Counters since the consumer was opened (`…-total`) and current values, by the names of
+        Kafka's consumer metrics. `records-lag-max` is the largest `lag` of an assigned partition,
+        NaN before the first fetch."""
+        lags = [lag for state in self._states.values() if (lag := state.lag) is not None]
+        return {
+            "records-consumed-total": self._records_consumed,
+            "fetch-total": self._fetcher.fetches,
+            "records-lag-max": max(lags, default=nan),
+            "assigned-partitions": len(self._states),
+        }
+
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Returns no records of `partitions` until `resume`; fetched records are kept. Raises
         KeyError."""
@@ -424,6 +438,7 @@ class Consumer:
             return left > 0
 
         await self._poll(take, lambda: bool(records), timeout_ms)
+        self._records_consumed += len(records)
         return records
 
     async def poll_by_partition(
@@ -465,6 +480,7 @@ class Consumer:
             return False
 
         await self._poll(take, lambda: bool(batches), timeout_ms)
+        self._records_consumed += sum(batch.header.count for batch in batches)
         return batches
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -492,6 +508,7 @@ class Consumer:
         last = self._states.get(self._last_served) if self._last_served is not None else None
         if last is None or not last.has_data or self._serve(last, take):
             self._take(take)
+        self._records_consumed += len(records)
         return bool(records)
 
     async def _poll(

@@ -129,6 +129,8 @@ class Fetcher:
         self.want_metadata = want_metadata
         self._nursery = nursery
         self._brokers: dict[int, BrokerFetcher] = {}
+        self.fetches = 0
+        """The number of Fetch requests sent."""
 
     def wake(self) -> None:
         """Wake every broker's task."""
@@ -275,6 +277,7 @@ class BrokerFetcher:
             request.forgotten_topics_data = forgotten
         if version >= 11:
             request.rack_id = config.client_rack
+        fetcher.fetches += 1
         response = await connection.request(request, version=version)
         self._take(response, asked, version)
 

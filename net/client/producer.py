@@ -348,6 +348,21 @@ class Producer:
             with suppress(KafkaError, ClientError, ProtocolError):  # the first error is raised
                 await transactions.end(commit=False)
 
+    def metrics(self) -> dict[str, float]:
+        """Counters since the producer was opened (`…-total`) and current values, by the names of
+        Kafka's producer-metrics. `record-send-total` counts the records in requests, so a retry
+        counts again."""
+        accumulator, sender = self._accumulator, self._sender
+        return {
+            "record-send-total": sender.records_sent,
+            "record-retry-total": sender.records_retried,
+            "record-error-total": accumulator.records_failed,
+            "batch-split-total": accumulator.splits,
+            "requests-in-flight": sender.requests_in_flight,
+            "buffer-total-bytes": accumulator.memory_bytes,
+            "buffer-available-bytes": max(0, accumulator.memory_bytes - accumulator.used_bytes),
+        }
+
     async def partitions(self, topic: str) -> int:
         """The number of a topic's partitions. Raises KafkaError, and BufferExhausted after
         `max.block.ms`."""

@@ -100,6 +100,10 @@ class Sender:
         self.on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None
         """Called with the error of each batch that will be retried."""
 
+        self.records_sent = 0
+        """Records in Produce requests; a retry counts again."""
+
+        self.records_retried = 0
         self.topics_used: dict[str, float] = {}
         """Topic → when a record was last sent to it; their metadata is kept fresh."""
 
@@ -140,6 +144,11 @@ class Sender:
         """Wake every sender."""
         for broker in self._brokers.values():
             broker.wake()
+
+    @property
+    def requests_in_flight(self) -> int:
+        """The number of Produce requests without a response yet."""
+        return sum(broker.in_flight for broker in self._brokers.values())
 
     def want_metadata(self) -> None:
         """Request the metadata of the topics in use."""
@@ -321,7 +330,7 @@ class BrokerSender:
         self.config = sender.config
         self.node_id = node_id
         self.queues: dict[PartitionQueue, None] = {}
-        self._in_flight = 0
+        self.in_flight = 0
         self._wake = trio.Event()
 
     def wake(self) -> None:
@@ -333,7 +342,7 @@ class BrokerSender:
         async with trio.open_nursery() as nursery:
             while True:
                 due = _FOREVER
-                if self.queues and self._in_flight < self._in_flight_max:
+                if self.queues and self.in_flight < self._in_flight_max:
                     now = trio.current_time()
                     due = self._next_due(now)
                     if due <= now:
@@ -466,7 +475,7 @@ class BrokerSender:
                 due = min(due, self._due(queue, now)) if self._in_flight_max > 1 else due
         if taken:
             self._submit(connection, taken, nursery)
-        if self._in_flight >= self._in_flight_max:
+        if self.in_flight >= self._in_flight_max:
             return _FOREVER
         return due
 
@@ -525,8 +534,9 @@ class BrokerSender:
             return
         for queue, batch in taken:
             batch.attempts += 1
+            sender.records_sent += batch.count
             queue.in_flight.append(batch)
-        self._in_flight += 1
+        self.in_flight += 1
         nursery.start_soon(self._complete, pending, taken)
 
     def _versions(self) -> tuple[int, int]:
@@ -585,7 +595,7 @@ class BrokerSender:
                 self._refused(queue, batch, answer)
 
     def _left(self, taken: Iterable[tuple[PartitionQueue, Batch]]) -> None:
-        self._in_flight -= 1
+        self.in_flight -= 1
         for queue, batch in taken:
             queue.in_flight.remove(batch)
         self.wake()
@@ -658,6 +668,7 @@ class BrokerSender:
             backoff.failures = max(0, batch.attempts - 1)
             batch.not_before = now + backoff.next_ms() / 1000
         batch.force = True
+        sender.records_retried += batch.count
         queue.put_back(batch)
         sender.place(queue)
 

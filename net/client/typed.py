@@ -35,8 +35,8 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class NotLoaded(Exception):
-    """Raised by a serializer or deserializer that needs something first. `load` fetches it, and
-    blocks meanwhile."""
+    """Raised by a serializer or deserializer that needs something first. `load` fetches it;
+    it blocks until it has it."""
 
     def __init__(self, load: Callable[[], None]) -> None:
         super().__init__("not loaded")
@@ -236,9 +236,9 @@ class TypedConsumer(Generic[K, V]):
     methods.
 
     A record whose bytes cannot be deserialized makes `poll` raise UndecodableRecord, after the
-    records before it were returned. The position stays at that record: `consumer.seek` to the
-    offset after it goes on. With `on_undecodable` the record is handed to this function instead,
-    and skipped.
+    records before it were returned. The position stays at that record; call `consumer.seek` to
+    continue after it. With `on_undecodable` the consumer passes the error to this function instead,
+    and skips the record.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class TypedConsumer(Generic[K, V]):
             seek_back(self.consumer, tuple(left))
             if not found:
                 raise
-        except BaseException:  # cancelled: the program gets none of them
+        except BaseException:  # cancelled: the program does not get them
             seek_back(self.consumer, records)
             raise
         return found

@@ -5,8 +5,8 @@
     TypedConsumer(consumer, key=bytes.decode, value=SchemaDeserializer(schemas))
 
 The bytes are in Confluent's wire format. A serializer asks the registry before the first record of
-a topic, a deserializer before the first record of a schema, both in a thread; after that they use
-what they have.
+a topic, a deserializer before the first record of a schema, both in a thread; then they keep the
+answer.
 
 Values are those of Python: for Avro dictionaries, `datetime`, `Decimal` and `bytes`; for JSON what
 `json.loads` returns; for protobuf what its JSON mapping has. A program that has classes of its own

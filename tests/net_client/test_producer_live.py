@@ -289,7 +289,7 @@ def test_memory_that_stays_full_is_an_error(kafka: Kafka, fresh: Fresh) -> None:
                 await producer.flush()
                 producer.config = replace(producer.config, max_block_ms=100)
                 for broker in producer._sender._brokers.values():
-                    broker._in_flight = 1000  # nothing more is sent
+                    broker.in_flight = 1000  # nothing more is sent
                 for _ in range(5):
                     await producer.send(topic, b"x" * 1000)
 
