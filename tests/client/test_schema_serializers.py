@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import decimal
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 import trio
+from clients.fixtures import fresh_name
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry import header_schema_id_serializer as id_in_header
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
@@ -50,9 +52,14 @@ Fresh = Callable[[str], str]
 EARLIEST = {"auto.offset.reset": "earliest"}
 
 
-@pytest.fixture(scope="module")
-def registry() -> Iterator[Running]:
-    with running_registry() as found:
+@pytest.fixture(scope="module", params=["pk", pytest.param("apache", marks=pytest.mark.peer)])
+def registry(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """A registry of pk beside a broker of pk, then (mark `peer`) on Apache Kafka."""
+    more: dict[str, Any] = {}
+    if request.param == "apache":
+        more["bootstrap"] = request.getfixturevalue("apache").bootstrap
+        more["topic"] = more["group"] = fresh_name("schemas")
+    with running_registry(**more) as found:
         yield found
 
 
@@ -186,11 +193,13 @@ def test_what_confluents_serializers_write_is_read(
     }
 
 
-def test_payloads_of_generated_classes(schemas: Schemas, fresh: Fresh) -> None:
+@pytest.mark.parametrize("by_descriptor", [False, True])
+def test_payloads_of_generated_classes(schemas: Schemas, fresh: Fresh, by_descriptor: bool) -> None:
     kind = message_class()
+    descriptor = b64encode(kind.DESCRIPTOR.file.serialized_pb).decode()
     serializer = SchemaSerializer(
         schemas,
-        Schema(PROTO_TEXT, "PROTOBUF"),
+        Schema(descriptor if by_descriptor else PROTO_TEXT, "PROTOBUF"),
         to_payload=kind.SerializeToString,
         message="Order",
     )
