@@ -39,6 +39,7 @@ NOT_RUN = {
     "node resume": "test_up.py",
     "shell": "test_shell.py",
     "schema-registry start": "starts a registry: test_schema.py",
+    "log remote": "wants a store with segments: tests/clients/test_tiered.py",
     "log adopt": "wants a directory of Apache Kafka's: tests/clients/test_adopt.py",
     "spark export": "wants Spark: test_spark_export.py",
     "spark import": "wants Spark: test_spark_import.py",
@@ -85,8 +86,15 @@ SAYS_SO = ("cluster health", "doctor", "why partition", "why lag", "why config",
 """Commands that may answer 1, because something is wrong: the three brokers of a test have much to
 be told of."""
 
-STANDS_FOR = {"4,5,6": "1,2", "k1:9092,k2:9092": "127.0.0.1:1", "pass show kafka/alice | ": ""}
+STANDS_FOR = {
+    "4,5,6": "1,2",
+    "k1:9092,k2:9092": "127.0.0.1:1",
+    "pass show kafka/alice | ": "",
+    "/var/lib/pk/pk.log": "pk.log",
+}
 """What examples say, and what it is here."""
+
+EARLIEST = "share.auto.offset.reset=earliest"
 
 PASSWORD = b"secret\n"
 """What `pass show` prints, and what somebody types."""
@@ -191,6 +199,8 @@ class World:
             self.data()
         if line.startswith("pk topics create"):
             self.must("topics", "delete", "orders", "a", "b", "-y", "--if-exists")
+        if "--share" in line:
+            self.must("configs", "alter", "group", "workers", "-c", EARLIEST, "-y")
         if "pk users add" in line:
             self.must("users", "delete", "alice", "-y")
 
@@ -214,6 +224,7 @@ class World:
     def files(self) -> None:
         """The files that examples read."""
         (self.directory / "orders.tsv").write_text("k1\tv1\nk2\tv2\n")
+        (self.directory / "pk.log").write_text("started\n")
         (self.directory / "plan.csv").write_text("orders,0,1\n")
         (self.directory / "plan.json").write_text(
             '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]}'

@@ -17,7 +17,7 @@ TESTS = Path(__file__).resolve().parents[1]
     ("form", "least"),
     [
         ("parquet", 15),
-        ("url", 8),
+        ("url", 6),
         ("delta", 15),
         pytest.param("iceberg", 30, marks=pytest.mark.slow),
     ],

@@ -38,7 +38,7 @@ TIMEOUT_S = 900
 
 
 def test_the_pages_have_their_commands() -> None:
-    assert len(COMMANDS) == 17
+    assert len(COMMANDS) == 18
 
 
 @pytest.mark.parametrize("line", COMMANDS)

@@ -35,4 +35,4 @@ def test_each_example_is_a_pipeline_of_its_name(path: Path) -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_each_command_of_the_page_is_one(line: str) -> None:
-    assert parse(line.split()[1:]).path[0] == "pipeline"
+    assert parse(line.split()[1:]).path[:2] == ("spark", "pipeline")
