@@ -56,9 +56,10 @@ _SYS_CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine)
 
 def can_fork(env: Mapping[str, str]) -> bool:
     """Whether the server can make a process with this environment. An interpreter reads some of it
-    at its start only."""
+    at its start only. Outside of pytest it makes none: scripts/bench measures real starts."""
     return (
-        sys.platform == "linux"
+        "PYTEST_VERSION" in os.environ
+        and sys.platform == "linux"
         and _SYS_CLONE is not None
         and all(env.get(name) in (None, "C.UTF-8") for name in _LOCALE)
         and env.get("PYTHONPATH") == _PYTHONPATH
