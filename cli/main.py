@@ -1,5 +1,5 @@
-"""The entry point. Help and completion need only the command tree; a command's imports, trio among
-them, happen when it runs. `tests/cli/test_startup.py` counts what is imported.
+"""The entry point. Help and completion need only the command tree; a command's imports, including
+trio, happen when it runs. `tests/cli/test_startup.py` counts the imports.
 """
 
 import gc
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 SELDOM = (250_000, 10, 10)
-"""New objects, younger collections and so on that a collection waits for. With Python's own numbers
-it looks through all modules thirty times while they are imported, and finds nothing: an eighth of
+"""New objects, younger collections and so on that a collection waits for. With Python's defaults
+the collector scans all modules thirty times during their import, and finds nothing: an eighth of
 the time in which a broker starts. They make 105,000 objects, so the first number is above that."""
 
 

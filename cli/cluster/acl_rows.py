@@ -6,7 +6,7 @@ from pk.cli.output.rows import Shown
 
 
 class AclRow(TypedDict):
-    """An ACL: who may, or may not, do what to which resources, from where."""
+    """An ACL: allows or denies a principal an operation on resources, from a host."""
 
     principal: str
     permission: str

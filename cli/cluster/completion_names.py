@@ -73,11 +73,11 @@ async def _fetch_and_keep(settings: Any) -> None:
 
 
 class Seen(NamedTuple):
-    """What a cluster holds, for completion and for the shell's toolbar."""
+    """The names in a cluster, for completion and for the shell's toolbar."""
 
     topics: Mapping[str, "TopicDescription"]
     groups: Mapping[str, str] | None
-    """Group → its state; None where they did not come in time."""
+    """Group → its state; None if the brokers did not answer in time."""
 
     brokers: Mapping[int, str]
     """Broker → its address; empty for a missing one."""
@@ -89,9 +89,9 @@ class Seen(NamedTuple):
 
 
 async def fetch(admin: "Admin") -> Seen:
-    """Asks a cluster for all of it. Raises KafkaError and ClientError, and trio.TooSlowError where
-    there is no first answer within seconds: a client tries for longer, but nothing waits for
-    this."""
+    """Requests all of it from a cluster. Raises KafkaError and ClientError, and trio.TooSlowError
+    if there is no first answer within seconds: a client would retry for longer, but nothing waits
+    for these names."""
     import trio
 
     from pk.cli.cluster.brokers import describe_nodes
@@ -131,7 +131,7 @@ def keep(bootstrap: str, seen: Seen) -> None:
 
 
 async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
-    """Keeps who is in the groups that have members, as far as they are not too many to ask for.
+    """Remembers the members of nonempty groups, unless there are too many groups to describe.
     Raises ClientError."""
     from pk.cli.runtime.name_cache import remember_members
     from pk.net.client.results import GroupDescription
@@ -147,8 +147,8 @@ async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
 async def set_configs(
     admin: "Admin", resources: "list[Any]"
 ) -> dict[tuple[int, str], dict[str, str]]:
-    """(Resource type, name) → the configs that are not its defaults. What cannot be described is
-    left out."""
+    """(Resource type, name) → the configs that are not its defaults. Resources that cannot be
+    described are left out."""
     from pk.net.client.results import ConfigSource
 
     if not resources:

@@ -43,8 +43,8 @@ _UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replicatio
 
 
 class ConfigPlan(NamedTuple):
-    """Changes to configs, with the current configs and a row for each resource and key. To
-    delete a key that is not set has a row, but is not among the changes."""
+    """Changes to configs, with the current configs and a row for each resource and key. Deleting a
+    key that is not set has a row, but is not among the changes."""
 
     wanted: ConfigChanges
     known: Mapping[ConfigResource, Sequence[ConfigEntry]]
@@ -137,8 +137,8 @@ async def _hidden_defaults(
     described: Mapping[ConfigResource, Sequence[ConfigEntry] | Exception],
 ) -> Mapping[str, Default]:
     """Topic key → the default that a topic falls back to if the key is deleted, if the topic's
-    description does not give it and the brokers agree on it. As in Kafka, a topic's
-    `retention.ms` does not say that `log.retention.hours` lies beneath."""
+    description does not give it and the brokers agree on it. As in Kafka, the description of a
+    topic's `retention.ms` does not name `log.retention.hours`."""
     keys: set[str] = set()
     for resource, changes in wanted.items():
         answer = described[resource]
@@ -175,7 +175,7 @@ def _is_set(resource: ConfigResource, entry: ConfigEntry | None) -> bool:
 
 
 def _beneath(resource: ConfigResource, entry: ConfigEntry) -> ConfigSynonym | None:
-    """What holds if the resource itself sets nothing; None if the description does not tell."""
+    """The value if the resource itself sets none; None if the description does not give it."""
     own = own_source(resource)
     return next((s for s in entry.synonyms if s.source is not own), None)
 
@@ -197,7 +197,7 @@ def _overridden(name: str, entries: Mapping[str, ConfigEntry]) -> ConfigEntry | 
     while rest and rest not in entries:
         rest = rest.partition(".")[
             2
-        ]  # a mechanism may stand before the key: scram-sha-256.sasl.jaas.config
+        ]  # the key may have a mechanism as a prefix: scram-sha-256.sasl.jaas.config
     return entries.get(rest)
 
 

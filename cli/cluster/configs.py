@@ -1,5 +1,5 @@
-"""Configs of topics, brokers, groups and other resources: how the resources are named, and where a
-value comes from."""
+"""Configs of topics, brokers, groups and other resources: the names of the resources, and the
+source of a value."""
 
 from collections.abc import Sequence
 

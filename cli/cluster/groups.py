@@ -1,4 +1,4 @@
-"""What the group commands share: which groups are meant, their committed offsets, and their lag.
+"""Shared by the group commands: selecting groups, their committed offsets, and their lag.
 
 Everything is requested for many groups at once, with a request per coordinator, and for all
 partitions at once, with a request per leader: two thousand groups take no more round trips than
@@ -27,7 +27,8 @@ from pk.net.client.answers import Answers
 
 EMPTY_STATES = frozenset(("Empty", "Dead"))
 SHARE = "Share"
-"""The type of groups that commit no offsets: where they are, share coordinators know (KIP-932)."""
+"""The type of groups that commit no offsets: share coordinators keep their start offsets
+(KIP-932)."""
 
 _WITHIN_MS = 500
 """The precision of a time lag; records that are closer together were mostly sent in one batch."""
@@ -118,14 +119,14 @@ async def describe_existing(
 async def commits_of(
     context: Context, admin: Admin, groups: Iterable[r.GroupDescription]
 ) -> dict[str, Commits]:
-    """What each group has committed, or where a share group is; reports groups whose offsets cannot
-    be read."""
+    """Each group's committed offsets, or a share group's start offsets; reports groups whose
+    offsets cannot be read."""
     answers = await offsets_of(admin, {g.group_id: g.type for g in groups})
     return succeeded(context, answers, str)
 
 
 async def offsets_of(admin: Admin, types: Mapping[str, str]) -> Answers[str, Commits]:
-    """What each group (name → type) has committed, or where a share group is."""
+    """The committed offsets of each group (name → type), or a share group's start offsets."""
     committing = [name for name, type in types.items() if type != SHARE]
     shares = [name for name, type in types.items() if type == SHARE]
     found: Answers[str, Commits] = Answers()
@@ -185,7 +186,7 @@ async def offset_rows(
     *,
     times: bool,
 ) -> dict[str, list[OffsetRow]]:
-    """For each group, a row for each partition that it has an offset for or is assigned, with its
+    """Each group's rows: one for each partition with a committed offset or an assignment, with its
     lag.
 
     With `times` also the age of the next record that it has not read.
@@ -240,7 +241,7 @@ def _offset_row(
     last = end.offset if isinstance(end, r.ListedOffset) else None
     lag = None if at is None or last is None else max(last - at, 0)
     if shared:
-        lag = commit.lag  # what is done with between the start offset and the end does not count
+        lag = commit.lag  # excludes records after the start offset that are already acknowledged
     metadata = commit.metadata if isinstance(commit, r.OffsetAndMetadata) else None
     return {
         "group": group,

@@ -68,7 +68,7 @@ class Move(NamedTuple):
 
     @property
     def read_to(self) -> int | None:
-        """The offset at which the group goes on without the change; None if it has none there."""
+        """The offset from which the group continues without the change; None if it has none."""
         if isinstance(self.was, r.ShareGroupOffset):
             return self.was.unread(self.span[1] if self.span else None)
         return self.committed
@@ -204,8 +204,7 @@ def groups_in(moves: Iterable[Move]) -> list[str]:
 
 
 def _listing(rows: Sequence[OffsetChangeRow], *, done: bool = False) -> Listing:
-    """The plan, or what was `done`: the group only if there are several, no column that would be
-    empty."""
+    """The plan or, if `done`, its result: the group only if there are several, no empty columns."""
     wide = {name for name in ("target_time", "note") if not any(row[name] for row in rows)}
     wide |= unused_offset_columns(rows)
     if len({row["group"] for row in rows}) <= 1:
@@ -329,7 +328,8 @@ async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
 
 
 async def _begun(admin: Admin, group: str) -> dict[TopicPartition, int]:
-    """Where a share group is in the partitions in which it has begun. Raises KafkaError."""
+    """A share group's start offsets in the partitions that it has begun to read. Raises
+    KafkaError."""
     found = (await admin.list_share_groups_offsets([group])).value(group)
     begun: dict[TopicPartition, int] = {}
     for tp, offset in found.items():

@@ -20,8 +20,8 @@ class OffsetOfGroup(TypedDict):
     partition: Annotated[int, Shown("PART")]
     committed: int | None
     start_offset: int | None
-    """Where a share group's deliveries begin, as Kafka's own tool calls it: such a group commits
-    nothing."""
+    """A share group's start offset, named as in Kafka's own tool: such a group commits no
+    offsets."""
 
     end: int | None
     lag: Annotated[int | None, Shown(show=show_count)]

@@ -1,10 +1,10 @@
 """Finds out since when a replica has been out of sync. Kafka has no API for that; these sources
 come closest.
 
-For a broker that answers, its replica's log end is known: the replica is behind since the first
-record that it lacks was produced. For a broker that is down, the metadata quorum knows when it last
-fetched (DescribeQuorum); what it has missed since is estimated from the offset that the partition's
-leader had reached at that time.
+If the broker answers, the log end of its replica is known: the replica is behind since the first
+record that it lacks was produced. If it is down, the metadata quorum knows when it last fetched
+(DescribeQuorum); the number of records it has missed is estimated from the offset that the
+partition's leader had reached at that time.
 """
 
 from collections.abc import Mapping

@@ -33,8 +33,8 @@ async def partitions_of(
     *,
     internal: bool,
 ) -> Partitions:
-    """The partitions of topics, by name or pattern; without any, of all topics, `internal` ones
-    only on request, or where `wanted` looks for what is wrong with a partition."""
+    """The partitions of topics, by name or pattern. Without names, those of all topics; internal
+    topics only if `internal`, or if `wanted` selects partitions with a problem."""
     names = await named_topics(context, admin, topics) if topics else None
     described = await describe_topics(context, admin, names)
     if names is None and not internal and not filters(wanted):

@@ -1,6 +1,6 @@
 """Resolves positions for commands that read, show or trim partitions.
 
-Fetches a group's commits if a position needs them, and prints a line where the result may surprise.
+Fetches a group's commits if a position needs them, and prints a line if the result may surprise.
 Joins no group.
 """
 
@@ -67,7 +67,7 @@ async def _commits(admin: "Admin", group: str | None) -> dict[TopicPartition, in
     except KafkaError as e:
         if e.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-    if not answers:  # a share group commits nothing; where it is, its share coordinators know
+    if not answers:  # a share group commits nothing; its share coordinators know its offsets
         started = (await admin.list_share_groups_offsets([group]))[group]
         answers = {} if isinstance(started, Exception) else started
     found: dict[TopicPartition, int | None] = {

@@ -11,8 +11,8 @@ def show_number(value: float) -> str:
 
 
 class QuotaRow(TypedDict):
-    """One value of a quota. A name is null if the quota is not about it, and `<default>` for all
-    that have none of their own."""
+    """One value of a quota. A name is null if the quota does not depend on it, and `<default>` for
+    all names without a quota."""
 
     user: str | None
     client_id: Annotated[str | None, Shown("CLIENT ID")]

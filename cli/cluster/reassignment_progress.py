@@ -1,7 +1,7 @@
-"""The progress of a reassignment: what is left, how fast it goes, how long it takes, what has
-stalled. Pure, but for `poll`.
+"""The progress of a reassignment: bytes left, rate, time left, stalled moves. Pure, except for
+`poll`.
 
-Kafka has no API for the progress of a move. What it has: which partitions are being moved
+Kafka has no API for the progress of a move. It does report which partitions are being moved
 (ListPartitionReassignments), which replicas are in sync (DescribeTopicPartitions), and how large
 each replica is (DescribeLogDirs). A replica's progress is its size over its leader's; once it is in
 the ISR, it is complete: compaction may keep it smaller for ever.
@@ -44,9 +44,9 @@ async def poll(
     *,
     before: Iterable[TopicPartition] = (),
 ) -> Seen:
-    """Requests which partitions are being moved (of `wanted`; None: of all) and their progress. For
-    those that moved `before`, also their replicas: a move that is over may have been cancelled.
-    Raises KafkaError, ClientError."""
+    """Requests which of the `wanted` partitions (None: all) are being moved, and their progress.
+    Also requests the replicas of those that moved `before`: a move that is over may have been
+    cancelled. Raises KafkaError, ClientError."""
     asked = None if wanted is None else list(wanted)
     running = await admin.list_reassignments(asked)
     moving = sorted(running)
@@ -100,7 +100,7 @@ class Row(NamedTuple):
 
     @property
     def part(self) -> float | None:
-        """From 0 to 1; None if unknown."""
+        """The fraction that is copied, 0 to 1; None if unknown."""
         if self.done:
             return 0.0 if self.cancelled else 1.0
         if self.copied is None or self.total is None:
@@ -156,7 +156,7 @@ class Tracker:
                     done=True, copied=copied, total=total, stalled_s=0.0, cancelled=cancelled
                 )
         copied = sum(row.copied or 0 for row in self._rows.values())
-        # The first poll of a partition gives no rate: what it had already was not copied just now.
+        # The first poll of a partition gives no rate: its existing bytes were not copied just now.
         self._samples.append((now, copied))
         while now - self._samples[0][0] > _WINDOW_S and len(self._samples) > 2:
             self._samples.popleft()

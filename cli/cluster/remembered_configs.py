@@ -62,7 +62,7 @@ async def remember_configs(
 
 
 def value_after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
-    """What the resource itself has set after the change; None: nothing."""
+    """The resource's own value after the change; None if it has none."""
     if change.operation in (ConfigOperation.SET, ConfigOperation.DELETE):
         return change.value
     has = [v for v in (entry.value or "").split(",") if v] if entry else []

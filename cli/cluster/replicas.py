@@ -1,7 +1,7 @@
-"""Replicas: how large each is, where its log ends, and how many records it lacks.
+"""Replicas: the size of each, its log end, and how many records it lacks.
 
-Each replica's own broker is asked: followers, too, answer ListOffsets with the replica id -2
-("debugging"), with the log end instead of the high watermark. If a broker does not answer,
+The requests go to each replica's own broker: followers, too, answer ListOffsets with the replica id
+-2 ("debugging"), with the log end instead of the high watermark. If a broker does not answer,
 `out_of_sync_since` finds out when it was last seen, and estimates how much it has missed.
 """
 

@@ -4,9 +4,10 @@ A throttle has two halves: a rate on every broker that sends or receives
 (`leader.replication.throttled.rate`, `follower.replication.throttled.rate`), and on every topic the
 replicas to which it applies (`….throttled.replicas`, entries PARTITION:BROKER). Either alone has no
 effect, and both outlive the reassignment they were set for: the next replica that falls behind
-catches up at that rate only. So pk first writes what it sets into the rollback file, removes it
-when the moves are over, and restores the previous values. A reassignment leaves throttles that it
-did not set as they are; only `pk reassign throttle` changes or removes all of them.
+catches up at that rate only. pk therefore first writes the throttles that it sets to the rollback
+file, removes them when the moves are over, and restores the previous values. A reassignment leaves
+throttles that it did not set as they are; only `pk reassign throttle` changes or removes all of
+them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -205,10 +206,10 @@ def _undo_topic(
 async def remove_throttles(
     admin: Admin, throttled: Throttled, within_s: float = 0.0
 ) -> dict[str, Exception]:
-    """Removes what was set, and restores the previous values; returns the failures, once the
+    """Removes the throttles, and restores the previous values; returns the failures, once the
     brokers show the rest. A deleted topic is not a failure.
 
-    Retries, for `within_s` seconds, what fails because a broker is unavailable at the moment.
+    Retries for `within_s` seconds if a broker is temporarily unavailable.
     """
     failed = await _remove(admin, throttled)
     with trio.move_on_after(within_s):

@@ -15,8 +15,8 @@ from pk.net.client.errors import ControllerSilent
 async def recoveries(
     admin: Admin, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, r.UncleanRecovery]:
-    """What the controller knows of these partitions (None: of all that it is about). Empty if
-    it does not answer, or may not."""
+    """The controller's view of these partitions (None: of all that it is recovering). Empty if it
+    does not answer, or denies access."""
     try:
         return await admin.unclean_recovery(partitions)
     except ControllerSilent:
@@ -40,8 +40,8 @@ def waiting(found: r.UncleanRecovery) -> str:
 
 
 def log_words(state: r.ReplicaLogState, why: str = "") -> str:
-    """What is known of a log: `ends at 1500, last batch of epoch 3`. `why` is what the controller
-    says of a follower that stopped."""
+    """A log's state in words: `ends at 1500, last batch of epoch 3`. `why` is the controller's
+    explanation for a follower that stopped."""
     if not (state.reported or state.damage or state.damaged_segments):
         return "not known"
     words: list[str] = []

@@ -1,6 +1,6 @@
 """The meaning of each of Kafka's errors, and how to resolve it: `pk help errors`.
 
-A line is `NAME | what it means | what to do`; commands that do it are pk's.
+A line is `NAME | meaning | remedy`; the commands in a remedy are pk's.
 """
 
 from typing import NamedTuple

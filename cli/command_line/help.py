@@ -19,8 +19,8 @@ _CHOICES_MAX = 15
 
 
 def text_width() -> int:
-    """How wide a page of text is: the terminal, or $COLUMNS where there is none, up to a width that
-    reads well."""
+    """The width of a page of text: that of the terminal, or $COLUMNS without one, up to a readable
+    maximum."""
     try:
         columns = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):

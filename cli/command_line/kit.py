@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pk.cli.command_line.declared import Declared
 
 ParserError: Final = cast(type[Exception], typer.BadParameter.__base__)
-"""What typer's parser raises: of its errors, typer exports only this one's subclass."""
+"""The base class of the parser's errors: typer exports only a subclass of it."""
 
 HELP: Final = Parameter(
     "wants_help", Option("-h", "--help", help="Show this help.", eager=True), bool, False, False
@@ -118,7 +118,7 @@ def _names(context: typer.Context) -> set[str]:
 
 
 class _Parsing:
-    """What commands and nouns share: values are read by `Reader`, and errors are sentences."""
+    """Shared by commands and nouns: `Reader` reads values, and errors are sentences."""
 
     params: list[Any]
     callback: Callable[..., Any] | None
@@ -204,8 +204,8 @@ class Command(_Parsing, TyperCommand):
 
 
 class Group(_Parsing, TyperGroup):
-    """A pk noun. Of its commands only the one that is named becomes typer's, since making all of
-    them takes longer than a short command."""
+    """A pk noun. Only the command that is named is built with typer, since building all of them
+    takes longer than a short command."""
 
     key: str = ""
     """Its words after `pk`, as `NOUNS` has them; "" for `pk` itself."""

@@ -40,7 +40,7 @@ def _own_options(command: Command) -> list[Option]:
 
 
 def _common(command: Command) -> str:
-    """The option sets that a command takes besides its own options."""
+    """The option sets that a command takes in addition to its own options."""
     sets: list[str] = []
     if command.lists:
         sets.append("output")

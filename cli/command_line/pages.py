@@ -1,5 +1,5 @@
 """Help pages that belong to no command, such as `pk help positions`. Completion reads their names,
-so a page that is computed imports what it needs when it is shown.
+so a computed page does its imports when it is shown.
 """
 
 from collections.abc import Sequence

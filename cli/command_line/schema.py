@@ -1,10 +1,10 @@
-"""What a command's JSON looks like: the JSON Schema that `-f schema` prints, and the columns that
-help and completion name. Tests hold the output of every command to it.
+"""The shape of a command's JSON: the JSON Schema that `-f schema` prints, and the columns that help
+and completion name. Tests hold the output of every command to it.
 
-A command names its row types (see `pk.cli.output.rows`): `shows=TopicRow`, or several by what
-chooses, an option or its value: `{"": DescribedGroup, "members": MemberRow, "by=topic": TopicLag}`.
-A tuple of row types stands for one of them, where only the run says which. `rows` is what --where,
---columns and their like narrow a description to. The index of commands holds the names of the
+A command names its row types (see `pk.cli.output.rows`): `shows=TopicRow`, or several, keyed by the
+option or value that selects one: `{"": DescribedGroup, "members": MemberRow, "by=topic":
+TopicLag}`. A tuple of row types means one of them, known only at run time. --where, --columns and
+similar options narrow a description to `rows`. The index of commands holds the names of the
 columns, so that completion needs no row type.
 
 Completion imports this module, so it imports next to nothing.

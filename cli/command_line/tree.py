@@ -1,10 +1,9 @@
 """The command tree as help, completion, the manual and the shell's prompt read it: plain data
 without typer.
 
-`pk.cli.command_line.tree_index` makes this data out of typer's parameters. For completion, which
-must answer while somebody holds the Tab key, `scripts/generate_completions.py` writes the whole
-tree to `tree.json` beside this file; a test keeps that file fresh. So this module imports nothing
-that takes time.
+`pk.cli.command_line.tree_index` makes this data out of typer's parameters. Completion must respond
+at once to the Tab key, so `scripts/generate_completions.py` writes the whole tree to `tree.json`
+beside this file; a test keeps that file fresh. So this module imports nothing that takes time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -75,7 +74,7 @@ class Argument:
 
 
 class Command:
-    """A leaf: what it takes. `from_use` and `in_shell` are those of
+    """A leaf, with its parameters. `from_use` and `in_shell` are those of
     `pk.cli.command_line.declared.Declared`. `columns` are the names of the columns that it shows,
     separated by blanks, by the option that chooses between several lists; a command that prints no
     JSON has none."""
@@ -162,7 +161,7 @@ class Group:
 
     @property
     def options(self) -> tuple[Option, ...]:
-        """The options that may stand before a command's words."""
+        """The options that a command line may have before the command's words."""
         return tuple(Option(self._options[int(number)]) for number in self._data.get("options", ()))
 
     @property

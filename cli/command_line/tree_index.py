@@ -30,8 +30,8 @@ def _lines(entries: Sequence[Any]) -> str:
 
 
 def index() -> str:
-    """What `tree.json` should hold: a line for each option and each noun, so that a change is seen
-    in a diff."""
+    """The up-to-date content of `tree.json`: a line for each option and each noun, so that diffs
+    are readable."""
     found = whole_tree()
     root = found["root"]
     head = json.dumps({k: v for k, v in root.items() if k != "children"}, ensure_ascii=False)[:-1]

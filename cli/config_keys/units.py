@@ -145,8 +145,8 @@ def both_ways(key: str, value: str | None) -> str:
 def shown_value(row: Mapping[str, Any], at: str) -> str:
     """The value before (`from`) or after (`to`) a config change, for people: `604800000 (7 days)`.
 
-    `row` has the config's key (`name`) and both values. Where a deleted key falls back to another
-    layer, the value after says which: `604800000 (7 days), the default`.
+    `row` has the config's key (`name`) and both values. If a deleted key falls back to another
+    layer, the value after it says which: `604800000 (7 days), the default`.
     """
     layer = row.get("to_source") if at == "to" else None
     fallback = _FALLBACKS.get(layer, "") if layer else ""

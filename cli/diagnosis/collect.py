@@ -1,8 +1,8 @@
 """Collects the snapshot of a cluster for `pk doctor`: only what the chosen checks need, all
 requests in parallel.
 
-Nothing here changes anything, joins a group or creates a topic. What a broker does not answer, or
-may not, is left out and recorded as unseen.
+Nothing here changes anything, joins a group or creates a topic. If a broker does not answer or
+denies access, the data is left out and recorded as unseen.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -48,7 +48,7 @@ _PART_S = 10.0
 """How long a part of the snapshot may take: a broker that hangs must not delay the results of the
 others."""
 _PEEKS = 1000
-"""For this many committed offsets that may be late, the timestamp of the next record is looked
+"""The maximum number of possibly late committed offsets whose next record's timestamp is looked
 up."""
 _CONFIGS = (
     "min.insync.replicas",

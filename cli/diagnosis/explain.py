@@ -9,7 +9,7 @@ from pk.cli.terminal.styles import styled
 
 
 class Evidence(NamedTuple):
-    """One fact: what it is about, and what is the case."""
+    """One fact: its subject, and the finding."""
 
     about: str
     what: str

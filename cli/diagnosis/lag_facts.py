@@ -1,4 +1,4 @@
-"""The facts about a group for `pk why lag`: two measurements of what it reads, and its members."""
+"""The facts about a group for `pk why lag`: two measurements of its progress, and its members."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

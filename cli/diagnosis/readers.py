@@ -3,8 +3,8 @@ without readers.
 
 A group is *about to lose* records if the next one it will read is deleted soon. Retention deletes
 whole segments once their newest record is older than retention.ms, so a record is kept at least
-until its timestamp plus retention.ms: the time left that is shown is a lower bound. With
-retention.bytes there is no such bound, only the distance from the start of the log.
+until its timestamp plus retention.ms: the time left that is shown is a lower bound. retention.bytes
+gives no such bound, only the distance from the start of the log.
 """
 
 import shlex
@@ -28,7 +28,7 @@ from pk.core.values import TopicPartition
 
 HOUR_MS = 3_600_000
 _SOON_MS = HOUR_MS
-"""With less time left than this, it is an error, not a warning."""
+"""If less time than this is left, the finding is an error, not a warning."""
 _NEAR_START = 0.1
 """An offset within this share of the log from its start is near it, for retention.bytes."""
 _EMPTY_STATES = frozenset(("Empty", "Dead"))

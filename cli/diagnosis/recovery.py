@@ -1,5 +1,5 @@
-"""Checks of logs: which partitions wait for the logs of others, and which logs are damaged, or end
-where their leader's does not."""
+"""Checks of logs: partitions that wait for other replicas' logs, and logs that are damaged or do
+not end at their leader's log end."""
 
 from collections.abc import Iterator
 

@@ -1,8 +1,8 @@
-"""Why a share group lags (KIP-932), where the reasons differ from those of a group that commits
+"""Why a share group lags (KIP-932), for the reasons that do not apply to a group that commits
 offsets.
 
-The members of a share group take records from the same partitions and acknowledge each by itself.
-So the start offset of a partition may stay where it is while later records are done with: one
+The members of a share group take records from the same partitions and acknowledge each by itself. A
+partition's start offset may therefore stay the same while later records are acknowledged: one
 record is delivered again and again, or a member keeps it locked. And more members than partitions
 help.
 """

@@ -1,7 +1,7 @@
 """The input and output of `pk doctor`'s checks: plain values, so that every check is a function.
 
-`pk.cli.diagnosis.collect` asks a cluster for the snapshot. What it could not learn stays empty and
-is listed in `unseen`; no check reports missing data as a problem.
+`pk.cli.diagnosis.collect` asks a cluster for the snapshot. Data that it could not get stays empty
+and is listed in `unseen`; no check reports missing data as a problem.
 """
 
 import shlex
@@ -93,8 +93,8 @@ class Topic(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """A group's committed offset for a partition; of a share group where its unread records
-    begin."""
+    """A group's committed offset for a partition, or the offset of a share group's first unread
+    record."""
 
     offset: int
     expiring: bool = False
@@ -216,7 +216,7 @@ class ClusterSnapshot(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem: what it is, why it matters, and a command that fixes it or shows more."""
+    """A problem: its description, why it matters, and a command that fixes it or shows more."""
 
     check: str
     severity: str
@@ -227,7 +227,7 @@ class Finding(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check: its name, one line on what it looks for, what it needs, and the function."""
+    """A check: its name, a one-line description, the data it needs, and the function."""
 
     name: str
     help: str

@@ -1,8 +1,7 @@
-"""Why somebody may, or may not, do something: the rule that decides among the cluster's ACLs, or
-the one that is missing.
+"""Why an operation is allowed or denied: the ACL that decides, or the one that is missing.
 
-The brokers' `super.users` and `allow.everyone.if.no.acl.found` are theirs alone: no client can ask
-for them, so the verdict names them where they may decide otherwise.
+The brokers' `super.users` and `allow.everyone.if.no.acl.found` cannot be read by a client, so the
+verdict names them if they may change the result.
 """
 
 import shlex

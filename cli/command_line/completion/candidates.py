@@ -1,4 +1,4 @@
-"""Completion: what may come next on a command line. The shell scripts and `pk shell` both ask here.
+"""Completion: candidates for the next word of a command line, for the shell scripts and `pk shell`.
 
 Static words come from the command tree; names of topics, groups and brokers from `Names`, which
 never asks a broker. Imports nothing heavy: the user waits for the Tab key.
@@ -38,7 +38,7 @@ class Names(Protocol):
 
 
 class CursorContext(NamedTuple):
-    """What the cursor is on: the command, the option or argument being completed, and the words
+    """The context of the cursor: the command, the option or argument being completed, and the words
     before it."""
 
     node: Command | Group
@@ -210,8 +210,7 @@ def _next_argument(command: Command, plain: Sequence[str]) -> Argument | None:
 
 
 def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> list[Candidate]:
-    """What may replace `typed` after `words`, in the order to show it; prefixes are not filtered
-    here."""
+    """Replacements for `typed` after `words`, in display order; not filtered by prefix."""
     cursor = locate(root, words)
     if cursor.option is not None:
         return _values(cursor.option, cursor, typed, names)
@@ -370,8 +369,8 @@ def _help(root: Group, words: Sequence[str], typed: str) -> list[Candidate]:
 
 
 def _positions(typed: str, commits: bool, *, ranges: bool) -> list[Candidate]:
-    """Positions, those of a group's commits where there is a group, ranges where one may stand;
-    behind `0=5,1=` those of a partition."""
+    """Positions, with `commits` also those of a group's commits, with `ranges` also ranges; after
+    `0=5,1=` those of a partition."""
     head, dots, _ = typed.rpartition("..")
     if dots and ranges:
         return [Candidate(f"{head}..{c.word}", c.meaning) for c in _ENDS]

@@ -28,12 +28,11 @@ CONNECTING = ("bootstrap_server", "profile", "client_properties", "config_file")
 
 
 def refresh_soon(bootstrap: str, given: Mapping[str, Any], *, changed: bool = False) -> bool:
-    """Starts a process that fetches the names of a cluster, unless that was done lately; whether it
-    was started.
+    """Starts a process that fetches the names of a cluster, unless that was done lately. Returns
+    whether it started one.
 
-    `given` has the values of the options in CONNECTING. After a change the names are fetched
-    even if they are not old. Nothing is started where the environment says
-    PK_COMPLETION_REFRESH=never.
+    `given` has the values of the options in CONNECTING. If `changed`, the names are fetched even if
+    they are not old. PK_COMPLETION_REFRESH=never in the environment disables refreshes.
     """
     if os.environ.get("PK_COMPLETION_REFRESH") == "never":
         return False

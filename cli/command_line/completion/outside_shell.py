@@ -8,8 +8,7 @@ from pk.cli.command_line.completion.candidates import Candidate, locate, matchin
 
 
 class CachedNames:
-    """Names from the files that earlier commands left; where they are old, others are fetched for
-    the next time."""
+    """Names from the files that earlier commands left; old ones are refreshed for the next time."""
 
     def __init__(self, words: Sequence[str], *, fetch: bool = False) -> None:
         self.words = words
@@ -39,7 +38,7 @@ class CachedNames:
         return recall_configs(self._cluster()).get(name, {}) if kind == "topic" else {}
 
     def current(self, kind: str) -> str | None:
-        """Part of `Names`: outside the shell a command names what it is about."""
+        """Part of `Names`: the shell alone has current objects."""
         return None
 
     def _cluster(self) -> str:
@@ -84,8 +83,8 @@ def _bootstrap(given: Mapping[str, object]) -> str:
 
 
 def answer(words: Sequence[str], *, fetch: bool = False) -> str:
-    """What the scripts in `completions/` read: a line for each candidate, word and meaning parted
-    by a tab.
+    """The output for the scripts in `completions/`: a line for each candidate, its word and meaning
+    separated by a tab.
 
     With `fetch`, a background process refreshes old names for the next time.
     """
