@@ -16,7 +16,9 @@ from pk.cli.nouns.topics.rows import (
     DescribedTopic,
     PartitionOfTopic,
     PartitionRow,
+    TiersOfPartition,
 )
+from pk.cli.nouns.topics.tiers import is_tiered, tiers_of
 from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import listing
 from pk.cli.phrases import count
@@ -118,6 +120,8 @@ async def describe(context: Context, options: "DescribeTopics") -> None:
     if filtered:
         context.show(flat)
         return
+    tiered = [t for t in topics if is_tiered(configs.get(t.name, ()))]
+    tiers = await tiers_of(context, admin, tiered)
     described = [
         _described(
             t,
@@ -127,6 +131,7 @@ async def describe(context: Context, options: "DescribeTopics") -> None:
                 for e in configs.get(t.name, ())
                 if options.all_configs or e.source == ConfigSource.TOPIC
             ],
+            tiers.get(t.name),
         )
         for t in topics
     ]
@@ -135,9 +140,12 @@ async def describe(context: Context, options: "DescribeTopics") -> None:
 
 
 def _described(
-    topic: TopicDescription, partitions: list[PartitionOfTopic], configs: Iterable[ConfigEntry]
+    topic: TopicDescription,
+    partitions: list[PartitionOfTopic],
+    configs: Iterable[ConfigEntry],
+    tiers: list[TiersOfPartition] | None,
 ) -> DescribedTopic:
-    return {
+    described: DescribedTopic = {
         "topic": topic.name,
         "topic_id": id_text(topic.topic_id),
         "internal": topic.internal,
@@ -148,6 +156,9 @@ def _described(
             {"name": e.name, "value": e.value, "source": e.source.name.lower()} for e in configs
         ],
     }
+    if tiers is not None:
+        described["tiers"] = tiers
+    return described
 
 
 def _sections(topic: DescribedTopic) -> list[Section]:
@@ -157,6 +168,8 @@ def _sections(topic: DescribedTopic) -> list[Section]:
         + (f", id {topic['topic_id']}" if topic["topic_id"] else "")
     )
     found = [Section(title, listing(PartitionOfTopic, topic["partitions"], partition_style))]
+    if tiers := topic.get("tiers"):
+        found.append(Section("", listing(TiersOfPartition, tiers)))
     if topic["configs"]:
         found.append(Section("", listing(ConfigOfTopic, topic["configs"])))
     return found

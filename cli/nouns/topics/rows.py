@@ -1,6 +1,6 @@
 """The rows of `pk topics`."""
 
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from pk.cli.cluster.altered_config import AlteredValue
 from pk.cli.output.amounts import show_count
@@ -47,8 +47,22 @@ class ConfigOfTopic(TypedDict):
     source: Annotated[str, Shown(word=True)]
 
 
+class TiersOfPartition(TypedDict):
+    """Where the records of a partition are, in the description of a topic with tiered storage. The
+    remote offsets are the first and the last one in the store, null if it has none; the local ones
+    are the leader's first one and its end. A partition that did not answer has an `error` instead.
+    """
+
+    partition: int
+    remote_start: int | None
+    remote_last: int | None
+    local_start: int | None
+    local_end: int | None
+    error: Annotated[str | None, Shown(wide=True)]
+
+
 class DescribedTopic(TypedDict):
-    """A topic in `pk topics describe`."""
+    """A topic in `pk topics describe`; `tiers` only with remote.storage.enable=true."""
 
     topic: str
     topic_id: str | None
@@ -57,6 +71,7 @@ class DescribedTopic(TypedDict):
     replication_factor: int
     partitions: list[PartitionOfTopic]
     configs: list[ConfigOfTopic]
+    tiers: NotRequired[list[TiersOfPartition]]
 
 
 class CreatedRow(TypedDict):
