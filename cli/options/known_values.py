@@ -11,7 +11,7 @@ FORMATS = (
     "cbor",
     "schema",
 )
-"""Output formats, besides templates."""
+"""Output formats, except templates."""
 
 GROUP_STATES = (
     "Stable",

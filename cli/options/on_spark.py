@@ -1,4 +1,4 @@
-"""The options that say where the tasks of a command that runs on Spark run."""
+"""The options that select the Spark cluster for a command's tasks."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,7 +9,7 @@ from pk.cli.options.values import Pair
 
 @dataclass(frozen=True, kw_only=True)
 class OnCluster:
-    """Where tasks of Spark run whose driver is here."""
+    """The Spark cluster that runs the tasks of a driver in this process."""
 
     master: Annotated[
         str | None,
@@ -43,7 +43,7 @@ class OnCluster:
 
 @dataclass(frozen=True, kw_only=True)
 class OnSpark(OnCluster):
-    """Where tasks of Spark run, and maybe its driver too."""
+    """The Spark cluster that runs the tasks, and possibly the driver."""
 
     remote: Annotated[
         str | None,

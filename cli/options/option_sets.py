@@ -22,14 +22,14 @@ _Debug = Annotated[bool, Option("--debug", help="Add the traceback to an error."
 
 @dataclass(frozen=True, kw_only=True)
 class Debug:
-    """For commands that do not talk to a cluster."""
+    """Options of commands that do not talk to a cluster."""
 
     debug: _Debug = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """Which cluster to talk to, and how."""
+    """Options that select the cluster, and how to connect to it."""
 
     bootstrap_server: Annotated[
         str | None,
@@ -88,14 +88,14 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class Untraced(Reach):
-    """For commands whose requests --trace cannot show: a shell's, a Spark job's."""
+    """Options of commands whose requests --trace cannot show: a shell, a Spark job."""
 
     debug: _Debug = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection(Reach):
-    """For commands that talk to a cluster."""
+    """Options of commands that talk to a cluster."""
 
     trace: Annotated[
         bool,
@@ -119,7 +119,7 @@ class Connection(Reach):
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """For commands that show something other than a list."""
+    """Options of commands that show something other than a list."""
 
     format: Annotated[
         str | None,
@@ -188,7 +188,7 @@ def watch_interval(default: str) -> Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """For commands that show something and change nothing, so they can be repeated."""
+    """Options of commands that show something and change nothing, so they can be repeated."""
 
     repeat: Annotated[
         bool, Option("-w", "--watch", help="Refresh, and highlight changes; Ctrl-C stops.")
@@ -201,14 +201,14 @@ _Yes = Annotated[bool, Option("-y", "--yes", "--force", help="Do not ask for con
 
 @dataclass(frozen=True, kw_only=True)
 class Yes:
-    """For changes without a dry run: to processes and files of this machine."""
+    """Options of changes without a dry run: to processes and files of this machine."""
 
     yes: _Yes = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """For all other changes."""
+    """Options of all other changes."""
 
     dry_run: Annotated[
         bool, Option("-d", "--dry-run", help="Show what would be done, and change nothing.")

@@ -1,5 +1,4 @@
-"""The parameters of a command: how options and arguments are declared, and what typer is told of
-them.
+"""The parameters of a command: declaring options and arguments, and converting them for typer.
 
 A declaration is `Annotated`, as typer's are, with our `Option` and `Argument`. They say what typer
 cannot: what completes a value, that commas separate several, and which option gives an argument.
@@ -108,12 +107,12 @@ class Parameter(NamedTuple):
 
     @property
     def read(self) -> Callable[[str], Any]:
-        """What reads a value; raises ValueError."""
+        """The function that parses a value; raises ValueError."""
         parser = self.says.parser if isinstance(self.says, Option) else None
         return parser or READERS.get(self.kind, str)
 
     def for_typer(self) -> inspect.Parameter:
-        """What typer must know to parse: it gets texts, which `read` reads."""
+        """The parameter as typer parses it: typer returns strings, which `read` then parses."""
         says = self.says
         if isinstance(says, Option):
             info = typer.Option(

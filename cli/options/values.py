@@ -156,4 +156,4 @@ READERS: Final[dict[Any, Callable[[str], Any]]] = {
     Pair: pair,
     Duration: duration,
 }
-"""What reads a value, by its type."""
+"""The function that parses a value, by its type."""

@@ -2,7 +2,7 @@
 
 A command makes a `Listing` (columns and rows) or a `Document` (the data for JSON, and sections for
 people); this module applies the requested columns, rows and format. Keys in JSON are the columns'
-keys, in snake_case, including wide columns. Nothing here knows where the bytes go.
+keys, in snake_case, including wide columns. Nothing here depends on the destination of the bytes.
 """
 
 import json

@@ -144,7 +144,7 @@ def columns(
     kind: type, *, without: Collection[str] = (), wide: Collection[str] = ()
 ) -> "tuple[Column, ...]":
     """The columns of a list of such rows, except those of `without`. Only `-f wide` shows those of
-    `wide`, besides those that are declared so."""
+    `wide` and those that are declared wide."""
     return tuple(
         column._replace(wide=True) if column.key in wide else column
         for column in _all_columns(kind)

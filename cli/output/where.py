@@ -102,8 +102,8 @@ def value_at(row: Any, path: Sequence[str]) -> Any:
 
 
 def _item(value: Any, part: str) -> Any:
-    """What an object, a list, or a text that holds one of them has under one step of a path;
-    MISSING if nothing."""
+    """The value at one step of a path into an object, a list, or a string that holds one as JSON;
+    MISSING if there is none."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -173,8 +173,8 @@ def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:
 
 
 def _inverted(begin: Position, end: Position) -> bool:
-    """Whether the range ends before it begins in every partition, whatever the partition holds.
-    (`5..5` or `start..start` are empty too, but openly so.)"""
+    """Whether the range ends before it begins in every partition, whatever its offsets. (`5..5` or
+    `start..start` are empty too, but openly so.)"""
     if begin.anchor is end.anchor:
         return begin.value > end.value
     return begin == END or end == START

@@ -169,8 +169,8 @@ def resolve_range(positions: Positions, partition: int, bounds: Bounds) -> Resol
 
 
 def _offset(position: Position, bounds: Bounds) -> tuple[int, str]:
-    """The offset, clamped to what the partition holds, and a note if it differs from what was asked
-    for."""
+    """The offset, clamped to the partition's offsets, and a note if it differs from the requested
+    one."""
     note = ""
     match position.anchor:
         case Anchor.START:

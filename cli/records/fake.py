@@ -63,7 +63,7 @@ _WORDS = _list(
 
 
 class _State:
-    """What a record's values are made from: random numbers, the clock, and the number of records so
+    """The sources of a record's values: random numbers, the clock, and the number of records so
     far."""
 
     __slots__ = ("number", "random", "seeded", "values")

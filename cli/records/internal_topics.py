@@ -25,7 +25,7 @@ DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC))
 
 @cache
 def _types(topic: str) -> dict[int, tuple[str, type[Message], type[Message]]]:
-    """For one internal topic: record type → its name, key schema and value schemas."""
+    """The records of an internal topic: record type → its name, key schema and value schemas."""
     from pk.core.wire.messages import (
         offsets_topic,
         offsets_topic_share,
@@ -142,7 +142,8 @@ def _decoded(topic: str, record: Record) -> Record:
 
 
 def pairs(found: Sequence[Record]) -> bytes:
-    """Decoded records with their keys as JSON, one a line. What could not be decoded is in hex."""
+    """Decoded records with their keys as JSON, one a line. Records that could not be decoded are in
+    hex."""
     lines: list[bytes] = []
     for record in found:
         read = record.key is not None and record.key.startswith(b'{"type": "')

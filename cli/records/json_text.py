@@ -46,7 +46,7 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def fault(text: str) -> Fault | None:
-    """What is wrong with `text` as one JSON document; None if it is valid."""
+    """The first error in `text` as one JSON document; None if it is valid."""
     try:
         _DECODER.decode(text)
     except json.JSONDecodeError as e:

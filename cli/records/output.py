@@ -318,8 +318,8 @@ class Output:
             self._context.say(f"{count(self.shown, 'record')}.")
 
     def _break_off(self) -> None:
-        """Completes what was written so far, so that it is valid; writes nothing if nothing was
-        written."""
+        """Completes the output written so far, so that it is valid; writes nothing if there is
+        none."""
         if self._begun:
             self._write(self._writer.end())
             self._flush()

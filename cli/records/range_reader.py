@@ -87,7 +87,7 @@ Spans = Mapping[TopicPartition, Span]
 
 
 def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
-    """What the records of `batch` have in common; `profile` is that of the cluster it was read
+    """The common properties of the records of `batch`; `profile` is that of the cluster it was read
     from."""
     return Source(
         batch.partition.topic,
@@ -177,7 +177,7 @@ class RangeReader:
     async def parts(self, timeout_ms: float | None = None) -> list[Part]:
         """The next records, if any; waits for them a short time, at most `timeout_ms`.
 
-        Raises KafkaError, ClientError, and CommandError if a topic is deleted meanwhile.
+        Raises KafkaError, ClientError, and CommandError if a topic is deleted while it waits.
         """
         wait = _TICK_MS if any(s.end is not None for s in self.open.values()) else _LOOK_MS
         wait = min(ms for ms in (wait, timeout_ms, self._silence_ms) if ms is not None)
@@ -246,8 +246,8 @@ class RangeReader:
 
 
 def silence_limit(timeout_ms: int | None) -> int | None:
-    """How long to wait for a record, as --timeout-ms says; None for ever. As in Apache's tool, a
-    negative value means for ever."""
+    """How long to wait for a record, as --timeout-ms says; None for ever. A negative value means
+    for ever, as in Apache's tool."""
     return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
 
 

@@ -57,7 +57,7 @@ class Reading(NamedTuple):
     line does not fit; `read` then says why."""
 
     shape: str = "value"
-    """What a line holds, for people."""
+    """The expected form of a line, for error messages."""
 
     rows: CsvRows | None = None
     """Joins lines into the rows that `read` takes, if a row may span lines."""
@@ -304,7 +304,7 @@ def _visible(separator: bytes) -> str:
 
 
 def _text(data: bytes) -> str:
-    """Bytes for a message, whatever they are."""
+    """Arbitrary bytes as text for a message."""
     return data.decode(errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""What keeps a producer from writing: the refusals that it retries, and so does not report."""
+"""Broker errors that keep a producer from writing: it retries them, and so does not report them."""
 
 from typing import Final
 

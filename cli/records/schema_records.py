@@ -92,8 +92,8 @@ def _schemas(context: Context, at: str | None) -> "Schemas":
 
 
 def value_encoder(context: Context, schema: str, at: str | None) -> Callable[[bytes], bytes]:
-    """What encodes JSON text with the schema that --schema names, SUBJECT[:VERSION][#MESSAGE]; it
-    raises BadLine.
+    """The function that encodes JSON text with the schema that --schema names,
+    SUBJECT[:VERSION][#MESSAGE]; it raises BadLine.
 
     Raises Unusable, CommandError.
     """

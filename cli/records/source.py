@@ -1,10 +1,10 @@
-"""What the records of a batch have in common."""
+"""The source of the records of a batch."""
 
 from typing import NamedTuple
 
 
 class Source(NamedTuple):
-    """What the records of a batch have in common."""
+    """The common properties of the records of a batch."""
 
     topic: str
     partition: int

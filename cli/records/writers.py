@@ -244,8 +244,9 @@ class _Table:
         return (line + "\n").encode(errors="replace")
 
     def _lines(self, cells: list[str]) -> list[str]:
-        """The lines of a wide row: it goes on below, indented, where the terminal would break a
-        cell. As widths are those of the columns, headings break where their cells do."""
+        """The lines of a wide row: if the terminal would break a cell, it continues on the next
+        line, indented. Widths are those of the columns, so headings break at the same places as
+        their cells."""
         lines, room = [cells[0]], self._room
         for cell in cells[1:]:
             if width_of(lines[-1]) + 2 + width_of(cell) <= room:

@@ -1,2 +1,2 @@
-"""What a running command needs: its context, connection, settings, guards, failures and exit
+"""Support for a running command: its context, connection, settings, guards, failures and exit
 codes."""

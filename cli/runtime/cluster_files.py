@@ -253,8 +253,8 @@ def waking(state: ClusterState, node: NodeState) -> str:
 
 
 def silent_nodes(addresses: Iterable[str]) -> str | None:
-    """Which nodes of the cluster with these addresses do not run, and what brings them back; None
-    if all do, or it is not a cluster of this machine."""
+    """The nodes of the cluster with these addresses that do not run, and how to restart them; None
+    if all run, or it is not a cluster of this machine."""
     state = at(addresses)
     dead = [node for node in state.nodes if node.state in _WHY_SILENT] if state else []
     if state is None or not dead:

@@ -1,4 +1,4 @@
-"""What a running command has: its options, the cluster, and where it may write.
+"""The context of a running command: its options, its cluster, and its output.
 
 Data goes to `show`, `show_document` and `write` (standard output); everything else to `say`
 (standard error).
@@ -181,7 +181,7 @@ class Context:
             self._explain_empty(listing, options)
 
     def _explain_empty(self, listing: Listing, options: OutputOptions) -> None:
-        """Says what may be wrong with a condition that no row meets. Programs see this only if it
+        """Prints a likely mistake in a condition that no row meets. Programs see this only if it
         looks like a slip, since `state = failed` may be meant to find nothing."""
         from pk.cli.output.where import why_nothing
 
@@ -207,7 +207,7 @@ class Context:
 
     def say(self, text: str = "") -> None:
         """Writes a line to standard error; on a terminal, wraps it between words. If the terminal
-        is gone, the command goes on without it."""
+        is gone, the command continues without it."""
         self.spoke = True
         try:
             self.clear_status()

@@ -44,8 +44,8 @@ class EventTable:
             head = self._line([cell.head for cell in self._cells])
             context.write(f"{head}\n".encode())
             return
-        # Refuses wrong options at once. In a format without a head it is an empty list, which is
-        # not to be written before others.
+        # Refuses wrong options at once. In a format without a head it is an empty list, which must
+        # not be written before others.
         empty = render(Listing(columns, []), self._options._replace(terminal=False))
         if self._headed:
             context.write(empty)

@@ -124,7 +124,7 @@ def exit_of_rows(errors: Iterable[BaseException]) -> Exit:
 
 
 def phrase(error: BaseException) -> str:
-    """What is wrong, without the next step, for a table cell."""
+    """The error without the next step, for a table cell."""
     if isinstance(error, KafkaError):
         return (
             f"{error.name}: {error.message}"
@@ -135,7 +135,7 @@ def phrase(error: BaseException) -> str:
 
 
 def sentence(error: BaseException) -> str:
-    """What is wrong and what to do, in one sentence."""
+    """The error and the next step, in one sentence."""
     match error:
         case CommandError() | UsageError():
             return str(error)

@@ -3,8 +3,8 @@ answer, another of the cluster's brokers does.
 
 They come from the last metadata, kept in a small file of the user's state directory for each
 cluster's addresses, and from the files of the clusters that `pk up` runs on this machine. Only an
-address that the cluster itself advertises is remembered: what stands before a cluster, such as a
-tunnel, may lead to another one tomorrow. The files hold addresses and the cluster's id, no secrets.
+address that the cluster itself advertises is remembered: a tunnel or proxy may lead to another
+cluster tomorrow. The files hold addresses and the cluster's id, no secrets.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ class KnownBrokers:
 
 
 def _nodes(addresses: Iterable[str]) -> tuple[Node, ...]:
-    """Raises ValueError for what is not an address."""
+    """Parses addresses. Raises ValueError if one is invalid."""
     wanted = list(addresses)
     try:
         return parse_bootstrap(wanted) if wanted else ()

@@ -56,7 +56,7 @@ def recall(bootstrap: str, kind: str) -> list[str]:
 
 
 def recall_meanings(bootstrap: str, kind: str) -> dict[str, str]:
-    """The same, with what each is; empty where that is not known."""
+    """The same names with their meanings; a meaning is empty if unknown."""
     return {name: str(meaning) for name, meaning in _load(bootstrap, kind).items()}
 
 
@@ -66,21 +66,21 @@ def recall_configs(bootstrap: str) -> dict[str, dict[str, str]]:
 
 
 def partition_count(meaning: str) -> int:
-    """How many partitions a topic of this meaning has; 0 where that is not known."""
+    """The number of partitions of a topic with this meaning; 0 if unknown."""
     number, _, _ = meaning.partition(" ")
     return int(number) if number.isascii() and number.isdigit() else 0
 
 
 def partitions_meaning(number: int) -> str:
-    """The meaning of a topic of so many partitions."""
+    """The meaning of a topic with `number` partitions."""
     return f"{number} partition{'' if number == 1 else 's'}"
 
 
 def remember(bootstrap: str, kind: str, names: Iterable[str] | Mapping[str, str]) -> None:
-    """Keeps `names` for completion, instead of those known; does nothing where the file cannot be
+    """Keeps `names` for completion, in place of the known ones; does nothing if the file cannot be
     written.
 
-    Names without a meaning keep the one they had. Partitions (`topic/0`) add to what is known of
+    Names without a meaning keep the one they had. Partitions (`topic/0`) add to those known of
     their topics.
     """
     if kind == "partition":
@@ -112,8 +112,8 @@ def _remember_partitions(bootstrap: str, names: Iterable[str]) -> None:
 
 
 def remember_members(bootstrap: str, group: str, members: "Iterable[MemberDescription]") -> None:
-    """Keeps the members of a group, instead of those known of it: the id of each, its instance's,
-    and where it runs."""
+    """Keeps the members of a group, in place of the known ones: the id of each, its instance id,
+    and its host."""
     mark = members_mark(group)
     lists: dict[str, dict[str, str]] = {"member": {}, "instance": {}}
     for member in members:
@@ -135,6 +135,6 @@ def members_mark(group: str) -> str:
 
 
 def remember_configs(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> None:
-    """Keeps what was set on topics, for completion to show beside the keys."""
+    """Keeps the configs set on topics; completion shows them beside the keys."""
     if _load(bootstrap, "configs") != configs:
         _save(bootstrap, "configs", configs)

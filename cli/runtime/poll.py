@@ -1,4 +1,4 @@
-"""Asks again and again until what is asked holds."""
+"""Polls until a condition holds."""
 
 from collections.abc import Awaitable, Callable
 

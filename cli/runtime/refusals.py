@@ -1,4 +1,4 @@
-"""What an authorizer refused: the operation and the resource, which Kafka's errors do not name.
+"""The operation and the resource that an authorizer refused, which Kafka's errors do not name.
 
 The latest answers of brokers are kept while a command runs. When one of its errors is a refusal,
 the answer that holds its code says which API was asked, and the table of APIs
@@ -37,7 +37,7 @@ _NAMES: Final = {
 
 
 _EXPLAINED: Final = (*_NAMES, "CLUSTER")
-"""What `pk why denied` knows."""
+"""The resource types that `pk why denied` supports."""
 
 
 class Refusal(NamedTuple):
@@ -71,7 +71,7 @@ class Refusals:
             self._recent.append((request, response))
 
     def find(self, code: int, message: str = "") -> Refusal | None:
-        """What the answers with this error code refused; None if they tell nothing, or differ.
+        """The refusal in the answers with this error code; None if they have none, or differ.
         `message` is the error's, which may be the name of the API."""
         found = self._found(code, message)
         return found[0] if len(found) == 1 else None
@@ -102,7 +102,8 @@ class Refusals:
         ]
 
     def sentence(self, code: int, message: str = "") -> str | None:
-        """Who may not do what, and what shows why; None if it is not known what was refused."""
+        """The denied principal and operation, and the command that explains it; None if the refusal
+        is unknown."""
         every = self._found(code, message)
         # The cluster is one resource: several operations refused on it make one true sentence.
         if not every or (len(every) > 1 and code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
@@ -135,7 +136,7 @@ REFUSALS: Final = Refusals()
 
 
 def _refused(request: Any, response: Any, code: int, types: Sequence[str]) -> Refusal | None:
-    """What an answer refused with this error code, if anything."""
+    """The refusal in an answer with this error code, if any."""
     from pk.core.api_keys import API_KEYS
     from pk.core.needs import Operation
     from pk.core.needs import Refusal as How

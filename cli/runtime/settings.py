@@ -1,4 +1,4 @@
-"""Which cluster a command talks to, and how: options, then environment, then profile, then
+"""The settings of a command's connection: from options, then environment, then profile, then
 defaults."""
 
 import os
@@ -12,7 +12,7 @@ from pk.core.nearest import did_you_mean
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 GUARDS = ("none", "confirm", "type-name", "insist", "readonly")
-"""From the weakest to the strongest."""
+"""The guards, from the weakest to the strongest."""
 
 DEFAULT_GUARD = "confirm"
 KEYS = (
@@ -250,8 +250,8 @@ def settings_from(
     given: Mapping[str, str],
     address: str | None = None,
 ) -> Settings:
-    """The settings for the cluster at `address`, or else at that of the profile or the file; an
-    empty address if none of them has one. Fetches the profile's secrets. Raises CommandError."""
+    """The settings for the cluster at `address`, or else at that of the profile or the file; the
+    address is empty if none of them has one. Fetches the profile's secrets. Raises CommandError."""
     properties: dict[str, str] = {}
     if profile:
         if not address:

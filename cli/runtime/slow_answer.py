@@ -58,7 +58,7 @@ async def _show_waits(context: Context) -> None:
 
 
 def _waits_for(nodes: Sequence[Node], passed_s: float, *, through: bool) -> str:
-    """`through`: they were asked to pass on what is the controller's to answer."""
+    """`through`: the request was to be forwarded to the controller."""
     asked = join([node.who for node in nodes], 3)
     whom = f"the controller, asked through {asked}" if through else asked
     return f"Waiting for {whom}, {passed_s:.0f} s; Ctrl-C stops."

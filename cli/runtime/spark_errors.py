@@ -1,4 +1,4 @@
-"""What went wrong with Spark, in the command line's words."""
+"""Spark's errors, in the command line's words."""
 
 from pathlib import Path
 

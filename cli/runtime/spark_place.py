@@ -1,4 +1,4 @@
-"""Where a command's tasks of Spark run, from its options."""
+"""The Spark cluster of a command, from its options."""
 
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def spark_place(options: OnCluster) -> "Where":
-    """What `--master`, `--remote`, `--conf` and `--archives` say; Spark refuses what it does not
-    know. Raises Unusable."""
+    """The Spark cluster that `--master`, `--remote`, `--conf` and `--archives` select; Spark itself
+    refuses unknown values. Raises Unusable."""
     from pk.spark.session.local import Where
 
     remote = options.remote if isinstance(options, OnSpark) else None

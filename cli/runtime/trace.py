@@ -148,7 +148,7 @@ def waterfall(recorder: Recorder, took_ms: float, width: int) -> list[str]:
 
 
 def _span_ms(recorder: Recorder) -> float:
-    """From the command's start to the end of its last request."""
+    """The time from the command's start to the end of its last request."""
     ends = (r.started + r.elapsed_ms / 1000 for r in (*recorder.first, *recorder.last))
     return (max(ends, default=recorder.began) - recorder.began) * 1000
 

@@ -92,7 +92,7 @@ def store(
     }
     while True:
         try:
-            # Another pk may take the same number: the one that creates the file has it.
+            # Another pk may try the same number: the one that creates the file gets it.
             fd = os.open(_path(str(number)), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             break
         except FileExistsError:

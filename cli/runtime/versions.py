@@ -1,4 +1,4 @@
-"""The versions of pk and of what it runs on."""
+"""The versions of pk, Python and the libraries."""
 
 import os
 import platform

@@ -2,9 +2,9 @@
 
 A watched command runs as always, but against a context that keeps its output instead of writing it.
 On a terminal each result is drawn over the previous one, with changed cells in reverse; q ends it,
-and the terminal is restored, with the last result below, in full. In a pipe or a file, and on a
-terminal without cursor control, each result that differs from the previous one is written: a table
-below a line with the time; `json` as a line per result; `csv` with one heading for all.
+and the terminal is restored, with the last result below, in full. A pipe, a file or a terminal
+without cursor control gets each result that differs from the previous one: a table below a line
+with the time; `json` as a line per result; `csv` with one heading for all.
 
 A failure after the first run (a broker that died, a deleted topic) is shown beside the last result,
 and retried. Only the first run may fail.
@@ -59,7 +59,7 @@ class Snapshot(NamedTuple):
 
 
 class _Kept(io.BytesIO):
-    """Keeps what is written, and otherwise acts as the original: a terminal, of its size."""
+    """Keeps all output, and otherwise acts like the original: a terminal, with its size."""
 
     def __init__(self, outer: BinaryIO) -> None:
         super().__init__()
@@ -101,8 +101,8 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
     """Runs `handler` every `seconds` and shows its output, with changes highlighted, until it is
     interrupted.
 
-    The session of `context` must be open. In the shell, cancellation ends it. Raises what the first
-    run raises; ends after a first run that shows nothing because everything failed.
+    The session of `context` must be open. In the shell, cancellation ends it. Raises the errors of
+    the first run; ends after a first run that shows nothing because everything failed.
     """
     options = _options(context)
     painted = options.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")

@@ -1,4 +1,4 @@
-"""Which schema registry a command asks: the option, else PK_SCHEMA_REGISTRY, else the profile."""
+"""The schema registry of a command: from the option, else PK_SCHEMA_REGISTRY, else the profile."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -33,7 +33,7 @@ def where(context: Context, given: str | None) -> str:
 
 @asynccontextmanager
 async def registry(context: Context, given: str | None) -> "AsyncGenerator[SchemaRegistry]":
-    """The registry, closed at the end of the block; what it refuses becomes a CommandError."""
+    """The registry, closed at the end of the block; its errors become a CommandError."""
     try:
         from pk.core.schemas.registry.errors import RegistryError
         from pk.core.schemas.schema import MissingLibrary, SchemaError

@@ -1,8 +1,8 @@
-"""What the shell knows of its cluster: names for completion, and figures for the toolbar, refreshed
-in the background.
+"""The shell's cache of its cluster: names for completion, and figures for the toolbar, refreshed in
+the background.
 
-Completion and toolbar read what is cached and never wait. The cache starts with what is on disk, so
-a shell knows names before the cluster responds, and also if it never does. If a refresh fails, the
+Completion and toolbar read the cache and never wait. The cache starts with the names on disk, so a
+shell knows names before the cluster responds, and also if it never does. If a refresh fails, the
 old names stay and the toolbar says so.
 
 Two threads share the cache: the engine's refreshes, the main one reads. Shared values are replaced,

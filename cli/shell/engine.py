@@ -51,7 +51,7 @@ class Job:
         self.code: int = Exit.OK
 
     async def run(self, session: Session) -> None:
-        """Runs it in the engine's thread, and sets `done` whatever happens."""
+        """Runs it in the engine's thread, and always sets `done` at the end."""
         self.context.session = session
         RELAY.set(self.relay)
         try:
@@ -70,8 +70,8 @@ class Job:
             self.relay.for_main_thread.put(_nothing)
 
     def serve(self, seconds: float) -> bool:
-        """Does what the command asks of the main thread, for at most `seconds`; returns whether the
-        command has ended. For the main thread."""
+        """Makes the calls that the command needs from the main thread, for at most `seconds`;
+        returns whether the command has ended. Call it in the main thread."""
         with contextlib.suppress(Empty):
             self.relay.for_main_thread.get(timeout=seconds)()
         return self.done.is_set()

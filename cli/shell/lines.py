@@ -71,7 +71,7 @@ class Shell:
 
     @contextlib.contextmanager
     def guarding(self) -> Generator[None]:
-        """In the block, the shell handles Ctrl-C, and SIGTERM and SIGHUP end it cleanly."""
+        """During the block, the shell handles Ctrl-C, and SIGTERM and SIGHUP end it cleanly."""
         before = signal.signal(signal.SIGINT, self._interrupted)
         alarm = signal.signal(signal.SIGALRM, self._interrupted)
         endings = set(ending_signals()) - {signal.SIGINT} if self.interactive else ()
@@ -88,7 +88,7 @@ class Shell:
 
     def _interrupted(self, _number: int, frame: FrameType | None) -> None:
         if self._on_interrupt is raise_interrupt and _in_finalizer(frame):
-            # Python prints what a finalizer raises, and goes on without it.
+            # Python prints a finalizer's exception, and continues.
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
         elif self._on_interrupt is not None:
             self._on_interrupt()
@@ -338,7 +338,7 @@ class Shell:
                 if self._holding is not None:
                     self._holding.release_if_late()
                 # The client retries for many seconds before it fails, and the toolbar is hidden
-                # meanwhile.
+                # during that time.
                 if job.retried and self.cache.lost and time.monotonic() - began > _LOST_S:
                     job.say_lost()
         return Exit.INTERRUPTED if job.abandoned else job.code
@@ -427,7 +427,7 @@ def exact_span(seconds: float) -> str:
 
 @contextlib.contextmanager
 def _redirected(line: Line) -> Generator[tuple[BinaryIO | None, bool | None]]:
-    """Where standard output goes, and whether that is a terminal (None: to be detected)."""
+    """The destination of standard output, and whether it is a terminal (None: to be detected)."""
     if line.file is not None:
         with open(os.path.expanduser(line.file), "ab" if line.append else "wb") as file:
             yield file, False

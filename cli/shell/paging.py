@@ -2,7 +2,7 @@
 then printed, or passed to a pager.
 
 Output and error messages must stay in order, so a message to standard error releases all held
-output; so does a command that takes long. From then on output goes straight through.
+output; so does a command that takes long. All later output goes straight through.
 """
 
 import sys
@@ -45,7 +45,7 @@ class HeldOutput:
         return len(data)
 
     def flush(self) -> None:
-        """Flushes what was written; what is held stays."""
+        """Flushes the output that was written; held output stays."""
         if self._through:
             sys.stdout.buffer.flush()
 
@@ -58,7 +58,7 @@ class HeldOutput:
         return True
 
     def release(self) -> None:
-        """Writes what is held, and stops holding."""
+        """Writes the held output, and stops holding."""
         with self._lock:
             self._through = True
             if self._held:
@@ -72,7 +72,8 @@ class HeldOutput:
             self.release()
 
     def finish(self, *, paged: bool) -> None:
-        """The command has ended: shows what is held, in a pager if `paged` and it is too tall."""
+        """The command has ended: shows the held output, in a pager if `paged` and it is too
+        tall."""
         with self._lock:
             data, self._held, self._through = bytes(self._held), bytearray(), True
         if data:
@@ -91,7 +92,7 @@ class HeldError:
         self._out = out
 
     def write(self, text: str) -> int:
-        """Writes the text, after what is held."""
+        """Writes the text after the held output."""
         self._out.release()
         if text.endswith("\n"):
             self._out.open_line = False

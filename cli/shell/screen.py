@@ -210,7 +210,7 @@ def _offer_again(app: "Application[str]") -> None:
 
 
 def _read_plainly(shell: "Shell") -> None:
-    """For a terminal without cursor control: a prompt, and a line."""
+    """Reads lines at a plain prompt, on a terminal without cursor control."""
     while True:
         sys.stdout.write(prompt_of(shell))
         sys.stdout.flush()

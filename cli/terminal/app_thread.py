@@ -16,7 +16,7 @@ class AppThread:
 
     def __init__(self) -> None:
         self.app: Application[Any] | None = None
-        """Set by who makes the application."""
+        """The code that makes the application sets it."""
 
         self.leaving = False
         """Whether the application must end, with EOFError."""
@@ -41,7 +41,7 @@ class AppThread:
             self.call(_leave)
 
     def begin(self) -> None:
-        """For `pre_run`: ends the application if it is to end already."""
+        """Ends the application if it must end already; for `pre_run`."""
         if self.leaving and self.app is not None:
             self.app.exit(exception=EOFError)
 

@@ -65,7 +65,7 @@ _NAMES: Final = {
 """prompt-toolkit's names of keys, and ours."""
 
 _ESCAPE_S: Final = 0.05
-"""The start of a key's sequence is the escape key if nothing follows for so long."""
+"""The start of a key's sequence is the escape key if nothing follows within this time."""
 _SIZE_S: Final = 0.1
 """How often the size is compared: SIGWINCH reaches only the main thread."""
 _STOP_S: Final = 1.0
@@ -150,7 +150,7 @@ class FullScreen:
 
         async with in_terminal():
             self._restored.set()
-            # The process stops meanwhile. Nothing else has to happen in this thread.
+            # The process is stopped during this wait. Nothing else has to happen in this thread.
             self._continues.wait(_STOP_S)
 
     def _run(self) -> None:
@@ -232,7 +232,7 @@ class FullScreen:
         @keys.add("c-c")
         def _(event: "KeyPressEvent") -> None:
             if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-                # What is typed after it is not for this command, but for the shell's next line.
+                # Keys typed after it are not for this command, but for the shell's next line.
                 self._interrupted = True
                 store_typeahead(event.app.input, event.app.key_processor.empty_queue())
                 os.kill(os.getpid(), signal.SIGINT)

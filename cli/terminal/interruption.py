@@ -60,8 +60,8 @@ def _die_if_interrupted() -> None:
 
 
 def end_on_interrupt() -> None:
-    """From here on Ctrl-C ends the process at once, instead of raising KeyboardInterrupt. A process
-    that ignores it, such as a background command of a script, still ignores it. For the main
+    """Makes Ctrl-C end the process at once, instead of raising KeyboardInterrupt. A process that
+    ignores it, such as a background command of a script, still ignores it. Call it in the main
     thread."""
     atexit.register(_die_if_interrupted)  # registered first, so it runs last
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -69,7 +69,7 @@ def end_on_interrupt() -> None:
 
 
 class RaisingInterrupts:
-    """In the block, Ctrl-C raises KeyboardInterrupt instead of ending the process."""
+    """During the block, Ctrl-C raises KeyboardInterrupt instead of ending the process."""
 
     _taken = False
 

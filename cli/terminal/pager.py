@@ -12,7 +12,7 @@ _CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 _LESS = "-FRSX"
 _LESS_PROMPT = r"-Psspace\: next page, /\: search, q\: quit ?e(END).$"
-"""By default less shows a colon, which does not say that q leaves."""
+"""The default prompt of less is a colon, which does not say that q leaves."""
 
 
 def paged(text: str) -> bool:

@@ -95,8 +95,8 @@ RELAY: ContextVar[Relay | None] = ContextVar("RELAY", default=None)
 
 @contextmanager
 def listen_for_interrupts() -> Generator[Interrupts]:
-    """Receives SIGINT, SIGTERM and SIGHUP as events. In the shell, whose loop is not in the main
-    thread, Ctrl-C arrives through the shell's relay."""
+    """Receives SIGINT, SIGTERM and SIGHUP as events. The shell's loop is not in the main thread, so
+    there Ctrl-C arrives through the shell's relay."""
     if threading.current_thread() is not threading.main_thread():
         relay = RELAY.get()
         if relay is None:
@@ -111,8 +111,8 @@ def listen_for_interrupts() -> Generator[Interrupts]:
 
 @contextmanager
 def receive_signals(*numbers: int) -> Generator[AsyncIterator[int]]:
-    """The signals that arrive during the block, as `trio.open_signal_receiver` has them. For the
-    main thread; counts those that end a command, for `TypedBeforeInterrupt`."""
+    """The signals that arrive during the block, as `trio.open_signal_receiver` has them. Call it in
+    the main thread. It counts the signals that end a command, for `TypedBeforeInterrupt`."""
     with trio.open_signal_receiver(*numbers) as signals:
         for number in numbers:
             signal.signal(number, _counting(signal.getsignal(number)))
@@ -137,9 +137,9 @@ def _note_arrival(number: int) -> None:
 
 
 class TypedBeforeInterrupt:
-    """Waits for what is typed on the terminal `fd`, up to the next Ctrl-C. What is typed after it
-    does not belong to the command, even if the loop sees it before the signal: it stays in the
-    terminal for whatever reads next, such as the shell.
+    """Waits for input typed on the terminal `fd`, up to the next Ctrl-C. Later input does not
+    belong to the command, even if the loop sees it before the signal: it stays in the terminal for
+    the next reader, such as the shell.
     """
 
     def __init__(self, fd: int) -> None:
@@ -172,10 +172,10 @@ _AGAIN_S = 0.05
 class _Ending:
     """Ends the command that this task runs, at the next point where it waits for something.
 
-    A KeyboardInterrupt at an arbitrary point would break what it hits: a nursery that is being
-    opened, a client that other tasks use and the final steps still need. It is raised at once only
-    if the loop does not notice the signal, since the command computes for long or a write blocks;
-    and never inside trio, or where a context manager is entered or left.
+    A KeyboardInterrupt at an arbitrary point could break a nursery that is being opened, or a
+    client that other tasks use and the final steps still need. It is raised at once only if the
+    loop does not notice the signal, since the command computes for long or a write blocks; and
+    never inside trio, or while a context manager is entered or left.
     """
 
     def __init__(self, scope: trio.CancelScope) -> None:

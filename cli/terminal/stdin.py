@@ -19,7 +19,7 @@ READ_BYTES = 1 << 16
 
 def wait_for_input(source: IO[bytes]) -> None:
     """Returns when `source`, with an empty buffer, is readable or at its end; runs signal handlers
-    meanwhile, and raises what they raise."""
+    while it waits, and raises their errors."""
     try:
         fd = source.fileno()
     except OSError:

@@ -15,8 +15,8 @@ def open_closed() -> None:
 
 
 def write_whole() -> None:
-    """Makes standard output write everything. With PYTHONUNBUFFERED it is a raw file, which may
-    write only a part when a signal comes."""
+    """Makes standard output write everything. PYTHONUNBUFFERED makes it a raw file, which may write
+    only a part when a signal comes."""
     import io
 
     old = sys.stdout

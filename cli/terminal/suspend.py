@@ -1,7 +1,7 @@
 """Ctrl-Z while something is drawn: restores the terminal while the program is stopped.
 
 A signal handler runs in the main thread, whichever thread draws (in the shell, the engine's), and
-may interrupt a write: what it sends bypasses the buffers.
+may interrupt a write: its output bypasses the buffers.
 """
 
 import os
@@ -25,8 +25,8 @@ def suspend(*_: object) -> None:
 
 
 class Suspendable:
-    """From `open` to `close`, Ctrl-Z calls `give_back` before the program stops and `take` after it
-    continues, both in the main thread."""
+    """Between `open` and `close`, Ctrl-Z calls `give_back` before the program stops and `take`
+    after it continues, both in the main thread."""
 
     def __init__(self, give_back: Callable[[], None], take: Callable[[], None]) -> None:
         self._entry = (give_back, take)
@@ -76,5 +76,5 @@ def sends(stream: Any, data: bytes) -> Callable[[], None]:
 
 
 def cursor_back(stream: Any) -> Suspendable:
-    """For code that hides the cursor while it draws on `stream`: Ctrl-Z shows it again."""
+    """Makes Ctrl-Z show the cursor again, for code that hides it while it draws on `stream`."""
     return Suspendable(sends(stream, b"\x1b[?25h"), sends(stream, b"\x1b[?25l"))

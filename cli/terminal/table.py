@@ -160,9 +160,8 @@ def laid_out(
     columns, `whole` those that are never folded.
 
     If not even the numbers fit, each row is shown upright, a line for each column, as with `\G` in
-    the shell. With `codes` the heading is bold and rows have their `style` (`bold yellow`), without
-    `colour` only the parts that are not colours; `lit` says for a row and a column whether that
-    cell is highlighted.
+    the shell. If `codes`, the heading is bold and rows have their `style` (`bold yellow`), without
+    colors unless `colour`; `lit` says for a row and a column whether that cell is highlighted.
     """
     cells = _Cells(heads, right, whole, rows, room)
     own_codes = [

@@ -164,7 +164,7 @@ class _Live:
         self._update_needs()
 
     def _update_needs(self) -> None:
-        """Updates what the collector asks for: what is on the screen."""
+        """Makes the collector request only the data that is on the screen."""
         screen, needs = self._screen, self._collector.needs
         tab, position = screen.shown, screen.position
         needs.tab, needs.subject = tab.name, screen.subject

@@ -1,4 +1,4 @@
-"""What `pk top` knows of a cluster: the last values, and what several samples together show.
+"""The data of `pk top` about a cluster: the last values, and the rates from several samples.
 
 Pure: the collector makes the requests and hands in the responses, each with its time (`now` in
 seconds of a monotonic clock, `now_ms` as epoch milliseconds); the tables read. A value that was
@@ -267,7 +267,7 @@ class Model:
                 self.drains.see((group, tp), self._unread(group, tp, offset), now)
 
     def _unread(self, group: str, tp: TopicPartition, offset: int) -> int:
-        """Where a group's unread records begin, from its offset and the lag that a share
+        """The offset of a group's first unread record, from its offset and the lag that a share
         coordinator gives."""
         lag = self.reported_lags.get(group, {}).get(tp)
         end = self.ends.value(tp)
@@ -349,7 +349,7 @@ class Model:
     def see_requests(
         self, broker: int, counts: Mapping[str, tuple[Cumulative, int]], now: float
     ) -> None:
-        """What a broker has counted: API → how long requests took, and how many failed as a
+        """Takes a broker's counters: API → how long requests took, and how many failed as a
         whole."""
         self.version += 1
         self.metrics_missing = None

@@ -51,11 +51,11 @@ class RecordOnScreen(TypedDict):
     key: Annotated[bytes | None, Drawn(show=_show_key, null="null", right=False)]
     value: Annotated[bytes | None, Drawn(show=_show_data, null="null", flexible=True)]
     pair: Annotated[Any, Drawn(only_snapshot=True, sorts=False)]
-    """What the row was made of."""
+    """The row's source and record."""
 
 
 def record_lines(pair: Pair, width: int) -> list[Line]:
-    """The whole record: where it is, its key, headers and value."""
+    """The whole record: its position, key, headers and value."""
     source, record = pair
     kind = TIMESTAMP_TYPES[source.timestamp_type].replace("_", " ")
     where = f"{source.topic}/{source.partition} @ {record.offset}"

@@ -1,7 +1,7 @@
 """The newest records of a topic, for the screen that shows them.
 
-They are read without a group, backwards from the end, as `pk consume --tail` reads them. After that
-only what has been added is read.
+They are read without a group, backwards from the end, as `pk consume --tail` reads them. Later
+reads fetch only the records that were added.
 """
 
 import re
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
 
 
 class Found:
-    """What was found of them so far."""
+    """The records found so far."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -153,7 +153,7 @@ class RecordReader:
         test: Filter | None,
         known: dict[TopicPartition, int],
     ) -> None:
-        """Reads what is new; `known` has the ends up to which partitions were read."""
+        """Reads the new records; `known` has the ends up to which partitions were read."""
         wanted, before = found.wanted, found.pairs
         spans = await self._spans(found, known)
 
@@ -164,7 +164,7 @@ class RecordReader:
                 records = decoded(wanted.topic, records)
             if test is not None:
                 records = [record for record in records if test(part.source, record)]
-                # A long search shows what it has.
+                # A long search shows its results so far.
                 found.pairs = _newest((*found.pairs, *((part.source, r) for r in records)), wanted)
                 self._changed()
             return records

@@ -1,7 +1,8 @@
-"""What the keys of `pk top` do: tab, row, filter, order. Pure; the keys are those of k9s and htop.
+"""The effects of the keys of `pk top`: tab, row, filter, order. Pure; the keys are those of k9s and
+htop.
 
 The selected row is kept by name, so that it stays selected when the order changes, and by index
-once it is gone. `press` returns what must happen beyond a redraw.
+once it is gone. `press` returns the actions needed in addition to a redraw.
 """
 
 from collections.abc import Callable, Sequence
@@ -84,7 +85,7 @@ class Screen:
     """The filter being typed; None if none is."""
 
     path: list[Opened] = field(default_factory=list[Opened])
-    """What was opened from the tab, one from another."""
+    """The stack of views opened from the tab, one from another."""
 
     record: Pair | None = None
     """The record that is shown whole."""
@@ -107,7 +108,7 @@ class Screen:
 
     @property
     def opened(self) -> Opened | None:
-        """What was opened last."""
+        """The view that was opened last."""
         return self.path[-1] if self.path else None
 
     @property
@@ -294,7 +295,7 @@ class Screen:
         return "refresh"
 
     def _read(self, key: str, rows: Sequence[Row]) -> None:
-        """What a key does with the record that is shown whole."""
+        """Handles a key while a whole record is shown."""
         if key in ("escape", "q", "enter", "backspace", "left"):
             self.record = None
         elif key in ("n", "p") and rows:
@@ -342,7 +343,7 @@ class Screen:
 
 
 def _steps(page: int, all_lines: int) -> dict[str, int]:
-    """By how many lines a key moves."""
+    """The number of lines that each key moves."""
     return {
         "up": -1,
         "k": -1,

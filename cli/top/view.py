@@ -34,7 +34,7 @@ _SMALLEST = (40, 8)
 
 
 class Status(NamedTuple):
-    """The state of the screen, besides the model."""
+    """The state of the screen, except the model."""
 
     cluster: str
     at_ms: int | None

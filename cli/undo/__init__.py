@@ -1,1 +1,1 @@
-"""What pk changed, and how to undo it."""
+"""The changes that pk made, and how to undo them."""

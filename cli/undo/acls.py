@@ -1,4 +1,4 @@
-"""Undoes changes of ACLs: deletes again what was added, and adds again what was deleted."""
+"""Undoes changes of ACLs: deletes the added ones, and restores the deleted ones."""
 
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
@@ -41,7 +41,7 @@ def forget_failed(
     deleted: Sequence[AclBinding],
     failed: Container[AclBinding],
 ) -> bool:
-    """Leaves in the record only what was really changed; False if that is nothing."""
+    """Keeps only the ACLs that were really changed in the record; False if there are none."""
     added = [rule for rule in added if rule not in failed]
     deleted = [rule for rule in deleted if rule not in failed]
     if not added and not deleted:

@@ -39,8 +39,7 @@ def _resource(data: Mapping[str, Any]) -> ConfigResource:
 async def _describe(
     context: Context, resources: Iterable[Mapping[str, Any]]
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """What the resources have set now, key by key; resources that cannot be described are
-    missing."""
+    """The resources' own configs now, by key; resources that cannot be described are missing."""
     admin = await context.admin()
     answers = await admin.describe_configs([_resource(data) for data in resources])
     return {

@@ -20,7 +20,7 @@ class ChangeRow(TypedDict):
 
 
 class ConfigUndoRow(TypedDict):
-    """What becomes of a config when a change of configs is undone."""
+    """The effect on a config of undoing a change of configs."""
 
     resource: str
     key: str
@@ -32,7 +32,7 @@ class ConfigUndoRow(TypedDict):
 
 
 class UserUndoRow(TypedDict):
-    """What becomes of a user when adding it is undone."""
+    """The effect on a user of undoing its creation."""
 
     user: str
     mechanism: str

@@ -40,12 +40,11 @@ async def undo(
     list_all: bool = False,
     kind: str | None = None,
 ) -> None:
-    """`pk undo`: lists what can be undone, or undoes a change. With a `kind`, only changes of that
-    kind.
+    """`pk undo`: lists the changes that can be undone, or undoes one. A `kind` limits it to changes
+    of that kind.
 
     `change_id` is a number from `pk undo --list`, or `last`; None lists the changes that can be
-    undone. With `list_all` it lists the others too. With `anyway` it also undoes what changed
-    since.
+    undone. `list_all` lists the others too. `anyway` also undoes values that have changed since.
     """
     trying = context.change.dry_run
     if list_all:
@@ -99,7 +98,7 @@ async def undo_groups(context: Context, *, change_id: str | None, anyway: bool) 
 
 
 def _check_cluster(context: Context, change: store.Change, here: str | None) -> None:
-    """Refuses to undo on one cluster what was done on another."""
+    """Refuses to undo a change on a different cluster."""
     if here != change.cluster_id:
         raise Refused(
             f"Change {change.id} was made on {change.cluster} (cluster {change.cluster_id}), and "

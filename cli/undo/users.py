@@ -1,5 +1,5 @@
-"""Undoes added users: deletes them again. What became of other changes to users cannot be undone,
-since no password can be read back."""
+"""Undoes added users: deletes them again. Other changes to users cannot be undone, since no
+password can be read back."""
 
 from pk.cli.cluster.propagation import until_user
 from pk.cli.output.rows import listing
@@ -26,7 +26,8 @@ async def remember_added(
 
 
 async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
-    """Shows who is deleted again, asks, and does it; True once that is done."""
+    """Shows the users to delete, asks for confirmation, and deletes them; returns True once that is
+    done."""
     user, mechanism = change.inverse["user"], Mechanism.named(change.inverse["mechanism"])
     admin = await context.admin()
     known = (await admin.describe_scram_users([user]))[user]

@@ -1,6 +1,6 @@
 """A certificate authority for development, and the certificates of nodes that it signs: files in
-PEM, keys readable by the user only. What the authority signs is good for this machine's names and
-addresses, and for nothing else."""
+PEM, keys readable by the user only. Its certificates are valid for this machine's names and
+addresses only."""
 
 import datetime
 import os

@@ -94,7 +94,7 @@ def _given(options: Up, count: int) -> dict[str, str]:
 
 
 def _store(options: Up, found: ClusterState | None) -> str:
-    """Where the metadata is: --store, or where the directory's cluster has it. Raises Unusable."""
+    """The metadata store: --store, or that of the directory's cluster. Raises Unusable."""
     had = found.store if found is not None else None
     store = options.store or had or EMBEDDED
     if had is not None and had.partition(":")[0] != store.partition(":")[0]:
@@ -123,7 +123,7 @@ class _Plan:
         self._secured = secured
 
     def job_of(self, node: NodeState) -> dict[str, Any]:
-        """What the process of a node that starts now is told."""
+        """The start instructions for the process of a node."""
         if node.role == ETCD:
             return member_job(required_program(), node, self._members, self._secured)
         return {"config": self.config_of(node), "memory": self._memory}
@@ -249,8 +249,8 @@ def ready_line(context: Context, count: int, spent_ms: float, where: str, bootst
 async def _run_until_signal(
     run: Callable[[], Awaitable[None]], supervisor: Supervisor, signals: AsyncIterator[int]
 ) -> int | None:
-    """Runs until the first signal, then drains; the second kills all nodes. No node is left
-    running, whatever happens. Returns the first signal's number."""
+    """Runs until the first signal, then drains; the second kills all nodes. No node is left running
+    in any case. Returns the first signal's number."""
     failure: CommandError | None = None
     ended_by: int | None = None
     try:

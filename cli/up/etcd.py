@@ -16,11 +16,11 @@ from pk.net.free_ports import free_ports
 FIRST_MEMBER: Final = 101
 MEMBERS_MIN: Final = 3
 MEMBERS_MAX: Final = 7
-"""As many as etcd's own guide advises."""
+"""The maximum that etcd's own guide advises."""
 
 PORTS: Final = range(20_000, 30_000)
-"""Where free ports are looked for: below those that the system gives to connections, since a member
-needs the same ones at its next start."""
+"""The range to search for free ports: below those that the system gives to connections, since a
+member needs the same ones at its next start."""
 
 HEARTBEAT_MS: Final = 50
 ELECTION_MS: Final = 500
@@ -93,7 +93,7 @@ def metadata_store(members: list[NodeState]) -> str:
 def member_job(
     program: str, member: NodeState, members: list[NodeState], secured: Secured | None
 ) -> dict[str, Any]:
-    """What `pk.cli.up.etcd_member` needs to know to run a member. Raises CommandError."""
+    """The arguments that `pk.cli.up.etcd_member` needs to run a member. Raises CommandError."""
     scheme = "http" if secured is None else "https"
     client, peer = f"{scheme}://{member.address}", f"{scheme}://{member.peer}"
     options = {

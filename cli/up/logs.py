@@ -1,5 +1,5 @@
-"""What a broker's process logs to standard error: lines for people, or (`pk.log.format=json`) one
-JSON object an event.
+"""A broker process's log on standard error: lines for people, or (`pk.log.format=json`) one JSON
+object an event.
 
 Levels change while it runs: `pk configs alter broker-logger 1 -c pk.server=DEBUG`.
 """

@@ -1,7 +1,7 @@
-"""`pk up --secure`: a cluster whose listeners encrypt, whose clients log in, and that lets nobody
-do what no rule allows.
+"""`pk up --secure`: a cluster whose listeners encrypt, whose clients log in, and that denies every
+operation without an ACL that allows it.
 
-What this needs is in the directory `secure` beside the data, readable by the user only:
+Its files are in the directory `secure` beside the data, readable by the user only:
 
     ca.pem, ca-key.pem        the development CA (certificates.py)
     node-1.pem, …             the key and the certificate of each node
@@ -283,7 +283,7 @@ def _properties(values: Mapping[str, str], written: Any) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """As Java reads it, which takes a properties file for Latin-1."""
+    """Escapes non-ASCII characters, since Java reads a properties file as Latin-1."""
     parts = value.replace("\\", "\\\\").encode("utf-16-be")
     units = (parts[i] << 8 | parts[i + 1] for i in range(0, len(parts), 2))
     return "".join(chr(unit) if unit < 0x7F else f"\\u{unit:04x}" for unit in units)

@@ -47,10 +47,11 @@ PAUSE_S_MAX: Final = 60.0
 """Until a node that ended by itself is started again, doubling each time."""
 
 STEADY_S: Final = 60.0
-"""After running for so long, the next end of a node is a first one."""
+"""If a node has run for this long, its next end counts as the first."""
 
 JobOf = Callable[[NodeState], Mapping[str, Any]]
-"""What a node's process is told when it starts: only then is the controller's address known."""
+"""Computes the start instructions of a node's process, when it starts: only then is the
+controller's address known."""
 
 
 class _Child:
@@ -342,7 +343,7 @@ class Supervisor:
                         child.ready.set()
 
     async def _pass_on(self, node: NodeState, child: _Child) -> None:
-        """Passes on what it writes to standard error, line by line."""
+        """Forwards the node's standard error, line by line."""
         stream, data = child.process.stderr, b""
         assert stream is not None
         async with stream:

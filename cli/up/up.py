@@ -39,7 +39,7 @@ def _node_id(directory: str) -> str:
     try:
         return str(read_meta_properties(RealDisk(read_only=True), directory).node_id)
     except (OSError, LogDirError):
-        return FIRST_NODE  # new; or starting the broker reports what is wrong with it
+        return FIRST_NODE  # new; or starting the broker reports the problem
 
 
 def _given(options: Up, directory: str, secured: Secured | None) -> dict[str, str]:
@@ -92,7 +92,7 @@ def _secured(given: dict[str, str], options: Up, secured: Secured) -> dict[str, 
 
 
 def options_of(options: Up) -> dict[str, str]:
-    """What the user gave, in the file and by -X."""
+    """The user's options, from the file and from -X."""
     in_file = read_properties(options.config_file) if options.config_file else {}
     return in_file | dict(options.properties)
 
