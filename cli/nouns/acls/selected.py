@@ -195,8 +195,8 @@ def _convenient(options: Conveniences) -> bool:
 
 
 def _convenience(options: AddAcls | DeleteAcls, resources: Resources) -> Iterator[_Right]:
-    """What --producer, --consumer and --idempotent stand for. Raises Unusable for options that do
-    not go with them."""
+    """The rights that --producer, --consumer and --idempotent grant. Raises Unusable for options
+    that do not fit them."""
     if options.idempotent and not options.producer:
         raise Unusable("--idempotent needs --producer.")
     said = "--producer" if options.producer else "--consumer"

@@ -1,9 +1,10 @@
-"""`pk cluster health`: one screen that says what is wrong and why, and an exit code for scripts.
+"""`pk cluster health`: one screen with the problems and their causes, and an exit code for scripts.
 
 A *problem* needs attention: records that cannot be written or read, or missing replicas. A
 *warning* may become one. Only problems make the exit code 1. Replicas that a reassignment is adding
-are expected to lag, and count as neither. What is *unknown* was refused or not answered: without a
-problem, the exit code is that of the refusal, and the cluster is not called healthy.
+are expected to lag, and count as neither. *Unknown* means that a request was refused or not
+answered: without a problem, the exit code is that of the refusal, and the cluster is not called
+healthy.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 """`pk completion`: the scripts that add completion to a shell. They call `pk __complete` and
 contain no words themselves.
 
-Each shell splits a line into words in its own way, and replaces only what it takes for the word
-under the cursor:
+Each shell splits a line into words in its own way, and replaces only its own idea of the word under
+the cursor:
 
 - bash also breaks words at the characters of COMP_WORDBREAKS (`=`, `:`, `@`, … occur in our
   values), so the script splits the line again, by quotes and blanks, and removes what precedes the

@@ -28,7 +28,7 @@ from pk.net.client.results import ConfigEntry, ConfigResource, ResourceType
 
 
 async def describe(context: Context, options: DescribeConfigs) -> None:
-    """`pk configs describe`: what was set, or with --all the defaults too."""
+    """`pk configs describe`: the configs that were set; with --all, the defaults too."""
     resources = resources_of(options)
     several = len(resources) != 1
     if not resources:

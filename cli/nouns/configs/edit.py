@@ -1,10 +1,9 @@
 """`pk configs edit`: the configs of one thing as a text in the user's editor.
 
-The text is a properties file: a line `key=value` is what the thing itself holds, every other key
-stands beneath as a comment with its default and what it is for. Taking the `#` away sets a key;
-removing a line (or putting a `#` before it) goes back to the default. Only what differs from before
-is sent. The text is kept in a file of the user's until it has been applied, so that nothing that
-was typed is lost, whatever fails.
+The text is a properties file: a line `key=value` is a config that is set on the thing itself. Every
+other key follows as a comment with its default and its purpose. Removing the `#` sets a key;
+removing a line (or putting a `#` before it) restores the default. Only changes are sent. The text
+stays in a file of the user until it has been applied, so a failure does not lose it.
 """
 
 import difflib
@@ -225,8 +224,8 @@ def as_property(value: str) -> str:
 
 
 def changes_in(text: str, resource: ConfigResource, before: Entries) -> list[ConfigChange]:
-    """What a text changes. Raises ConfigError if it cannot be parsed, Unusable for an unknown
-    key."""
+    """The changes that a text makes. Raises ConfigError if it cannot be parsed, Unusable for an
+    unknown key."""
     wanted = parse_properties(text)
     twice = _twice(text)
     if twice:
@@ -289,7 +288,7 @@ def _say_difference(
 async def _check_unchanged(
     context: Context, resource: ConfigResource, before: Entries, changes: Sequence[ConfigChange]
 ) -> None:
-    """Raises Refused if a key that changes here was changed by somebody else meanwhile."""
+    """Raises Refused if another user has changed one of these keys since the text was opened."""
     now = await _entries(context, resource)
     for change in changes:
         was, found = (own_value(resource, e.get(change.name)) for e in (before, now))
@@ -301,8 +300,8 @@ async def _check_unchanged(
 
 
 def _write(resource: ConfigResource, text: str) -> str:
-    """Writes the text to a file of the user's, where it survives every failure; its path. Raises
-    CommandError."""
+    """Writes the text to a file of the user, which keeps it after a failure; returns the path.
+    Raises CommandError."""
     try:
         directory = os.path.join(make_user_dir("state"), "edits")
         os.makedirs(directory, mode=0o700, exist_ok=True)

@@ -6,7 +6,7 @@ from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConf
 from pk.net.client.results import ConfigResource
 
 QUOTAS = ("users", "clients", "ips", "user", "client", "client-id", "ip")
-"""What kafka-configs also takes for a type, and pk has other commands for."""
+"""Types that kafka-configs also accepts; pk has other commands for them."""
 
 
 def resources_of(options: DescribeConfigs | AlterConfigs | EditConfigs) -> list[ConfigResource]:

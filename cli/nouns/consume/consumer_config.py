@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 _DATA: Final = ("json", "jsonl", "csv", "yaml", "cbor")
-"""Formats that another program reads: what is written in them is an export."""
+"""Formats that another program reads: output in them is an export."""
 
 
 def default_isolation(options: "Consume") -> str:
@@ -23,8 +23,8 @@ def default_isolation(options: "Consume") -> str:
 def consumer_config(
     context: Context, options: "Consume", isolation: str, reset: str | None = None
 ) -> dict[str, object]:
-    """The consumer's configs. `isolation` is the level that it has unless the user gave one. With
-    `reset` (auto.offset.reset) it joins the group of -g; without, it joins no group."""
+    """The consumer's configs. `isolation` is the level that it has unless the user gave one. It
+    joins the group of -g if `reset` (auto.offset.reset) is given, else no group."""
     config = client_config(
         ConsumerConfig,
         context.settings,

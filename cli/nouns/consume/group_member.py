@@ -52,8 +52,8 @@ async def consume_in_group(
 
 
 async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int]) -> None:
-    """Commits the offsets of what was shown before an interrupt or an error, so that it is not
-    shown again.
+    """Commits the offsets of the records shown before an interrupt or an error, so that they are
+    not shown again.
 
     Does not commit the consumer's positions: they are beyond the polled records, and some of those
     may not be written yet.

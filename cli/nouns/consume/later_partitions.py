@@ -26,8 +26,8 @@ _LEADERS_S = 1.0
 
 
 class LaterPartitions:
-    """Adds partitions to a reader: those that had no leader, from where they would have been read,
-    and new ones (with --include also those of new topics), from their start."""
+    """Adds partitions to a reader. Partitions that had no leader are read from their original
+    position, new ones (with --include also those of new topics) from their start."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class LaterPartitions:
         return _LEADERS_S if self.waiting else _NEW_PARTITIONS_S
 
     async def check(self) -> None:
-        """Adds what has appeared. Call it often: it asks the cluster only when that is due. Raises
-        CommandError if a topic was deleted that the reader does not read."""
+        """Adds the partitions that have appeared. Call it often: it asks the cluster only at
+        intervals. Raises CommandError if a topic was deleted that the reader does not read."""
         now = trio.current_time()
         if now < self._due or not (self.waiting or self._takes_new):
             return
@@ -73,8 +73,8 @@ class LaterPartitions:
         self._due = now + self._every_s
 
     async def _check_topics(self) -> None:
-        """Raises CommandError if a topic was deleted while none of its partitions had a leader. The
-        reader reports a topic of which it reads a partition."""
+        """Raises CommandError if a topic was deleted while all its partitions were without a
+        leader. If the reader reads a partition of the topic, it reports the deletion itself."""
         unread = {tp.topic for tp in self.waiting} - {tp.topic for tp in self._reader.open}
         if not unread:
             return
@@ -104,8 +104,8 @@ class LaterPartitions:
         self._context.say(f"{named(partitions)} {have} a leader now.")
 
     async def _spans(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Span]:
-        """The offsets to read. Where the position is the end, that is the end from before the
-        leader was lost, not the new leader's end by now."""
+        """The offsets to read. If the position is the end, it means the end before the leader was
+        lost, not the new leader's current end."""
         spans = await spans_of(self._context, self._request, self._isolation, partitions)
         back: dict[TopicPartition, int] = {}
         for tp, span in spans.items():

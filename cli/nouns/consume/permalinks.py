@@ -84,7 +84,7 @@ async def _show_all(context: Context, options: "Consume", links: list[Link]) -> 
     topics = {link.topic for link in links}
     admin = await context.admin()
     described = {t.name: t for t in await existing_topics(context, admin, sorted(topics))}
-    # A link is of one record, which may be shown whatever became of its transaction.
+    # A link names one record, which may be shown even if its transaction aborted.
     config = consumer_config(context, options, "read_uncommitted")
     silence_ms = silence_limit(options.timeout_ms)
     with output.completed():

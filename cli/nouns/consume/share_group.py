@@ -2,8 +2,8 @@
 has been written.
 
 A record that cannot be shown is given back to the group, or rejected with --skip-message-on-error.
-When the command ends, also by an interrupt, what was shown counts, and what was not goes back to
-the group at once.
+When the command ends, even by an interrupt, the records that were shown are acknowledged, and the
+rest goes back to the group at once.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -57,8 +57,8 @@ _NOT_HERE: Final = (
     "where",
     "isolation_level",
 )
-"""Options that choose records. In a share group the coordinator chooses, and a record that was left
-out would still be taken from the other members."""
+"""Options that choose records. The coordinator of a share group chooses them, and a record that
+this member skips would still be withheld from the others."""
 
 
 async def consume_in_share_group(context: Context, options: "Consume") -> None:

@@ -53,7 +53,7 @@ _PLAN_ROWS = 12
 
 
 class _Request(NamedTuple):
-    """What to copy, as the command line says."""
+    """The copy that the command line asks for."""
 
     options: "Copy"
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ class _Request(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to copy: the offsets of each partition, and the target of each topic."""
+    """A planned copy: the offsets of each partition, and the target of each topic."""
 
     spans: Mapping[TopicPartition, Span]
     starts: Mapping[TopicPartition, int]
@@ -329,8 +329,8 @@ def _say_dry(
 
 
 def _say_totals(context: Context, totals: Totals, kept: str | None) -> None:
-    """Prints what was copied, even if the copy ended early; `kept` says where its progress is
-    kept."""
+    """Prints the totals, even if the copy ended early; `kept` names the place that holds its
+    progress."""
     copied, read = sum(totals.copied.values()), totals.read
     left_out = f" of {read:,} read" if read != copied else ""
     lost = f"; {count(totals.lost, 'record')} could not be written" if totals.lost else ""

@@ -74,7 +74,7 @@ class GroupCommits:
         return resumed_spans(spans, starts, self._committed)
 
     async def _offsets(self, admin: Admin) -> dict[TopicPartition, int]:
-        """What the group has committed, once no transaction is about to change it."""
+        """The group's committed offsets, read when no open transaction can change them."""
         answers: Answers[TopicPartition, OffsetAndMetadata | None] = Answers()
 
         async def stable() -> bool:

@@ -1,4 +1,4 @@
-"""Where a copy that continues an earlier one begins to read."""
+"""The ranges of a copy that continues an earlier one."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ def resumed_spans(
     starts: Mapping[TopicPartition, int],
     positions: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, Span]:
-    """`spans`, starting at `positions`, or at `starts` where the records from there on were
+    """`spans`, starting at `positions`, or at `starts` if the records between the two were
     deleted."""
     return {
         tp: Span(max(positions[tp], starts[tp]), span.end) if tp in positions else span
@@ -28,7 +28,8 @@ def report_deleted(
     starts: Mapping[TopicPartition, int],
     positions: Mapping[TopicPartition, int],
 ) -> None:
-    """Reports as a failure what was deleted of `spans`, before `starts`, and not copied."""
+    """Reports as a failure the records of `spans` that were deleted (before `starts`) and not
+    copied."""
     for tp in spans:
         at = positions.get(tp)
         if at is not None and at < starts[tp]:

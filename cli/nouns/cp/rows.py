@@ -14,5 +14,5 @@ CopiedRow = TypedDict(
         "copied": int | None,
     },
 )
-"""A partition that is copied. `offsets` counts those from `from` up to `up_to`, which is None where
-the copy goes on with new records; `copied` is None before the copy."""
+"""A partition that is copied. `offsets` counts those from `from` up to `up_to`, which is None if
+the copy continues with new records; `copied` is None before the copy."""

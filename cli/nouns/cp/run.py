@@ -5,9 +5,9 @@ once a second, reading pauses until all of them are; then the offsets read so fa
 file. A copy that crashes and continues from the file therefore loses nothing, and writes again at
 most the records since the last save.
 
-With --exactly-once the progress is a group's offsets, committed in the same transaction as the
-records, also about once a second. What ends the copy early aborts the open transaction: neither its
-records nor its offsets count.
+If --exactly-once is given, the progress is a group's offsets, committed in the same transaction as
+the records, also about once a second. A copy that ends early aborts its open transaction: neither
+its records nor its offsets count.
 """
 
 import os
@@ -56,7 +56,7 @@ _LAST_WORDS_S = 15.0
 
 
 class Job(NamedTuple):
-    """What to copy, and how."""
+    """The ranges to copy, and the options."""
 
     options: "Copy"
     spans: Mapping[TopicPartition, Span]
@@ -66,11 +66,11 @@ class Job(NamedTuple):
     """The first offset of each partition."""
 
     commits: GroupCommits | None = None
-    """Where --exactly-once keeps the progress."""
+    """The group that keeps the progress of --exactly-once."""
 
 
 class Totals:
-    """What has been copied so far."""
+    """The copied records so far."""
 
     def __init__(self, copied: dict[TopicPartition, int]) -> None:
         self.copied = copied
@@ -89,12 +89,12 @@ class Totals:
         self._safe = dict(copied)
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """What was copied until now, up to `positions`, is committed."""
+        """Counts the records up to `positions` as committed."""
         self.positions = dict(positions)
         self._safe = dict(self.copied)
 
     def roll_back(self) -> None:
-        """What was copied since the last commit is aborted."""
+        """Forgets the records since the last commit, which were aborted."""
         self.copied.update(self._safe)
         self.lost = 0
 
@@ -142,7 +142,7 @@ def _producer_config(
     )
     if commits is not None:
         config.setdefault("transactional.id", commits.transactional_id)
-    # A copy must not lose or reorder records, whatever the profile sets.
+    # A copy must not lose or reorder records, even if the profile says otherwise.
     return config | {"acks": "all", "enable.idempotence": "true"}
 
 

@@ -1,7 +1,7 @@
 """The file in which a copy saves its progress (`pk cp --state`).
 
 It is JSON, written whole and renamed into place after the target has acknowledged everything before
-the offsets in it: it may be behind what was copied, but never ahead. It holds the ids of both
+the offsets in it: it may be behind the copied records, but never ahead. It holds the ids of both
 clusters and of the topics, so a copy does not continue with another topic of the same name.
 """
 
@@ -85,8 +85,8 @@ class StateFile:
         starts: Mapping[TopicPartition, int],
         topics: Sequence[TopicDescription],
     ) -> dict[TopicPartition, Span]:
-        """`spans`, starting where the file says. Records deleted since then, before `starts`, are
-        reported as a failure.
+        """`spans`, starting at the positions in the file. Records that were deleted since then
+        (before `starts`) are reported as a failure.
 
         Raises CommandError, or Refused if the file belongs to another copy.
         """

@@ -1,7 +1,7 @@
-"""`pk debug bundle`: what a bug report needs, as a zip file without secrets.
+"""`pk debug bundle`: the data that a bug report needs, as a zip file without secrets.
 
 The command does not fail if the cluster cannot be read, since a bundle is needed most when
-something is broken: `errors.txt` lists what is missing.
+something is broken: `errors.txt` lists the missing parts.
 """
 
 import json
@@ -80,7 +80,7 @@ def _write(path: str, parts: Sequence[Part]) -> None:
 
 
 async def _of_cluster(context: Context, problems: list[str]) -> list[Part]:
-    """What the cluster says of itself; none of it if no broker answers."""
+    """The cluster's own state; empty if no broker answers."""
     try:
         admin = await context.admin()
     except (CommandError, ClientError, KafkaError, OSError) as e:

@@ -84,8 +84,8 @@ async def clear(context: Context, fault: int | None) -> None:
 
 
 def _request(options: AddFault) -> PkFaultsRequest:
-    """What is asked of brokers. Raises Unusable where options are missing, or do not fit
-    together."""
+    """The request to the brokers. Raises Unusable if options are missing or contradict each
+    other."""
     kind, target = options.kind, options.target
     if (kind == "fail") != (options.error is not None):
         raise Unusable("--error belongs to `fail`, which needs it.")

@@ -22,7 +22,7 @@ class FaultRow(TypedDict):
 
 
 class ChangedFaultRow(TypedDict):
-    """What was done at one broker."""
+    """The result of a change at one broker."""
 
     broker: int
     kind: Annotated[str, Shown(word=True)]

@@ -31,8 +31,7 @@ async def keep_commits(
 
 
 def say_how_to_undo(context: Context, change_id: str | None, *, deleted: bool) -> None:
-    """Says how to undo a deletion, or forgets what was kept for it if nothing was `deleted` after
-    all."""
+    """Says how to undo a deletion, or discards the kept commits if nothing was `deleted`."""
     if change_id is None:
         return
     if deleted:

@@ -45,7 +45,7 @@ _STALE_S = 60.0
 """A sample older than that says nothing about the rates now."""
 
 _STEADY = 0.02
-"""Lag that changes by less than this share of what is written or read does not grow or shrink."""
+"""Lag counts as steady if it changes by less than this share of the records written or read."""
 
 _STILL = 0.001
 """Records a second; a lag that changes by less than that stays."""
@@ -117,8 +117,8 @@ def _columns(
     *,
     rated: bool,
 ) -> Sequence[Column]:
-    """The columns, all of them in JSON; in a table the rates only where they are known, and then
-    for less of the rest."""
+    """The columns. JSON has all of them. A table has the rates only if they are known, and drops
+    other columns to make room for them."""
     look = context.output
     wide = {*unused, *(() if rated else names(Outlook))}
     if by != "group" and len(groups) == 1:
@@ -187,7 +187,7 @@ def _last(context: Context) -> Sample | None:
 
 
 def _with_rates(row: OffsetRow, before: Sample | None, now: Sample) -> PartitionLag:
-    """A row with what is read and written a second since the sample `before`."""
+    """A row with the records read and written per second since the sample `before`."""
     then = before.offsets.get(_key(row)) if before is not None else None
     read = write = None
     if before is not None and then is not None and now.at > before.at:
@@ -198,16 +198,16 @@ def _with_rates(row: OffsetRow, before: Sample | None, now: Sample) -> Partition
 
 
 def _speed(before: int | None, now: int | None, seconds: float) -> float | None:
-    """Records a second; None where it is not known, or where somebody moved the offset back."""
+    """Records per second; None if it is not known, or if the offset was moved back."""
     if before is None or now is None or now < before:
         return None
     return (now - before) / seconds
 
 
 def outlook(lag: int | None, read: float | None, write: float | None) -> Outlook:
-    """Where a lag leads. `read`, `write`: records a second.
+    """The trend of a lag. `read` and `write` are in records per second.
 
-    The time until nothing is left is None if that never comes, or if it cannot be known.
+    The time until the lag is 0 is None if it does not shrink, or if it cannot be known.
     """
     trend = zero_in_ms = None
     if lag is not None and read is not None and write is not None:
@@ -304,7 +304,7 @@ class _LagSums(Outlook):
 
 
 def _lag_sums(rows: Sequence[PartitionLag]) -> _LagSums:
-    """What several partitions have together."""
+    """The sums over several partitions."""
     known = [(row["lag"], row) for row in rows if row["lag"] is not None]
     total = sum(lag for lag, _ in known) if known else None
     most, worst = max(known, key=lambda each: each[0], default=(None, None))

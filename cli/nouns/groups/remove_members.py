@@ -64,7 +64,7 @@ async def remove(context: Context, options: RemoveMembers) -> None:
 
 
 def _named(options: RemoveMembers, group: r.GroupDescription) -> list[r.MemberDescription]:
-    """The members that -m and --instance name. Raises CommandError where there is none of that
+    """The members that -m and --instance name. Raises CommandError if there is no member of that
     name."""
     by_id = {m.member_id: m for m in group.members}
     by_instance = {m.instance_id: m for m in group.members if m.instance_id is not None}

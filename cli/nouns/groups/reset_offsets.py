@@ -138,14 +138,14 @@ async def _active_and_absent(
 
 
 async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -> str:
-    """What to say of groups that the reset makes: their names may be mistyped."""
+    """A note about groups that the reset would create: their names may be mistyped."""
     hint = did_you_mean(absent[0], await group_names(context, admin))
     do = "does" if len(absent) == 1 else "do"
     return f" {join(absent)} {do} not exist yet and would be made{hint}"
 
 
 async def _commits(admin: Admin, names: Sequence[str]) -> dict[str, Commits]:
-    """What each group has committed. Raises the first failure."""
+    """The commits of each group. Raises the first failure."""
     found: dict[str, Commits] = {}
     types = await types_of(admin, names)
     for name, answer in (await offsets_of(admin, types)).items():
@@ -162,7 +162,7 @@ async def _commits(admin: Admin, names: Sequence[str]) -> dict[str, Commits]:
 
 
 async def _listed(context: Context, admin: Admin, target: Target) -> Commits | None:
-    """What the group of --to-group has committed; None without that option."""
+    """The commits of the group of --to-group; None without that option."""
     if target.to_group is None:
         return None
     groups = await describe_existing(context, admin, [target.to_group])
@@ -190,8 +190,8 @@ class _Remembered:
         *,
         isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     ) -> Answers[TopicPartition, r.ListedOffset]:
-        """As the admin client's. The first time that a timestamp is asked for, it is asked for
-        everywhere."""
+        """Same as in the admin client. The first request for a timestamp asks for it in all
+        partitions."""
         for moment in set(timestamps.values()):
             known = self._answers.setdefault(moment, Answers())
             asked = [tp for tp, at in timestamps.items() if at == moment and tp not in known]
@@ -225,8 +225,8 @@ class Planning:
         self._offsets = _Remembered(admin, {tp for found in commits.values() for tp in found})
 
     async def plan(self, group: str) -> list[Move]:
-        """What would happen to each offset of `group`. Raises CommandError where there is nothing
-        to set."""
+        """The planned change to each offset of `group`. Raises CommandError if there is nothing to
+        set."""
         commits = self._commits.get(group, {})
         listed = self._listed(group)
         tps = await self._partitions(commits, listed)
@@ -254,8 +254,8 @@ class Planning:
     def _check_named(
         self, group: str, positions: Positions, partitions: Sequence[TopicPartition]
     ) -> None:
-        """Raises CommandError for a position of a partition in which the group has no commit, if
-        its commits say what is moved."""
+        """Raises CommandError if a position names a partition without a commit of the group, and
+        only partitions with commits are moved."""
         there = {tp.partition for tp in partitions}
         for number in positions.by_partition:
             if number not in there:
@@ -326,7 +326,7 @@ def _move(
     copied: r.OffsetAndMetadata | None,
 ) -> Move:
     has = commit.offset if commit else None
-    # What the group has beside its offset stays; a copy brings its own where there is nothing.
+    # The group keeps its own metadata; if it has none, a copy brings that of its source.
     metadata = commit.metadata if commit else copied.metadata if copied else ""
     if isinstance(place, Exception):
         return Move(group, tp, has, None, -1, metadata, phrase(place), place, was=commit)

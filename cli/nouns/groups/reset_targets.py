@@ -1,5 +1,5 @@
-"""Where `pk groups reset-offsets` moves offsets: a position, a flag of Apache's, a file, or as
-another group has them."""
+"""The targets of `pk groups reset-offsets`: a position, one of Apache's flags, a file, or another
+group's offsets."""
 
 import csv
 import io
@@ -31,20 +31,20 @@ _APACHE_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]
 
 
 class Target(NamedTuple):
-    """Where the offsets go: by position, read from a file as group → partition → offset, or as
-    another group has them."""
+    """The target of the offsets: a position, a file (group → partition → offset), or another
+    group's offsets."""
 
     positions: Positions | None
     from_file: Mapping[str | None, Mapping[TopicPartition, int]] | None
     keeps_commit: bool = False
-    """Apache's --to-current: a commit stays, where there is none the end is committed."""
+    """Apache's --to-current: a commit stays; a partition without one gets the end."""
 
     to_group: str | None = None
     """The group whose commits are copied."""
 
 
 def _apache_time(text: str, now: int) -> int:
-    """Apache's --to-datetime: UTC where no zone is named."""
+    """Apache's --to-datetime: UTC if no zone is named."""
     from datetime import UTC
 
     if not _APACHE_TIME.fullmatch(text):

@@ -47,7 +47,7 @@ def short_tasks(tasks: Sequence[TaskName] | None) -> str:
 
 
 class SubtopologyRow(TypedDict):
-    """A subtopology of a streams group: what it reads, writes to, and keeps state in."""
+    """A subtopology of a streams group: the topics that it reads, writes to, and keeps state in."""
 
     subtopology: str
     source_topics: list[str]
@@ -85,14 +85,15 @@ class MemberOfGroup(TypedDict):
     partitions: Annotated[int, Shown("PARTS")]
     assignment: Annotated[list[PartitionName], Shown(show=short_assignment)]
     tasks: Annotated[list[TaskName] | None, Shown(show=short_tasks)]
-    """Of a streams group; the assignment then has the partitions that the active tasks read."""
+    """Only in a streams group; the assignment then has the partitions that the active tasks
+    read."""
 
     member_id: str
     instance_id: str | None
     member_epoch: Annotated[int | None, Shown(wide=True)]
     subscribed: Annotated[list[str], Shown(wide=True)]
     target: Annotated[list[PartitionName] | None, Shown(wide=True, show=short_assignment)]
-    """What the coordinator wants it to have (KIP-848); None in a classic group."""
+    """The assignment that the coordinator wants it to have (KIP-848); None in a classic group."""
 
     rack: Annotated[str | None, Shown(wide=True)]
     target_tasks: Annotated[list[TaskName] | None, Shown(wide=True, show=short_tasks)]
@@ -137,7 +138,7 @@ class DescribedGroup(_State, _Totals):
     members: list[MemberOfGroup]
     offsets: list[OffsetOfGroup]
     topology: TopologyOfGroup | None
-    """Of a streams group."""
+    """Only in a streams group."""
 
 
 class DeletedGroupRow(TypedDict):

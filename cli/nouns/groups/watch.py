@@ -1,10 +1,10 @@
 """`pk groups watch`: a recorder of rebalances.
 
 Kafka has no event for a rebalance, so the group is described again and again and compared. While a
-group is settled (Stable or Empty), its members and what each owns are the baseline. From the first
-description in another state to the next settled one it counts as paused, give or take the interval;
-what differs between two baselines is what the rebalance moved. A static member that returns under a
-new member id is still the same member.
+group is settled (Stable or Empty), its members and their partitions are the baseline. It counts as
+paused, to within one interval, from the first description in another state to the next settled one.
+The difference between two baselines is the effect of the rebalance. A static member that returns
+under a new member id is still the same member.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -77,7 +77,8 @@ _CELLS = (
 
 
 class Recorder:
-    """What changes between descriptions of a group. Times are arguments, in epoch milliseconds."""
+    """Records the changes between descriptions of a group. Times are arguments, in epoch
+    milliseconds."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -86,7 +87,7 @@ class Recorder:
         self.moved = 0
         self._members: dict[str, r.MemberDescription] | None = None
         self._owned: dict[str, frozenset[TopicPartition]] = {}
-        """Member name → what it owned when the group was last settled."""
+        """Member name → the partitions that it owned when the group was last settled."""
 
         self._was_settled = False
 
@@ -189,7 +190,7 @@ class Recorder:
 
     @property
     def summary(self) -> str:
-        """What was seen, in a sentence."""
+        """A sentence about all that was seen."""
         return (
             f"{count(self.rebalances, 'rebalance')}, not stable for {show_span(self.paused_ms)} "
             f"in all, {count(self.moved, 'partition')} moved."

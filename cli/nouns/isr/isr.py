@@ -71,8 +71,7 @@ def isr_row(
     ends: Mapping[int, int],
     seen: Mapping[tuple[TopicPartition, int], Witness] = {},
 ) -> InSyncRow:
-    """What is known of one partition; `seen` is what is known of the replicas that are out of
-    sync."""
+    """The row of one partition; `seen` has the findings about the replicas that are out of sync."""
     leo = ends.get(p.leader_id)
     behind = lags(tp, p, ends, seen, [b for b in p.replicas if b != p.leader_id])
     out = [b for b in p.replicas if b not in p.isr]

@@ -1,8 +1,9 @@
-"""`pk isr -w`: who leaves and joins the in-sync replicas, as it happens.
+"""`pk isr -w`: shows replicas that leave and join the ISR, as it happens.
 
-Kafka has no API for the history of an ISR, so a watch asks again and again and shows what is
-different. First it shows what is out of sync already, without a time, and for as long as
-`out_of_sync_since` estimates. A replica that comes back is shown with how long it was out.
+Kafka has no API for the history of an ISR, so a watch asks again and again and shows the
+differences. It first shows the replicas that are already out of sync, without a time, and for how
+long by the estimate of `out_of_sync_since`. A replica that comes back is shown with how long it was
+out.
 """
 
 from collections.abc import Iterable
@@ -47,7 +48,7 @@ async def _partitions(
     that was named."""
     names: list[str] | None = None
     if options.topic:
-        # A pattern is matched again each time, so that it finds topics made meanwhile.
+        # A pattern is matched again each time, so that it also finds new topics.
         plain = [word for word in options.topic if not is_pattern(word)]
         patterns = [word for word in options.topic if is_pattern(word)]
         names = plain + (await named_topics(context, admin, patterns) if patterns else [])
@@ -163,7 +164,8 @@ async def _add_since(
     history: History,
     stamp: int,
 ) -> None:
-    """Adds to what was out of sync when the watch began: since when, and how far it is behind."""
+    """Adds to the replicas that were out of sync when the watch began: since when, and how far
+    behind."""
     gone = {_of(row): partitions[_of(row)] for row in rows if row["event"] == "out"}
     if not gone:
         return

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class _Committed:
-    """Which records of a log are committed: those outside transactions, and those of transactions
-    that did not abort. As for a consumer, nothing after the start of an open transaction is shown.
-    Reads only the log, not its indexes."""
+    """Finds the committed records of a log: those outside transactions, and those of transactions
+    that did not abort. A reader sees nothing after the start of an open transaction, same as a
+    consumer. Only the log is read, not its indexes."""
 
     def __init__(self, log: Log) -> None:
         self._aborted: dict[int, list[tuple[int, int]]] = {}
@@ -65,7 +65,7 @@ def _ending(found: list[Record]) -> ControlType | None:
 
 
 class _Request(NamedTuple):
-    """What to show, as the command line says."""
+    """The request of the command line."""
 
     positions: Positions
     numbers: list[int]

@@ -181,8 +181,8 @@ def _parts(context: Context, options: "DumpLog", path: str, view: LogView) -> It
 
 
 def _outside(name: str, names: list[str], view: LogView) -> bool:
-    """Whether the segment of this file, one of its directory's, has none of the requested
-    offsets."""
+    """Whether the segment of this file has no requested offset; `names` are the files of its
+    directory."""
     if view.span is None or kind_of(name) is not Kind.LOG:
         return False
     begin, end = view.span

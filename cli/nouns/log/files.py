@@ -1,4 +1,4 @@
-"""What `pk log dump` shows of a file: for each kind of file its rows."""
+"""The rows that `pk log dump` shows of each kind of file."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -365,14 +365,14 @@ _READERS: dict[Kind, tuple[type, Reader]] = {
 
 
 def row_type(kind: Kind, view: LogView) -> type:
-    """What a row of a file of this kind is."""
+    """The type of the rows of a file of this kind."""
     if kind is not Kind.LOG:
         return _READERS[kind][0]
     return (ContentRow if view.bare else LogRecordRow) if view.records else BatchRow
 
 
 def rows_of(disk: Disk, path: str, kind: Kind, view: LogView, say: Say) -> Iterator[Row]:
-    """What a file holds, row by row. Raises CommandError if the whole file is unreadable, and
+    """The content of a file as rows. Raises CommandError if the whole file is unreadable, and
     OSError."""
     if kind is Kind.LOG:
         yield from _log_rows(disk, path, view, say)

@@ -64,7 +64,7 @@ class AdoptedTopicRow(TypedDict):
 
 
 class BatchRow(TypedDict):
-    """A batch. Times are in ms since 1970; -1 stands for a number that the batch does not have."""
+    """A batch. Times are in ms since 1970; -1 means that the batch does not have the number."""
 
     base_offset: Annotated[int, Shown("FIRST OFFSET")]
     last_offset: int
@@ -113,7 +113,7 @@ class _Place(TypedDict):
 
 class ContentRow(TypedDict):
     """The record itself, in `pk log dump --skip-record-metadata`. Key and value are null or text,
-    what a decoder makes of them, or base64 where they are not UTF-8."""
+    the output of a decoder, or base64 if they are not UTF-8."""
 
     key: Annotated[Any, Shown(show=_show_nested)]
     key_b64: Annotated[str | None, Shown(wide=True)]
@@ -248,4 +248,4 @@ DUMPED = (
     PropertyRow,
     EventRow,
 )
-"""What `pk log dump` may show."""
+"""The rows that `pk log dump` may show."""
