@@ -133,6 +133,7 @@ def test_a_dead_controller_and_a_dead_first_broker(
     assert pk("topics", "create", "more").code == 0
     assert [row["controller"] for row in pk("brokers", "list", "-f", "json").json] == [False, False]
 
+    assert pk("wait", "topic", "more", "-b", second).code == 0
     assert pk("node", "kill", "1", "-y").code == 0
     by_files = pk("topics", "list", "-f", "name")
     assert by_files.lines == ["more", "t"], by_files.err
