@@ -7,7 +7,7 @@ The classes have the methods of `pk.client`, without `async` and `await`. The cl
 a trio loop in a thread of its own (portal.py), which all clients of a program share. Methods may be
 called from any thread. Ctrl-C interrupts a call that waits.
 
-`send` does not wait for that thread: it leaves the record where the thread takes it, many at a
+`send` does not wait for that thread: it queues the record for the thread, which takes many at a
 time, and returns a `Delivery`. An error that `send` of the other classes raises is raised by
 `Delivery.result` here.
 """
@@ -379,9 +379,9 @@ class Consumer(ConsumerMethods):
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yields each record, without end. Raises what `poll` raises.
 
-        The records come in polls of `max.poll.records`. With `enable.auto.commit` those of a poll
-        are committed when the next one begins; a block that ends earlier by an exception commits
-        nothing of it."""
+        The records come in polls of `max.poll.records`. If `enable.auto.commit` is set, each poll's
+        records are committed when the next poll begins; a block that ends earlier by an exception
+        commits none of them."""
         while True:
             yield from self.poll()
 

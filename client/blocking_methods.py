@@ -34,7 +34,7 @@ from pk.net.client.subscription import ConsumerRecord, FetchedBatch
 
 
 class ProducerMethods:
-    """What `Producer` takes from `pk.client.Producer`."""
+    """The methods that `Producer` forwards to `pk.client.Producer`."""
 
     def __init__(self, client: TrioProducer, portal: Portal) -> None:
         self._client = client
@@ -82,7 +82,7 @@ class ProducerMethods:
 
 
 class ConsumerMethods:
-    """What `Consumer` takes from `pk.client.Consumer`."""
+    """The methods that `Consumer` forwards to `pk.client.Consumer`."""
 
     def __init__(self, client: TrioConsumer, portal: Portal) -> None:
         self._client = client
@@ -250,7 +250,7 @@ class ConsumerMethods:
 
 
 class ShareConsumerMethods:
-    """What `ShareConsumer` takes from `pk.client.ShareConsumer`."""
+    """The methods that `ShareConsumer` forwards to `pk.client.ShareConsumer`."""
 
     def __init__(self, client: TrioShareConsumer, portal: Portal) -> None:
         self._client = client
@@ -310,7 +310,7 @@ class ShareConsumerMethods:
 
 
 class AdminMethods:
-    """What `Admin` takes from `pk.client.Admin`."""
+    """The methods that `Admin` forwards to `pk.client.Admin`."""
 
     def __init__(self, client: TrioAdmin, portal: Portal) -> None:
         self._client = client

@@ -1,6 +1,6 @@
 """Trio as a guest of an asyncio event loop.
 
-The client is written for trio. In a program on asyncio, trio runs in the same thread as a guest
+The client is written for trio. Trio can run as a guest in the same thread as asyncio
 (`trio.lowlevel.start_guest_run`): the two loops take turns, so a method that waits for nothing is
 called directly, and needs no lock. A coroutine of the client becomes a trio task, and the asyncio
 task waits for its end.
@@ -89,7 +89,7 @@ _guests: WeakKeyDictionary[asyncio.AbstractEventLoop, _Guest] = WeakKeyDictionar
 async def on_trio(
     function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """Call `function` as a trio task of this loop's guest run, and return what it returns.
+    """Call `function` as a trio task of this loop's guest run, and return its result.
 
     If the asyncio task is cancelled, so is the trio task; this function returns when that has
     ended."""
@@ -133,7 +133,7 @@ async def _patiently(future: asyncio.Future[Any]) -> None:
 
 def bridged(method: M) -> M:
     """`method`, which needs trio, for callers on both loops: a trio task calls it as it is, an
-    asyncio task has it run as a trio task."""
+    asyncio task runs it as a trio task."""
 
     @wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:
@@ -178,7 +178,7 @@ def on_asyncio(
 @asynccontextmanager
 async def opened(manager: AbstractAsyncContextManager[R]) -> AsyncGenerator[R]:
     """A block on asyncio inside a trio task that holds `manager` open. If the block raises, so does
-    the block on trio, with an error of its own; then the first one goes on."""
+    the block on trio, with an error of its own; then the first error is raised."""
     loop = asyncio.get_running_loop()
     guest = _guests.get(loop)
     if guest is None:
@@ -229,7 +229,7 @@ async def opened(manager: AbstractAsyncContextManager[R]) -> AsyncGenerator[R]:
             leave.set()
             await _patiently(closed)
             if raised:
-                closed.exception()  # the block's own error goes on
+                closed.exception()  # the block's own error is raised
             else:
                 closed.result()
     finally:

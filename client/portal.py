@@ -55,7 +55,7 @@ class Portal:
         self._token.run_sync_soon(self._nursery.start_soon, function)
 
     def run_sync(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function in the loop's thread, and return what it returns."""
+        """Call a function in the loop's thread, and return its result."""
         if self._is_inside():
             return function(*args, **kwargs)
         ended: Future[R] = Future()
@@ -75,8 +75,8 @@ class Portal:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """Call a coroutine function as a trio task, and return what it returns. If the calling
-        thread is interrupted (Ctrl-C), the task is cancelled, and its end awaited."""
+        """Call a coroutine function as a trio task, and return its result. If the calling thread is
+        interrupted (Ctrl-C), the task is cancelled, and its end awaited."""
         if self._is_inside():
             raise RuntimeError("a callback of a client may not wait for the client")
         ended: Future[R] = Future()
@@ -107,7 +107,7 @@ class Portal:
     @contextmanager
     def opened(self, manager: AbstractAsyncContextManager[R]) -> Generator[R]:
         """A block that holds `manager` open in a trio task. If it raises, so does the block on
-        trio, with an error of its own; then the first one goes on."""
+        trio, with an error of its own; then the first error is raised."""
         ready: Future[R] = Future()
         closed: Future[None] = Future()
         leave = trio.Event()
@@ -139,7 +139,7 @@ class Portal:
         finally:
             self._token.run_sync_soon(leave.set)
             if raised:
-                closed.exception()  # the block's own error goes on
+                closed.exception()  # the block's own error is raised
             else:
                 closed.result()
 

@@ -57,7 +57,7 @@ def _sources() -> tuple[Source, ...]:
     return (
         Source(
             "ProducerMethods",
-            "What `Producer` takes from `pk.client.Producer`.",
+            "The methods that `Producer` forwards to `pk.client.Producer`.",
             (("net/client/producer.py", "Producer"),),
             frozenset(
                 ("open", "send", "send_nowait", "send_many", "send_rows", "transaction", "close")
@@ -65,19 +65,19 @@ def _sources() -> tuple[Source, ...]:
         ),
         Source(
             "ConsumerMethods",
-            "What `Consumer` takes from `pk.client.Consumer`.",
+            "The methods that `Consumer` forwards to `pk.client.Consumer`.",
             (("net/client/consumer.py", "Consumer"),),
             frozenset({"open", "start", "subscribe", "close"}),
         ),
         Source(
             "ShareConsumerMethods",
-            "What `ShareConsumer` takes from `pk.client.ShareConsumer`.",
+            "The methods that `ShareConsumer` forwards to `pk.client.ShareConsumer`.",
             (("net/client/share_consumer.py", "ShareConsumer"),),
             frozenset({"open", "start", "close"}),
         ),
         Source(
             "AdminMethods",
-            "What `Admin` takes from `pk.client.Admin`.",
+            "The methods that `Admin` forwards to `pk.client.Admin`.",
             _admin_classes(),
             frozenset({"open"}),
         ),

@@ -1,1 +1,1 @@
-"""Files that tasks write where they stay: the stores that hold them, and their writer."""
+"""Files that tasks write directly to their final location: the stores, and the writer."""

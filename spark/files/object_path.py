@@ -70,7 +70,7 @@ class ObjectPath:
         self.store.remove([self.path])
 
     def iterdir(self) -> Iterator["ObjectPath"]:
-        """What is in the directory; nothing if it does not exist. Raises OSError."""
+        """The entries of the directory; none if it does not exist. Raises OSError."""
         for name in sorted(
             {each[len(self.path) :].lstrip("/").partition("/")[0] for each in self._below()}
         ):

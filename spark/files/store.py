@@ -1,7 +1,7 @@
 """Directories of this machine and prefixes of object storage, under one set of names.
 
-A store is where an export, a table or a checkpoint keeps its files. Tasks get it pickled and write
-to it directly, so no byte of a file passes the driver. Object storage is reached by obstore, whose
+A store holds the files of an export, a table or a checkpoint. Tasks get it pickled and write to it
+directly, so no byte of a file passes the driver. Object storage is reached by obstore, whose
 settings have the names and meanings that deltalake's have: both use the same Rust library.
 Credentials come from the environment, and travel with the tasks; without any there, each machine
 uses its own role.
@@ -79,7 +79,7 @@ class Store(ABC):
 
     @abstractmethod
     def create(self, name: str) -> IO[bytes]:
-        """A file to write to. In object storage it exists once it is closed. Raises OSError."""
+        """A file to write to. An object exists once the file is closed. Raises OSError."""
 
     @abstractmethod
     def open(self, name: str) -> Any:

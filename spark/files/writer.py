@@ -1,9 +1,10 @@
-"""The part of a writer of parquet files that runs in tasks: each writes where its files stay.
+"""The part of a writer of parquet files that runs in tasks: each writes its files to their final
+location.
 
 A task's files have names of their own, which belong to the run and the task's attempt, so attempts
 do not disturb each other. It answers with a row for each file: its name, rows and size, and its
-footer, which has the least and greatest value and the number of nulls of each column. With that the
-driver commits the files without reading them.
+footer, which has the least and greatest value and the number of nulls of each column. The driver
+thus commits the files without reading them.
 """
 
 import contextlib
@@ -99,7 +100,7 @@ class WriteFiles:
     """How the names of the files begin."""
 
     by_task: Sequence[str] = ()
-    """What follows it, by the number of the task; by default that number."""
+    """The next part of the names, by the number of the task; by default that number."""
 
     codec: str = "SNAPPY"
     rolling: Rolling = field(default_factory=lambda: Rolling(MAX_FILE_BYTES))
@@ -118,7 +119,8 @@ class WriteFiles:
     def write(
         self, batches: Iterable[pa.RecordBatch], task: int, attempt: int
     ) -> list[WrittenFile]:
-        """Raises OSError. What a failed attempt has written is removed, if it can be."""
+        """Writes the batches, and returns the files. Files of a failed attempt are removed, if
+        possible. Raises OSError."""
         writer = _Writer(self, task, attempt)
         try:
             for batch in batches:
@@ -152,7 +154,7 @@ class _Writer:
         self._task = task
         self._attempt = attempt
         self._parts: dict[str, _Part] = {}
-        """By directory; the one that was used last comes last."""
+        """The open parts by directory; the one that was used last comes last."""
 
         self._buffered = 0
         self._count = 0
@@ -175,7 +177,7 @@ class _Writer:
         return self._written
 
     def abandon(self) -> None:
-        """Removes what was written, as far as that is possible: a later run removes the rest."""
+        """Removes the written files, as far as possible: a later run removes the rest."""
         for part in self._parts.values():
             if part.file is not None and self._options.store.url.startswith("file:"):
                 part.file.close()

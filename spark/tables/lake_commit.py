@@ -121,8 +121,8 @@ def delta_add(
     the batch already.
 
     `schema` is Spark's, as JSON; the table gets the columns that it lacks. Directories in the names
-    of the files have the values of `partition_by`. With `replace` the files are all that the table
-    then has. Raises SparkMissing, DeltaError, OSError.
+    of the files have the values of `partition_by`. If `replace`, the table then has only these
+    files. Raises SparkMissing, DeltaError, OSError.
     """
     table = delta_table_of(store)
     if table is not None:
@@ -189,7 +189,7 @@ def iceberg_add(
     with table.transaction() as transaction:
         more = {f"{_LAST}{writer}": str(batch)}
         if transaction.table_metadata.name_mapping() is None:
-            # For files without field ids, which earlier versions wrote.
+            # Needed for files without field ids, which earlier versions wrote.
             mapping = transaction.table_metadata.schema().name_mapping
             more[TableProperties.DEFAULT_NAME_MAPPING] = mapping.model_dump_json()
         transaction.set_properties(more)

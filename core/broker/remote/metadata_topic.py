@@ -50,7 +50,7 @@ TIMEOUT_MS: Final = 10_000
 """The time limit for one request, and for a record to be read again."""
 READ_BYTES: Final = 1 << 20
 WAIT_S: Final = 0.5
-"""How long to wait for new records before looking again where they are."""
+"""How long to wait for new records before looking up their leader again."""
 ALL_IN_SYNC: Final = -1
 
 
@@ -96,7 +96,7 @@ class RemoteLogMetadataTopic:
             if tail.links is not None:
                 tail.links.close()
 
-    # --- what is known ---
+    # --- known segments ---
 
     def segments(self, partition: RemotePartition) -> RemoteSegments:
         """The remote segments of a partition, as far as they were read; kept up to date."""
@@ -106,7 +106,7 @@ class RemoteLogMetadataTopic:
         return found
 
     def all(self) -> list[RemoteSegments]:
-        """The segments of every partition with records in what was read."""
+        """The segments of every partition with records in the parts read so far."""
         return list(self._segments.values())
 
     def forget(self, partition: RemotePartition) -> None:
@@ -152,7 +152,7 @@ class RemoteLogMetadataTopic:
     # --- reading ---
 
     async def _read(self, number: int) -> None:
-        """Read a partition of the topic for ever. What goes wrong is tried again."""
+        """Read a partition of the topic for ever. Failures are retried."""
         tail, trouble = self._tails[number], ""
         while True:
             try:
@@ -180,8 +180,8 @@ class RemoteLogMetadataTopic:
             self._purgatory.touch(tail)
 
     async def _read_own(self, own: Partition, offset: int) -> bytes:
-        """What this broker's own replica has from `offset` on; empty after a while if nothing
-        comes."""
+        """The bytes of this broker's own replica from `offset` on; empty if no records arrive in
+        time."""
         if offset >= own.high_watermark:
             deadline = self._clock.time() + WAIT_S
             await self._purgatory.until(lambda: own.high_watermark > offset, (own,), deadline)
@@ -298,10 +298,11 @@ class RemoteLogMetadataTopic:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def _end_of(self, number: int) -> int:
-        """The end of what is committed in a partition of the topic."""
+        """The end of the committed records in a partition of the topic."""
         own = self._replicas.find(REMOTE_METADATA_TOPIC, number)
         if own is not None and own.leads:
-            # What an earlier leader acknowledged is in the log, if not below the watermark yet.
+            # Records that an earlier leader acknowledged are in the log, but maybe not yet below
+            # the watermark.
             return own.log.state.log_end_offset
         asked = ListOffsetsPartition(partition_index=number, timestamp=LATEST_TIMESTAMP)
         request = ListOffsetsRequest(

@@ -1,10 +1,10 @@
-"""Copies closed segments to remote storage, and deletes what is due there: Kafka's
+"""Copies closed segments to remote storage, and deletes expired ones there: Kafka's
 RemoteLogManager.
 
 Every `remote.log.manager.task.interval.ms` each partition that this broker leads gets its turn, in
 a task of its own. A turn begins with reading all metadata that earlier leaders wrote. A step that
-changes something is written before and after it is done, so that a later leader finds what was left
-half done:
+changes something is written before and after it is done, so that a later leader finds unfinished
+steps:
 
     copy      COPY_STARTED, the object, COPY_FINISHED; after a failure it is deleted
     delete    DELETE_STARTED, the object is removed, DELETE_FINISHED
@@ -59,7 +59,7 @@ GONE_S: Final = 60.0
 
 
 class RemoteMetrics:
-    """What the manager has done and what is left to do."""
+    """Counters of the manager's work."""
 
     def __init__(self) -> None:
         self.copied_bytes = 0
@@ -210,8 +210,8 @@ class RemoteLogManager:
             self.trouble.pop(tp, None)
 
     async def serve(self, partition: Partition) -> None:
-        """One turn of a partition that this broker leads: copy, then delete what is due. Raises
-        KafkaError, RemoteStorageError, OSError."""
+        """One turn of a partition that this broker leads: copy, then delete expired segments.
+        Raises KafkaError, RemoteStorageError, OSError."""
         remote, epoch = partition.remote, partition.leader_epoch
         assert remote is not None
         key = remote_partition(partition).key
@@ -358,7 +358,8 @@ class RemoteLogManager:
         await self._delete_all_of(partition, due.segments, epoch)
 
     async def _delete_all(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
-        """Remote storage was turned off for the topic: the log begins with what is here."""
+        """Remote storage was turned off for the topic: the log then begins with its local
+        segments."""
         if not self._still(partition, epoch) or partition.busy:
             return
         log = partition.log

@@ -19,7 +19,7 @@ from pk.core.record.batch import CorruptBatch
 
 
 class CheckedObject(Struct, frozen=True):
-    """An object, and what is wrong with it."""
+    """An object, and its problem, if any."""
 
     stored: StoredObject
     segment: SegmentName | None
@@ -27,7 +27,7 @@ class CheckedObject(Struct, frozen=True):
     tail: Tail | None
     """None if the object is not whole."""
     problem: str
-    """What is wrong; "" if nothing was found."""
+    """The problem; "" if none was found."""
 
 
 def checked_objects(

@@ -1,4 +1,4 @@
-"""What of a log is copied, and what goes with a segment."""
+"""Selects a log's segments to copy, and the data copied with each."""
 
 from __future__ import annotations
 

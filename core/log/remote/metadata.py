@@ -1,9 +1,9 @@
-"""What is known about remote segments, and its records in `__remote_log_metadata`, as Apache Kafka
+"""The metadata of remote segments, and its records in `__remote_log_metadata`, as Apache Kafka
 4.3.1 writes them.
 
 A segment goes through the states COPY_STARTED, COPY_FINISHED, DELETE_STARTED and DELETE_FINISHED. A
 copy that failed goes from the first to the third. Each attempt to copy a segment has an id of its
-own, so what a leader that lost its partition still writes disturbs no other.
+own, so late records of a leader that lost its partition affect no other attempt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pk.core.wire.messages import remote_log_metadata as wire
 from pk.core.wire.schema import Message
 
 FRAME: Final = 1
-"""The version of what comes before a record: this number, the record's type and its version."""
+"""The version of the frame before a record: this number, the record's type and its version."""
 VERSION: Final = 0
 _HEAD_BYTES: Final = 3
 
@@ -73,12 +73,12 @@ class RemoteSegment(Struct, frozen=True):
     max_timestamp: int
     event_ms: int
     epochs: tuple[EpochStart, ...]
-    """The leader epochs with records in the segment, and where they begin in it."""
+    """The leader epochs with records in the segment, and their start offsets in it."""
     size: int
     """The bytes of its records."""
     state: SegmentState
     custom_metadata: bytes | None = None
-    """What a remote storage manager of Apache Kafka noted about it."""
+    """The custom metadata of one of Apache Kafka's remote storage managers."""
     txn_index_empty: bool = False
     """Whether no transaction was aborted in it, as far as known."""
 
@@ -230,8 +230,8 @@ def _partition_of(entry: wire.TopicIdPartitionEntry) -> RemotePartition:
 
 
 def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
-    """The partition of `__remote_log_metadata` for the records about `partition`, where it has
-    `partitions`: as Apache Kafka's RemoteLogMetadataTopicPartitioner."""
+    """The partition of `__remote_log_metadata`, which has `partitions` of them, for the records
+    about `partition`; computed as in Apache Kafka's RemoteLogMetadataTopicPartitioner."""
     most, least = partition.topic_id[:8], partition.topic_id[8:]
     value = 1
     for part in (_long_hash(least), _long_hash(most), partition.partition):

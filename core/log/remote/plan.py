@@ -24,7 +24,7 @@ from pk.core.values import Uuid
 
 
 class LogOffsets(Struct, frozen=True):
-    """What matters of the leader's log."""
+    """The state of the leader's log that the plan needs."""
 
     start_offset: int
     end_offset: int
@@ -34,7 +34,7 @@ class LogOffsets(Struct, frozen=True):
 
 
 class Deletion(Struct, frozen=True):
-    """What is due."""
+    """The segments to delete now, and the new start of the log."""
 
     start_offset: int | None
     """The new start of the log, which moves first; None if it does not change."""
@@ -48,8 +48,8 @@ def due_deletion(
     now_ms: int,
     copying: Collection[Uuid],
 ) -> Deletion:
-    """What to delete now. `copying` are the segments that this broker is copying at the moment;
-    without `retention` nothing is too old."""
+    """Computes the segments to delete now. `copying` are the segments that this broker is copying
+    at the moment; without `retention` nothing is too old."""
     due: dict[Uuid, RemoteSegment] = {}
     shown: list[RemoteSegment] = []
     for segment in segments:

@@ -1,7 +1,7 @@
 """Reads remote segments by the same code as local ones: a `Segment` whose files are in the store.
 
 Records come in chunks, of which the last ones used are kept in memory. So a consumer that reads a
-segment in sequence makes one request for each `CHUNK_BYTES`, whatever its fetches ask for, and
+segment in sequence makes one request for each `CHUNK_BYTES`, independent of its fetch sizes, and
 consumers of the same records share them. The indexes come with the tail of the object, in one
 request, and are kept too.
 
@@ -97,7 +97,7 @@ class RemoteReader:
         self._segments.bytes_max = bytes_max
 
     def forget(self, segment_id: Uuid) -> None:
-        """Drop what is kept of a segment that is deleted."""
+        """Drop the cached data of a deleted segment."""
         self._segments.remove(lambda key: key == segment_id)
         self._chunks.remove(lambda key: key[0] == segment_id)
 

@@ -11,8 +11,8 @@
 One object, because a store charges for requests, and each takes its latency: a copy is one upload
 (Apache Kafka's interface has six files for a segment), a first read is one request for the whole
 tail and one for the records, and a deletion is one request. The tail is behind the records since
-its size is known only when they were read; the metadata of the segment says where it begins.
-Whoever has only the object finds it by the footer.
+its size is known only when they were read; the metadata of the segment has its position. A reader
+with only the object finds it by the footer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TAIL_BYTES_FIRST: Final = 1 << 16
 
 
 class Tail(Struct, frozen=True):
-    """What is behind the records. Offsets are inclusive."""
+    """The data after the records. Offsets are inclusive."""
 
     start_offset: int
     end_offset: int
@@ -58,7 +58,7 @@ class Tail(Struct, frozen=True):
 
     @property
     def index_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Its approximate size in memory."""
         return len(self.offset_index) + len(self.time_index) + len(self.txn_index)
 
 

@@ -191,8 +191,8 @@ def epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
 def highest_copied(
     segments: RemoteSegments, lineage: Sequence[EpochStart], log_end_offset: int
 ) -> tuple[int, int]:
-    """(offset, epoch): the last offset of the log with these leader epochs that was copied, as far
-    as the log has it; (-1, -1) if nothing was."""
+    """(offset, epoch): the last copied offset that belongs to the log with these leader epochs;
+    (-1, -1) if there is none."""
     end = log_end_offset
     for epoch, start in reversed(lineage):
         copied = segments.last_offset(epoch)
@@ -271,8 +271,8 @@ def range_at(
 def in_lineage(
     segments: RemoteSegments, lineage: Sequence[EpochStart], from_offset: int, log_end_offset: int
 ) -> Iterator[RemoteRange]:
-    """What a reader of the log with these leader epochs goes through from `from_offset` on, in
-    order, until something is missing."""
+    """The ranges that a reader of the log with these leader epochs needs from `from_offset` on, in
+    order, up to the first gap."""
     offset = from_offset
     while (found := range_at(segments, lineage, offset, log_end_offset)) is not None:
         yield found

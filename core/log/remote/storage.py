@@ -18,7 +18,7 @@ SUFFIX: Final = ".segment"
 
 
 class RemoteStorageError(Exception):
-    """Remote storage did not do what it was asked; whether it had an effect is unknown."""
+    """A request to remote storage failed; whether it had an effect is unknown."""
 
 
 class RemoteObjectMissing(RemoteStorageError):
@@ -30,7 +30,7 @@ class StoredObject(NamedTuple):
 
     name: str
     size: int
-    """In bytes."""
+    """The size in bytes."""
     modified_ms: int
 
 
