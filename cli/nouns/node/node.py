@@ -170,8 +170,8 @@ def _await_line(reader: int) -> bytes:
 
 
 def running_pid(directory: str) -> int | None:
-    """The process of the detached broker in `directory`; None if none runs, whatever pk.pid
-    says."""
+    """The process of the detached broker in `directory`; None if none runs, even if pk.pid names
+    one."""
     try:
         with open(os.path.join(directory, _PID), encoding="ascii") as file:
             pid = int(file.read())

@@ -1,9 +1,10 @@
-"""`pk partitions elect-leaders`: shown, asked, done, one answer a partition.
+"""`pk partitions elect-leaders`: shows the elections, asks, elects, and reports a result for each
+partition.
 
-A preferred election costs nothing but a moment: the first replica of a partition, in sync, takes
-over from another. An unclean one loses records: where no replica in sync (or eligible, KIP-966)
-lives, one that lacks the newest records becomes the truth. It is for partitions without a leader
-only, and it wants its word typed.
+A preferred election costs only a moment: the first replica of a partition, which is in sync, takes
+over from another. An unclean one loses records: if no replica that is in sync (or eligible,
+KIP-966) is alive, it makes a replica the leader that lacks the newest records. It is only for
+partitions without a leader, and must be confirmed by typing a word.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +34,7 @@ from pk.net.client.admin import Admin
 from pk.net.client.answers import Answers
 
 _ASKED_ROWS = 40
-"""So many elections are shown with the question."""
+"""The most elections that the question lists."""
 
 
 class Election(NamedTuple):
@@ -42,10 +43,10 @@ class Election(NamedTuple):
     tp: TopicPartition
     p: r.PartitionDescription
     to: int | None
-    """Who would lead; None: the controller's choice."""
+    """The new leader; None if the controller chooses."""
 
     why_not: str = ""
-    """Why there is nothing to elect; empty where there is."""
+    """The reason for no election; empty if there is one."""
 
 
 async def elect_leaders(context: Context, options: ElectLeaders) -> None:
@@ -97,7 +98,7 @@ async def _elect_from(
     partitions: dict[TopicPartition, r.PartitionDescription],
     broker: int,
 ) -> None:
-    """Has the log of one broker count, whatever it lacks: shown, asked, done."""
+    """Makes one broker the leader, even if its log lacks records: shows the logs, asks, elects."""
     known = await admin.unclean_recovery(partitions)
     if not known:
         raise CommandError("Only pk's controller can be told whose log counts; leave --from out.")
@@ -163,7 +164,8 @@ def _logs(tp: TopicPartition, found: r.UncleanRecovery, broker: int) -> list[Rep
 async def _partitions(
     context: Context, admin: Admin, options: ElectLeaders
 ) -> dict[TopicPartition, r.PartitionDescription]:
-    """What the command line names, else every partition. Raises CommandError and Unusable."""
+    """The partitions that the command line names, or all if it names none. Raises CommandError and
+    Unusable."""
     words = list(options.partition)
     if options.partitions and not options.topic:
         raise Unusable("-p says which partitions of the topic of -t.")
@@ -257,7 +259,7 @@ def _of_them(elections: Sequence[Election]) -> str:
 
 
 async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
-    """Shows, for each partition without a leader, who lives and where its log ends."""
+    """Shows the live replicas of each partition without a leader, and the ends of their logs."""
     _, nodes = await describe_nodes(admin)
     live = {b for b, node in nodes.items() if not node.fenced}
     ends = await log_ends(admin, {e.tp: e.p for e in wanted})
@@ -291,7 +293,7 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
 
 
 async def _agree_to_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
-    """Shows what is lost and has it confirmed by a word. Raises Refused."""
+    """Shows the loss and asks the user to confirm it by typing a word. Raises Refused."""
     await _show_loss(context, admin, wanted)
     await _confirm_loss(context)
 

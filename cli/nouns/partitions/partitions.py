@@ -29,7 +29,7 @@ def state_of(p: r.PartitionDescription, min_isr: int | None) -> str:
 def partition_row(
     tp: TopicPartition, p: r.PartitionDescription, min_isr: int | None
 ) -> PartitionStateRow:
-    """What is known of one partition."""
+    """The row of one partition."""
     return {
         "topic": tp.topic,
         "partition": tp.partition,

@@ -52,8 +52,8 @@ class ReplicaLogRow(TypedDict):
 
 
 class UncleanElectionRow(TypedDict):
-    """A partition without a leader, as it is shown before an unclean election: who is alive, and
-    where its log ends."""
+    """A partition without a leader, as shown before an unclean election: its live replicas, and the
+    ends of their logs."""
 
     topic: str
     partition: Annotated[int, Shown("PART")]

@@ -87,6 +87,6 @@ def compare(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Com
 
 
 def _figure(result: Mapping[str, Any], name: str) -> float | None:
-    """A figure of a result; None where it has none of that name."""
+    """A figure of a result; None if it has none of that name."""
     latency: Mapping[str, float] = result.get("latency_ms") or {}
     return result.get(name, latency.get(name))

@@ -1,4 +1,4 @@
-"""What `pk perf` shows while it runs."""
+"""The progress that `pk perf` shows while it runs."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -30,8 +30,8 @@ async def live(
     total: int | None,
 ) -> AsyncGenerator[None]:
     """Shows a run's progress while the block runs: on a terminal one line that is redrawn; with
-    `interval_ms` (--reporting-interval) a line for each interval. `total`: how many records there
-    will be, where that is known."""
+    `interval_ms` (--reporting-interval) a line for each interval. `total` is the number of records,
+    if it is known."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_show_live, context, interval_ms, what, now, total)
         yield

@@ -29,7 +29,7 @@ _PATIENCE_S = 10.0
 
 
 class Outcome:
-    """What a measurement found."""
+    """The findings of a measurement."""
 
     def __init__(self, until: Callable[[Callable[[], Awaitable[None]]], Awaitable[bool]]) -> None:
         self.until = until
@@ -105,7 +105,7 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
         await opened.partitions(target.topic)
         async with live(context, interval_ms, "Producing", progress, spec.work.records):
             outcome.interrupted = await outcome.until(sender.run)
-        # Taken before the producer closes: what it still sends then is not measured.
+        # Taken before the producer closes: records sent while closing are not measured.
         spent = time.process_time() - cpu
         outcome.error = sent.error
         outcome.measured = Measured(

@@ -102,7 +102,7 @@ class OwnTopic:
 
 @dataclass(frozen=True, kw_only=True)
 class MadeRecords:
-    """What the records contain."""
+    """Options for the content of the records."""
 
     size: Annotated[
         int | None,
@@ -167,7 +167,7 @@ class ProducerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What to do with the result."""
+    """Options for the result."""
 
     compare: Annotated[
         str | None,

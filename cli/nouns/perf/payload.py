@@ -1,9 +1,9 @@
 """Records that can be checked when they come back: each has a number, the time it was due, and a
 CRC-32C over all of it.
 
-With --size the mark is the beginning of the value, and the rest is filler text. With a template the
-value is the template's, and the mark is a header. Each run has a random id, which distinguishes its
-records from those of others or of an earlier run.
+With --size the mark is the beginning of the value, and the rest is filler text. If a template makes
+the value, the mark is a header. Each run has a random id, which distinguishes its records from
+those of others or of an earlier run.
 """
 
 import random

@@ -1,8 +1,7 @@
 """`pk perf`: produce, consume and e2e, on a temporary topic or an existing one.
 
 Each of them is a plan (`plan`), a measurement (`measure`, `run`), a check of every record
-(`payload`) and a result (`report`). A temporary topic is deleted at the end, whatever happens
-before.
+(`payload`) and a result (`report`). A temporary topic is always deleted at the end.
 """
 
 import secrets
@@ -83,7 +82,7 @@ def _plan_shown(context: Context, spec: Spec) -> None:
         much = count(work.records, "record")
     elif work.duration_s:
         much = f"records for {work.duration_s:g} s"
-    elif options.topic:  # existing records are read, whatever their size
+    elif options.topic:  # existing records of any size are read
         context.say(f"Would {spec.test} the records of {options.topic}; nothing was done.")
         return
     else:

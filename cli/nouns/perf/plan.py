@@ -26,7 +26,7 @@ PerfOptions = PerfProduce | PerfConsume | EndToEnd
 
 
 class Spec(NamedTuple):
-    """What to measure, as the options say."""
+    """The measurement that the options ask for."""
 
     test: str
     options: PerfOptions

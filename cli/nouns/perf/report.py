@@ -36,16 +36,16 @@ class Latencies(NamedTuple):
     """How long records took."""
 
     of: str
-    """What was measured, for people."""
+    """The name of the measurement, for people."""
 
     ms: LatencyMs | None
-    """None where no record came through."""
+    """None if no record came through."""
 
     bars: list[HistogramBar]
 
 
 def latencies(histogram: Histogram, of: str) -> Latencies:
-    """What a histogram holds now; it may be filled further afterwards."""
+    """The current content of a histogram, which may still grow."""
     bars: list[HistogramBar] = [
         {"up_to_ms": bar.top_ms, "records": bar.records} for bar in histogram.bars()
     ]
@@ -53,14 +53,14 @@ def latencies(histogram: Histogram, of: str) -> Latencies:
 
 
 class Measured(NamedTuple):
-    """What a measurement found."""
+    """The findings of a measurement."""
 
     figures: Figures
     failed: int = 0
     """The records that could not be sent."""
 
     first_record_ms: float | None = None
-    """How long after the start the first record was read; None where none was."""
+    """The time from the start to the first record read; None if none was."""
 
     latencies: Latencies | None = None
     """None where only reading was measured."""
@@ -120,7 +120,7 @@ def document(
     compared: Comparison | None,
     width: int | None,
 ) -> Document:
-    """The result of what was measured, for people and for programs; `width` is the terminal's, None
+    """The result of a measurement, for people and for programs; `width` is the terminal's, None
     without a terminal."""
     if compared is not None:
         result["compared"] = list(compared.rows)

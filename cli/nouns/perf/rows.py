@@ -1,5 +1,5 @@
-"""What `pk perf` shows: a result, and the row that its figures make where --where, --columns or
-their like narrow it."""
+"""The result of `pk perf`, and the row of its figures for --where, --columns and similar
+options."""
 
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -30,7 +30,7 @@ class _Test(TypedDict):
     partitions: int
     replication_factor: int | None
     record_size: int | None
-    """In bytes; None where records differ."""
+    """In bytes; None if records differ."""
 
     template: str | None
     rate: float | None
@@ -51,7 +51,7 @@ class _Run(TypedDict):
 
 
 class Settings(_Test, _Config, _Run):
-    """What was measured, how and where."""
+    """The settings of a measurement."""
 
 
 class Figures(TypedDict):
@@ -96,7 +96,7 @@ class DrawnBar(HistogramBar):
 
 
 class Faults(TypedDict):
-    """What was wrong with the records that were read back, each with how many."""
+    """The number of records read back with each kind of fault."""
 
     lost: Annotated[int, Shown(show=_show_whole)]
     repeated: Annotated[int, Shown(show=_show_whole)]
@@ -109,12 +109,12 @@ class _Checked(TypedDict):
 
 
 class Verified(_Checked, Faults):
-    """The records that were read back, and what was wrong with them."""
+    """The records that were read back, and their faults."""
 
 
 class FigureChange(TypedDict):
-    """A figure of this run beside that of another. `verdict` is better, worse, or empty where they
-    are about the same."""
+    """A figure of this run beside that of another. `verdict` is better, worse, or empty if they are
+    about the same."""
 
     figure: str
     before: Annotated[float, Shown(show=show_ms)]

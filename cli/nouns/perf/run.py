@@ -2,8 +2,9 @@
 or at full speed.
 
 With a rate, each record is due at a time fixed from the start, and its latency counts from then: if
-the brokers stall, the records due meanwhile count as late instead of not being sent at all
-(coordinated omission). Without a rate, the latency counts from handing the record to the producer.
+the brokers stall, the records due during the stall count as late instead of not being sent at all
+(coordinated omission). Without a rate, the latency counts from the moment the record is given to
+the producer.
 
 A producer acknowledges batches. Records of a partition are acknowledged in the order of their
 handing over, so a queue of (time due, count) for each partition gives the latency of each record.
@@ -74,7 +75,7 @@ class _Waiting:
 
 @dataclass
 class Measured:
-    """What a sender and a reader both count; times are from the monotonic clock."""
+    """The counts of a sender or a reader; times are from the monotonic clock."""
 
     latency: Histogram = field(default_factory=Histogram)
     records: int = 0
@@ -93,7 +94,7 @@ class Measured:
 
 @dataclass
 class Sent(Measured):
-    """What a sender has done so far, without the warm-up."""
+    """The counts of a sender so far, without the warm-up."""
 
     acked: int = 0
     failed: int = 0
@@ -229,7 +230,7 @@ class Sender:
 
 @dataclass
 class Read(Measured):
-    """What a reader has read so far. If it does not look at values, `size` is that of the stored
+    """The counts of a reader so far. If it does not look at values, `size` is that of the stored
     batches."""
 
     first_ns: int = 0

@@ -33,7 +33,8 @@ def read_pipeline(context: Context, file: str) -> Pipeline:
 
 
 def explained(context: Context, work: Callable[[], T]) -> T:
-    """What `work` returns; its errors as CommandError, problems of the file with their places."""
+    """Returns the result of `work`. Its errors become CommandErrors; problems of the file are shown
+    with their positions."""
     from pk.spark.pipeline.status import AlreadyRunning
 
     try:

@@ -39,7 +39,7 @@ def query_rows(status: "Status") -> list[QueryRow]:
 
 
 def style(row: QueryRow) -> str | None:
-    """Red for what ended badly, yellow for what is behind."""
+    """Red for a query that failed, yellow for one that is behind."""
     if row["state"] in ("failed", "died"):
         return "red"
     return "yellow" if row["state"] == "running" and row["lag"] else None

@@ -6,10 +6,10 @@ record is acknowledged, or after a moment without waiting longer; then the resul
 the line being typed. Nothing typed is lost: each text goes into the history at once, and a text
 that failed returns to the editor.
 
-The editor keeps the terminal between two texts, so keys pressed meanwhile are not lost. Ctrl-C is a
-key there (it empties the line, or ends the command). At the end, while the last acknowledgements
-are awaited, Ctrl-C is a signal and stops the waiting. A signal from another process while a record
-is typed ends the editor.
+The editor keeps the terminal between two texts, so no key press is lost. Ctrl-C is a key there (it
+empties the line, or ends the command). At the end, while the last acknowledgements are awaited,
+Ctrl-C is a signal and stops the waiting. A signal from another process while a record is typed ends
+the editor.
 """
 
 import os
@@ -229,7 +229,7 @@ class Editor:
 
 
 class Screen:
-    """The terminal: asks for a text in a thread, and prints above it meanwhile."""
+    """The terminal: asks for a text in a thread, and can print above it at the same time."""
 
     def __init__(self, context: Context, plan: Plan, status: Callable[[], str]) -> None:
         from prompt_toolkit.input import create_input
@@ -285,7 +285,7 @@ class Screen:
 
     def put_back(self, text: str) -> None:
         """Puts a text that failed back into the editor unless another is being typed; into the next
-        editor where none is open, or one is just opening."""
+        editor if none is open, or one is just opening."""
         self._to_put_back = text
         self._thread.call(lambda _: self._take_back())
 

@@ -10,8 +10,8 @@ from pk.cli.records.readers import BadLine, NewRecord
 
 
 class Reading(NamedTuple):
-    """What Enter would do with a text: send `records`; without any, show `note` or, with `more`,
-    start a new line.
+    """The effect of Enter on a text: send `records`; if there are none, show `note` or, with
+    `more`, start a new line.
 
     `position` is that of the mistake, in characters, if it has one.
     """
@@ -36,7 +36,7 @@ class Typed(NamedTuple):
 
 
 def read(plan: Plan, typed: Typed) -> Reading:
-    """What Enter would do with `typed`."""
+    """The effect of Enter on `typed`."""
     text = typed.text
     if not text and not plan.reads_json:
         if not typed.insisted:

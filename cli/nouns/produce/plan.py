@@ -1,4 +1,4 @@
-"""What the options of `pk produce` say about every record."""
+"""The settings for every record of `pk produce`, from its options."""
 
 import os
 import re
@@ -93,7 +93,7 @@ def producer_config(context: Context, options: "Produce", **defaults: str) -> di
 
 
 class Plan:
-    """What the options say about every record."""
+    """The settings for every record."""
 
     def __init__(
         self, options: "Produce", *, encode: Callable[[bytes], bytes] | None = None
@@ -192,7 +192,7 @@ class Plan:
 
     @property
     def unit(self) -> str:
-        """What an error message counts: lines or rows."""
+        """The unit that an error message counts: lines or rows."""
         return "Line" if self.reading.rows is None else "Row"
 
     @property
@@ -273,7 +273,7 @@ async def _create(context: Context, admin: Admin, topic: str) -> None:
 
 
 async def make_topic(context: Context, topic: str, *, create: bool) -> None:
-    """Returns if `topic` exists or may be created. In a pipe there is no user to ask or to warn.
+    """Returns if `topic` exists or may be created. A pipe has no user to ask or to warn.
 
     Raises CommandError if it does not exist and may be a misspelling of one that does.
     """
@@ -353,7 +353,7 @@ def _span(batch: BatchDelivered, unknown: str) -> str:
 
 
 class Pace:
-    """Says how many records are due, at a rate of so many a second."""
+    """Says how many records are due at `rate` records per second."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate

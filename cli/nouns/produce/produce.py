@@ -239,7 +239,7 @@ class _Stream:
     producer: Producer
 
     transactions: Transactions | None
-    """What the records are written in; None if the producer has no transactional id."""
+    """The transactions of the records; None if the producer has no transactional id."""
 
     def __init__(self, context: Context, options: "Produce", plan: Plan, tally: Tally) -> None:
         self.transactions = None
@@ -247,7 +247,7 @@ class _Stream:
         """The number of records read."""
 
         self.wrong: str | None = None
-        """What is wrong with the line that ended the stream."""
+        """The problem with the line that ended the stream."""
 
         self.error: Exception | None = None
         self._context = context

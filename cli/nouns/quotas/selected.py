@@ -1,4 +1,4 @@
-"""For whom a quota is and what it limits, as the command line says it."""
+"""The entity and the limits of a quota, from the command line."""
 
 from math import isfinite
 from typing import Final
@@ -59,7 +59,7 @@ def _as_apache_says(options: QuotaOf) -> list[tuple[str, str | None]]:
 
 
 def entity_given(options: QuotaOf) -> Entity:
-    """For whom the quota is. Raises Unusable."""
+    """The entity of the quota. Raises Unusable."""
     names = names_given(options)
     if not names:
         raise Unusable(
@@ -72,7 +72,7 @@ def entity_given(options: QuotaOf) -> Entity:
 
 
 def values_given(options: SetQuota, entity: Entity) -> dict[str, float]:
-    """What to limit, and to how much. Raises Unusable."""
+    """The limits to set, by key. Raises Unusable."""
     values: dict[str, float] = {}
     for text in (*options.values, *options.add_config):
         key, equals, value = text.partition("=")
@@ -88,7 +88,7 @@ def values_given(options: SetQuota, entity: Entity) -> dict[str, float]:
 
 
 def keys_given(options: DeleteQuota, entity: Entity) -> list[str]:
-    """What to limit no longer; empty for everything. Raises Unusable."""
+    """The limits to remove; empty for all. Raises Unusable."""
     keys = [*options.keys, *options.delete_config]
     for key in keys:
         _check_key(key, entity)

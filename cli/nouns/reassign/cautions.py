@@ -1,4 +1,4 @@
-"""Describes a plan's effect on the cluster: what it moves in total, and what may be unwelcome."""
+"""Describes a plan's effect on the cluster: the total that it moves, and unwelcome effects."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,7 @@ _FULL = 0.85
 
 
 def cautions(live: Live, changes: Iterable[Change], min_isr: Mapping[str, int]) -> list[str]:
-    """What may be unwelcome in a plan: a sentence each."""
+    """The unwelcome effects of a plan, a sentence each."""
     changes = list(changes)
     racks = live.state.racks
     said: list[str] = []

@@ -51,7 +51,7 @@ Detach = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """What a plan must achieve."""
+    """The goal of a plan."""
 
     topics: TopicPatterns = ()
     all: Annotated[

@@ -63,7 +63,7 @@ class Intent(NamedTuple):
 
 
 class Loads:
-    """What every broker holds, updated while a plan is made."""
+    """The load of every broker, updated while a plan is made."""
 
     def __init__(self, state: State) -> None:
         self.sizes = state.sizes
@@ -215,8 +215,8 @@ class _Planner:
     # balance
 
     def balance_replicas(self, sinks: Collection[int] | None) -> None:
-        """Moves replicas until no two targets differ by more than one. With `sinks` fills only
-        these, and only up to their fair share."""
+        """Moves replicas until no two targets differ by more than one. If `sinks` is given, fills
+        only these, and only up to their fair share."""
         held: dict[int, int] = dict.fromkeys(self.targets, 0)
         on: dict[int, list[TopicPartition]] = {b: [] for b in self.targets}
         order = sorted(self.selected, key=lambda tp: (self.state.sizes.get(tp, 0), tp))
@@ -344,7 +344,7 @@ def _shift(
     """The shortest path from a broker that holds at least two more than the last one; None if all
     are even.
 
-    With `sinks` the path ends at one of them that is below the mean.
+    If `sinks` is given, the path ends at one of them that is below the mean.
     """
     if not held:
         return None
@@ -485,8 +485,8 @@ def changes_of(state: State, new: Mapping[TopicPartition, Replicas]) -> list[Cha
 
 
 def first_moves(changes: Iterable[Change], most: int) -> list[Change]:
-    """As many of the changes as copy at most `most` replicas; changes that copy nothing are all
-    kept.
+    """The first of the changes, which together copy at most `most` replicas, and all changes that
+    copy nothing.
 
     The smallest come first, to get much done for little. A new plan continues from there.
     """

@@ -47,7 +47,7 @@ _PLACING = ("to", "drain", "add")
 _INTENTS = (*_PLACING, "rf", "balance", "balance_by", "set", "from_json")
 _EXACT = ("set", "from_json")
 _CHOOSING = ("topics", "all", "no_rack_aware")
-"""Options that say how a plan is made; one that is given as a whole takes none of them."""
+"""Options that say how a plan is made; a complete plan takes none of them."""
 _STARTING = ("max_moves", "batch", "detach")
 """Options that say how a plan is started."""
 
@@ -127,7 +127,7 @@ def _from_file(path: str) -> Wanted:
 
 
 class Plan(NamedTuple):
-    """A plan and what is shown of it."""
+    """A plan, and the data to show about it."""
 
     live: Live
     changes: Sequence[Change]
@@ -292,7 +292,7 @@ def show_unfinished(context: Context, live: Live, rollback: rollback_files.Rollb
         for tp, after in sorted(rollback.after.items())
         if tp in live.running
     ]
-    # The live state counts what is being moved as moved; the brokers are shown before and after.
+    # The live state counts running moves as done; the brokers are shown before and after.
     old = {c.tp: c.before for c in running}
     before = live.state._replace(replicas={**live.state.replicas, **old})
     made = Plan(live, running, broker_changes(before, running, live.leaders), ())

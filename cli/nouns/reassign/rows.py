@@ -88,7 +88,7 @@ class ThrottleRow(TypedDict):
 
 
 class StatusDocument(TypedDict):
-    """What `pk reassign status` shows. Throttles are orphaned if nothing moves."""
+    """The output of `pk reassign status`. Throttles are orphaned if nothing moves."""
 
     reassignments: list[ReassignmentRow]
     throttles: list[ThrottleRow]

@@ -1,9 +1,9 @@
-"""Carries out a reassignment: throttle, move, watch, clean up; and what happens on an interruption.
+"""Carries out a reassignment: throttle, move, watch, clean up; also handles an interruption.
 
 The order of steps keeps the cluster clean. The rollback file comes first and lists every throttle
 that is about to be set; then come the throttles, then the moves; the throttles are removed when the
-moves are over or cancelled. Whatever ends this process in between, the file exists, and `pk
-reassign status` shows what was left and how to remove it.
+moves are over or cancelled. If this process ends in between, the file exists, and `pk reassign
+status` shows the remains and how to remove them.
 """
 
 import os
@@ -168,7 +168,7 @@ class Moving:
     # watch
 
     async def watch(self) -> None:
-        """Shows progress until none of it moves any more. Raises the error if the cluster stops
+        """Shows progress until all moves are over. Raises the error if the cluster stops
         answering."""
         answered = paced = time.monotonic()
         with LiveView(self.context, self.rollback.throttled.rate) as view:

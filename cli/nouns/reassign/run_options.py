@@ -33,7 +33,7 @@ class RunOptions(NamedTuple):
 
     throttle: Throttle = Throttle()
     batch: int | None = None
-    """At most so many partitions move at once; None for all."""
+    """The most partitions that move at once; None for all."""
 
     detach: bool = False
     """Whether a background process watches instead of this command."""

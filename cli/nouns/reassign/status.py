@@ -284,8 +284,8 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
 
 
 def _note(live: Live, wanted: Throttled, rate: int) -> None:
-    """Records what is about to be set in the rollback file of the moves; in a new one if there is
-    none of ours."""
+    """Records the throttles that are about to be set in the rollback file of the moves, or in a new
+    file if there is none."""
     from pk.cli.positions.resolve import now_ms
 
     for rollback in rollback_files.rollbacks(live.cluster_id):
@@ -305,7 +305,7 @@ def _note(live: Live, wanted: Throttled, rate: int) -> None:
                 }
                 for topic in {*old.topics, *wanted.topics}
             }
-            # The value from before our first rate is what is restored.
+            # The value from before our first rate is restored.
             brokers = {**wanted.brokers, **old.brokers}
             rollback_files.write(rollback._replace(throttled=Throttled(rate, brokers, topics)))
             return

@@ -17,7 +17,7 @@ class SubjectRow(TypedDict):
 
 
 class ChangedSchemaRow(TypedDict):
-    """What became of a version."""
+    """The result of a change to a version."""
 
     subject: str
     version: int | None

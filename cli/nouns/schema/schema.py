@@ -117,7 +117,7 @@ def _reference(given: str) -> Reference:
 
 
 async def _canonical(asked: "SchemaRegistry", schema: Schema, subject: str) -> Schema:
-    """The schema, checked. Raises CommandError with what is wrong with it."""
+    """The schema, checked. Raises CommandError with the problem if it is invalid."""
     try:
         parsed = parse(await asked.resolve(schema, subject))
     except SchemaError as e:

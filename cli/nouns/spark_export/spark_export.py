@@ -39,7 +39,7 @@ _WITH_SCHEMAS = ("avro", "json-schema", "protobuf")
 
 
 def _schemas(context: Context, options: "SparkExport") -> dict[str, str]:
-    """Where the schemas of keys and values are. Raises Unusable."""
+    """The location of the schemas of keys and values. Raises Unusable."""
     wanted = {options.key, options.value} & set(_WITH_SCHEMAS)
     if not wanted and not options.resume:
         if options.schema_registry is not None:
@@ -55,7 +55,7 @@ def _schemas(context: Context, options: "SparkExport") -> dict[str, str]:
 
 
 def _positions(options: "SparkExport") -> Positions:
-    """What to export: a single position is the start, and the end is the current one. Raises
+    """The range to export: a single position is the start, and the end is the current one. Raises
     Unusable."""
     text = options.offset
     if text is None:
@@ -162,7 +162,7 @@ def _check_follow(options: "SparkExport", positions: Positions) -> None:
 
 
 def _directory(options: "SparkExport", to: str, topic: str) -> Path | str:
-    """Where a topic's export is."""
+    """The directory of a topic's export."""
     place = to if len(options.topics) == 1 else f"{to.rstrip('/')}/{topic}"
     return place if scheme(place) is not None else Path(place)
 
@@ -264,7 +264,7 @@ def _say_unparsed(context: Context, summary: "Summary") -> None:
 
 
 def _row(summary: "Summary", before: ExportRow | None) -> ExportRow:
-    """What a topic's runs have added, in all."""
+    """The total that a topic's runs have added."""
     row: ExportRow = {
         "topic": summary.topic,
         "directory": str(summary.directory),

@@ -18,11 +18,12 @@ class TokenRow(TypedDict):
     requester: Annotated[str, Shown(wide=True)]
     issued: Annotated[str, Shown(wide=True, show=show_clock)]
     hmac: Annotated[str | None, Shown("HMAC", null="(hidden)")]
-    """In base64: the password of a login by it. Only where it is asked for, or just made."""
+    """The password for a login with this token, in base64. Present only on request, or when the
+    token was just created."""
 
 
 class ChangedTokenRow(TypedDict):
-    """What became of a delegation token."""
+    """The result of a change to a delegation token."""
 
     token: str
     owner: str

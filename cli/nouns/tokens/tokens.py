@@ -31,7 +31,7 @@ async def create(context: Context, options: CreateToken) -> None:
     admin = await context.admin()
     owner = None if options.owner is None else _principal(options.owner)
     renewers = [_principal(text) for text in options.renewer]
-    try:  # raises where the brokers have no tokens, before anybody is asked
+    try:  # raises before the question if the brokers have no tokens
         await admin.describe_tokens([])
     except KafkaError as e:
         raise _while_doing("CreateDelegationToken", e) from None
@@ -92,8 +92,8 @@ def _while_doing(api: str, error: KafkaError) -> KafkaError:
 
 
 async def _token(admin: Admin, token_id: str, doing: str) -> Token:
-    """The token with this id. Raises CommandError where there is none that may be seen, KafkaError
-    that names the API `doing`, which it is looked up for."""
+    """The token with this id. Raises CommandError if the user may see no such token. A KafkaError
+    names the API `doing` that needs the token."""
     try:
         found = await admin.describe_tokens()
     except KafkaError as e:

@@ -86,7 +86,7 @@ def _described(answer: object) -> TopicDescription:
 
 
 async def _say_loss(context: Context, admin: Admin, topics: Sequence[TopicDescription]) -> None:
-    """Says what is lost, and which groups read it."""
+    """Warns of the loss, and names the groups that read the topics."""
     partitions = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
     records = lost_records(await records_in(admin, partitions))
     names = [t.name for t in topics]

@@ -62,6 +62,6 @@ def _has(answer: object, partitions: int) -> bool:
 
 
 def name_to_type(context: Context, names: Collection[str]) -> str:
-    """What a guard asks the user to type: the topic if there is only one, else the cluster's
-    address."""
+    """The word that a guard asks the user to type: the topic if there is only one, else the
+    cluster's address."""
     return next(iter(names)) if len(names) == 1 else context.settings.bootstrap

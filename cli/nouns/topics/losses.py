@@ -1,5 +1,5 @@
-"""What is said before records are deleted: how many, who reads them, and that nothing brings them
-back."""
+"""The warning before records are deleted: their number, the groups that read them, and that they
+cannot be restored."""
 
 from collections.abc import Iterable
 from contextlib import suppress

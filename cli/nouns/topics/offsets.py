@@ -29,8 +29,8 @@ _TIMES: Final = {
     "latest-tiered": r.LATEST_TIERED,
     "earliest-pending-upload": r.EARLIEST_PENDING_UPLOAD,
 }
-"""What `--time` of kafka-get-offsets knows beside milliseconds, with the timestamp that asks a
-broker for it."""
+"""The words that `--time` of kafka-get-offsets accepts in addition to milliseconds, each with its
+timestamp in a request."""
 
 Found = tuple[int | None, int | None] | Exception
 """The first and last offset of a range; None if there is none."""
@@ -126,8 +126,8 @@ def _ends(place: ResolvedRange | Exception) -> Found:
 async def _of_time(
     admin: Admin, moment: int, wanted: Sequence[TopicPartition], isolation: r.IsolationLevel
 ) -> dict[TopicPartition, Found]:
-    """The offsets that the brokers name for a timestamp; None where there is none, as after the
-    last record."""
+    """The offsets that the brokers return for a timestamp; None if there is none, as after the last
+    record."""
     answers = await admin.list_offsets(dict.fromkeys(wanted, moment), isolation=isolation)
     return {
         tp: a if isinstance(a, Exception) else (a.offset if a.offset >= 0 else None, None)

@@ -1,4 +1,4 @@
-"""What became of each topic of a change."""
+"""The result of a change for each topic."""
 
 from typing import TypedDict
 

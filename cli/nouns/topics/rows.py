@@ -48,10 +48,10 @@ class ConfigOfTopic(TypedDict):
 
 
 class TiersOfPartition(TypedDict):
-    """Where the records of a partition are, in the description of a topic with tiered storage. The
+    """The location of a partition's records, in the description of a topic with tiered storage. The
     remote offsets are the first and the last one in the store, null if it has none; the local ones
-    are the leader's first one and its end. A partition that did not answer has an `error` instead.
-    """
+    are the leader's first one and its end. A partition that did not answer has an `error`
+    instead."""
 
     partition: int
     remote_start: int | None
@@ -127,9 +127,8 @@ class TrimmedRow(TypedDict):
 
 
 class _Offsets(TypedDict):
-    """`offsets` counts those from `start` to `end`: where records were compacted away, and where a
-    transaction ended, there is no record. A partition that did not answer has an `error` instead.
-    """
+    """`offsets` is the number from `start` to `end`. Offsets of compacted records and of
+    transaction markers have no record. A partition that did not answer has an `error` instead."""
 
     topic: str
     partition: int
@@ -154,4 +153,4 @@ class _Range(TypedDict):
 
 class PositionRow(_Offsets, _Range, _Epoch):
     """A partition in `pk topics offsets` with -o or --time: `begin`, and for a range `until`, are
-    what was asked for."""
+    the requested offsets."""

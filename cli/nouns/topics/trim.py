@@ -60,7 +60,7 @@ async def trim(context: Context, options: TrimTopics) -> None:
 async def _ranges(
     context: Context, admin: Admin, options: TrimTopics
 ) -> Answers[TopicPartition, ResolvedRange]:
-    """Where each partition will begin. Raises Unusable and CommandError."""
+    """The new start of each partition. Raises Unusable and CommandError."""
     if options.offset_json_file is not None:
         if options.topic or options.offset is not None or options.partitions or options.group:
             raise Unusable(
@@ -90,16 +90,15 @@ async def _ranges(
 
 
 def _kept_without_commit(place: ResolvedRange | Exception) -> ResolvedRange | Exception:
-    """What a group has not committed anything of, it may not have read: nothing of it is
-    trimmed."""
+    """Trims nothing from a partition without a commit, since the group may not have read it."""
     if isinstance(place, Exception) or not lacks_commit(place):
         return place
     return place._replace(begin=place.start, note="no commit: kept")
 
 
 def _json_offsets(path: str) -> dict[TopicPartition, int]:
-    """What Apache's file says: {"partitions": [{"topic": …, "partition": …, "offset": …}],
-    "version": 1}; -1 is the end of the partition. Raises Unusable."""
+    """Reads Apache's file: {"partitions": [{"topic": …, "partition": …, "offset": …}], "version":
+    1}; -1 is the end of the partition. Raises Unusable."""
     import json
 
     try:
@@ -177,7 +176,7 @@ def _say_positions(context: Context, rows: Sequence[TrimmedRow]) -> None:
 
 
 async def _say_loss(context: Context, admin: Admin, rows: Sequence[TrimmedRow]) -> None:
-    """Says what is lost, and who reads there."""
+    """Warns of the loss, and names the groups that read there."""
     topics = list(dict.fromkeys(row["topic"] for row in rows))
     lost = sum(row["records"] or 0 for row in rows)
     context.say(

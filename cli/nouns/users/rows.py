@@ -14,7 +14,7 @@ class UserRow(TypedDict):
 
 
 class ChangedUserRow(TypedDict):
-    """What became of a user's credential."""
+    """The result of a change to a user's credential."""
 
     user: str
     mechanism: str

@@ -115,7 +115,7 @@ def _row(options: SetPassword, iterations: int, result: str) -> ChangedUserRow:
 
 
 def _password(user: str) -> str:
-    """The password, from a prompt or the first line of standard input. Raises Unusable where it is
+    """The password, from a prompt or the first line of standard input. Raises Unusable if it is
     empty or not UTF-8."""
     if sys.stdin.isatty():
         password = ask_secret(f"Password of {user}: ")
@@ -190,7 +190,7 @@ async def _delete(
 
 
 async def _known(admin: Admin, user: str) -> list[ScramUser]:
-    """The credentials of a user, none where there is no such user."""
+    """The credentials of a user; empty if there is no such user."""
     answer = (await admin.describe_scram_users([user]))[user]
     if isinstance(answer, KafkaError) and answer.code == ErrorCode.RESOURCE_NOT_FOUND:
         return []

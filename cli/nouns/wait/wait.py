@@ -2,9 +2,9 @@
 runbooks.
 
 Kafka does not announce a new topic, an ISR change or an empty group, so pk polls: often at first,
-then once a second. What is still missing goes to standard error when it changes. A broker that does
-not answer is one more thing to wait for, not a failure; what waiting cannot fix (no authorisation,
-a wrong option) is.
+then once a second. The missing part is reported on standard error when it changes. A broker that
+does not answer is one more thing to wait for, not a failure; a problem that waiting cannot fix (no
+authorization, a wrong option) is.
 """
 
 import re
@@ -35,17 +35,17 @@ _ATTEMPT_MS = 2000
 """How long one check may take: a broker that hangs is asked again."""
 
 _TELL_S = 5.0
-"""In a file or a pipe, what is missing is reported at most this often."""
+"""The missing part is reported to a file or a pipe at most this often."""
 
 _CONDITION = re.compile(r"(<=?|≤)?\s*(\d+)")
 
 Check = Callable[[], Awaitable[str | None]]
-"""What is still missing; None: the condition holds."""
+"""Returns the missing part; None if the condition holds."""
 
 
 class _Reporter:
-    """Reports on standard error what is still missing: on a terminal a line that is overwritten,
-    else lines."""
+    """Reports the missing part on standard error: on a terminal as a line that is overwritten, else
+    as lines."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -101,7 +101,7 @@ async def _until(context: Context, within: Duration, check: Check, done: str) ->
 
 
 async def _attempt(check: Check) -> str | None:
-    """What is missing; that includes a cluster that does not answer."""
+    """The missing part. A cluster that does not answer counts as missing too."""
     try:
         return await check()
     except ConfigError:

@@ -35,7 +35,8 @@ from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
 _AGES = 20
-"""For how many of the partitions with most lag the time of the next record is looked up."""
+"""The number of partitions, those with the most lag, for which the time of the next record is
+looked up."""
 _STEP_S = 1.0
 _PROBE_S = 3.0
 """How long partitions without progress are searched for records that a read_committed reader
@@ -52,7 +53,7 @@ class _Measurement(NamedTuple):
     """Committed offsets; of a share group the start offsets."""
 
     lags: Offsets
-    """What the share coordinator gives as the lag; empty for a group that commits offsets."""
+    """The lag from the share coordinator; empty for a group that commits offsets."""
 
     ends: Offsets
     at_s: float
@@ -177,7 +178,7 @@ async def _facts(
     owners = {tp: m.member_id for m in group.members for tp in m.assignment}
     tps = sorted({*last.commits, *(tp for tp in owners if tp in last.ends or tp in first.ends)})
     starts = await _offsets(admin, tps, r.EARLIEST)
-    # Transactions are of no matter to a share group that reads uncommitted records.
+    # Transactions do not affect a share group that reads uncommitted records.
     waits = not last.is_share or await _is_read_committed(admin, group.group_id)
     isolation = r.IsolationLevel.READ_COMMITTED
     stable = await _offsets(admin, tps, r.LATEST, isolation) if waits else {}
@@ -243,8 +244,8 @@ async def _is_read_committed(admin: Admin, group: str) -> bool:
 
 
 def _reaches(lag: int, end: int | None, stable: int | None) -> bool:
-    """Whether a share group has finished every record below an open transaction: only what is above
-    is its lag."""
+    """Whether a share group has finished every record below an open transaction: only the records
+    above it are its lag."""
     return end is not None and stable is not None and 0 < lag <= end - stable
 
 
@@ -326,7 +327,7 @@ async def _without_readable(
 async def _pinned(
     admin: Admin, measured: _Measurement, stable: Offsets
 ) -> dict[TopicPartition, PinningTransaction]:
-    """The transactions that keep the last stable offset below the end, in the partitions where they
+    """The transactions that keep the last stable offset below the end, in the partitions that they
     hold back most."""
     held = {tp: end - stable[tp] for tp, end in measured.ends.items() if stable.get(tp, end) < end}
     most = sorted(held, key=lambda tp: -held[tp])[:_AGES]

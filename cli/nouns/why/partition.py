@@ -114,7 +114,7 @@ def _split(word: str) -> tuple[str, int | None]:
 async def gather(
     admin: Admin, chosen: Partitions
 ) -> tuple[dict[TopicPartition, PartitionFacts], ControllerSilent | KafkaError | None]:
-    """What is known of these partitions; and why their reassignments are unknown, if they are.
+    """The facts about these partitions, and the error if their reassignments are unknown.
 
     Raises KafkaError and ClientError.
     """
@@ -187,7 +187,7 @@ async def gather(
 
 
 def _logs_of(found: r.UncleanRecovery | None) -> dict[int, str]:
-    """What is known of logs, where any is."""
+    """A description of each broker's log; empty if none is known."""
     known = () if found is None else found.replicas
     if not any(one.reported or one.damage for one in known):
         return {}

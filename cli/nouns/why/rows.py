@@ -7,7 +7,7 @@ from pk.cli.output.rows import Shown
 
 
 class EvidenceRow(TypedDict):
-    """One fact: what it is about, and what is the case."""
+    """A fact about a subject."""
 
     about: str
     what: str

@@ -1,4 +1,4 @@
-"""What the commands of `pk why` share: showing explanations."""
+"""Shows explanations, for all commands of `pk why`."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 
