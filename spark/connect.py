@@ -100,8 +100,8 @@ def register(spark: "ConnectSession") -> None:
 
 
 class ConnectSpark:
-    """A session of a server, made by `connect`. As a context manager it ends the session, but not
-    the server."""
+    """A session of a server, made by `connect`. Leaving it as a context manager ends the session,
+    but not the server."""
 
     def __init__(self, where: "Where") -> None:
         self._where = where

@@ -189,7 +189,7 @@ async def offset_rows(
     """Each group's rows: one for each partition with a committed offset or an assignment, with its
     lag.
 
-    With `times` also the age of the next record that it has not read.
+    If `times`, the rows also have the age of the first unread record.
     """
     wanted = selected(topics)
     commits = await commits_of(context, admin, groups)

@@ -1,5 +1,5 @@
-"""Which replicas left and joined the in-sync replicas between two descriptions of the cluster, and
-for how long. Pure.
+"""Finds the replicas that left and joined the ISR between two descriptions of the cluster, and the
+time since then. Pure.
 
 Kafka has no API for the history of an ISR: a watch polls, and compares. A replica that was out of
 sync when the watch began has no start time, since pk did not see it fall out.

@@ -316,8 +316,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    r"""`\n`, `\t`, `\r`, `\0`, `\xNN` and `\\` as the characters they stand for; from `\x80`
-    on as the raw byte, which `errors="surrogateescape"` encodes."""
+    r"""`\n`, `\t`, `\r`, `\0`, `\xNN` and `\\` as the characters they denote; from `\x80` on as the
+    raw byte, which `errors="surrogateescape"` encodes."""
     out: list[str] = []
     i = 0
     while i < len(text):

@@ -95,7 +95,7 @@ _PLAIN: Final = Shown()
 
 @cache
 def _fields(kind: type) -> dict[str, tuple[Any, Shown, bool]]:
-    """Each field: its type, how it is shown, and whether every row has it."""
+    """Each field: its type, its display, and whether every row has it."""
     assert is_typeddict(kind), kind
     required: frozenset[str] = vars(kind)["__required_keys__"]
     found: dict[str, tuple[Any, Shown, bool]] = {}

@@ -78,7 +78,7 @@ class Context:
         return self._settings
 
     def use(self, settings: Settings) -> None:
-        """Talks to this cluster, whatever the environment says: the shell's own."""
+        """Talks to the shell's own cluster, regardless of the environment."""
         self._settings = settings
 
     def for_cluster(self, settings: Settings) -> "Context":

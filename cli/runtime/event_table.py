@@ -44,7 +44,7 @@ class EventTable:
             head = self._line([cell.head for cell in self._cells])
             context.write(f"{head}\n".encode())
             return
-        # Refuses wrong options at once. In a format without a head it is an empty list, which must
+        # Refuses wrong options at once. A format without a head makes it an empty list, which must
         # not be written before others.
         empty = render(Listing(columns, []), self._options._replace(terminal=False))
         if self._headed:

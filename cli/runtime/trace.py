@@ -2,8 +2,8 @@
 ends.
 
 A request is recorded when it is answered or has failed; the table is sorted by start. A command may
-run for days, so only the first and the last requests are kept, and the sums of all. As JSON (one
-object a line, written as each request ends) all are shown and none are kept.
+run for days, so only the first and the last requests are kept, and the sums of all. The JSON form
+(one object a line, written as each request ends) shows all of them and keeps none.
 """
 
 import json

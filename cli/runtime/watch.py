@@ -101,7 +101,7 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
     """Runs `handler` every `seconds` and shows its output, with changes highlighted, until it is
     interrupted.
 
-    The session of `context` must be open. In the shell, cancellation ends it. Raises the errors of
+    The session of `context` must be open. Cancellation ends it in the shell. Raises the errors of
     the first run; ends after a first run that shows nothing because everything failed.
     """
     options = _options(context)

@@ -1,7 +1,7 @@
 r"""Runs a line typed in the shell: pk's commands, and the few words of the shell itself.
 
-Ctrl-C ends a running command and never the shell. So SIGINT has one handler as long as the shell
-lives, which is set to what must happen: pass the signal to the command in the engine, or raise
+Ctrl-C ends a running command and never the shell. So SIGINT has one handler for the life of the
+shell, which is set to the action needed: pass the signal to the command in the engine, or raise
 KeyboardInterrupt in one that runs in this thread, or nothing.
 """
 

@@ -1,7 +1,7 @@
 """The Spark job of an export: its tasks read the ranges, turn JSON into columns, write the files.
 
 Without directories by value a task reads and writes in one Python function, so the records never
-enter the JVM. With them Spark computes the columns in between.
+enter the JVM. If there are such directories, Spark computes the columns in between.
 """
 
 import json
@@ -255,7 +255,7 @@ class Job:
         return self._said
 
     def done(self) -> "dict[int, TaskState]":
-        """What each finished task has read, by the index of its range."""
+        """The state of each finished task, by the index of its range."""
         return {index: state for index, state in self._states.now().items() if state.done}
 
     @staticmethod

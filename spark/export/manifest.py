@@ -11,8 +11,8 @@ first and last offset.
 
 An export to a table of Delta or Iceberg is a directory of this kind too. The manifest is replaced
 first, and then the table gets the files of each run that it lacks (pk.spark.export.table). So a run
-that is killed between the two is made good by the next. In such a directory the table's engines may
-put files of their own.
+that is killed between the two is made good by the next. The table's engines may put files of their
+own into such a directory.
 
 Format 3: topic, topic_id, the types of keys and values, columns (Spark's schema as JSON),
 partitions (the exported offsets of each, from begin up to but not including end), runs (each with
@@ -187,10 +187,10 @@ class Unfinished(ABC):
     """A run that writes."""
 
     files: Store
-    """For the files, which have their final names."""
+    """Holds the files, which have their final names."""
 
     states: Store
-    """For what the tasks say meanwhile."""
+    """Holds the states that running tasks report."""
 
     @abstractmethod
     def commit(self, manifest: Manifest, files: Mapping[str, int]) -> None:
@@ -199,12 +199,12 @@ class Unfinished(ABC):
 
 
 class Target(ABC):
-    """Where an export is: only this run may write there."""
+    """The destination of an export: only this run may write to it."""
 
     @property
     @abstractmethod
     def store(self) -> Store:
-        """Where it is."""
+        """The store of the export's directory."""
 
     lock: int = -1
     """The descriptor of a lock. A process that inherits it keeps the lock even if this one ends."""
@@ -217,7 +217,7 @@ class Target(ABC):
 
     @abstractmethod
     def unfinished(self, run_id: str) -> AbstractContextManager[Unfinished]:
-        """A new run; what it leaves beside its files is removed at the end."""
+        """A new run; its leftover files are removed at the end."""
 
 
 class _UnfinishedFolder(Unfinished):

@@ -3,8 +3,8 @@ its progress.
 
 Spark tells a driver how many tasks are done, but not the progress of one, and it returns a worker's
 exception as text. So each task keeps a small file beside the export's unfinished files, with the
-number of records read and, after a failure, the error. It lies where the export lies, so that
-workers and driver need no other place that both reach.
+number of records read and, after a failure, the error. It is in the export's directory, so workers
+and driver need no other shared storage.
 """
 
 import json
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _ERROR: Final = ".error"
 _SAID_EVERY_S: Final = 0.2
 _SAID_FAR_EVERY_S: Final = 2.0
-"""How often a task says what it has read: to a directory, and to object storage."""
+"""How often a task reports its progress: to a directory, and to object storage."""
 
 CORRUPT: Final = "_corrupt_record"
 """The field for a text that is not a JSON object of the column's fields."""
@@ -183,7 +183,7 @@ def text(column: pa.Array) -> pa.Array:
 
 
 class States:
-    """What the tasks of a job say, by the numbers of their ranges."""
+    """The states of a job's tasks, by the numbers of their ranges."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

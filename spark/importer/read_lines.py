@@ -91,7 +91,7 @@ class ReadJson:
             line = [kept] if self.whole else []
             names = [*self.schema.names, *batch.schema.names[1:]]
             made = pa.RecordBatch.from_arrays([*columns, *line, *batch.columns[1:]], names)
-            # What is null here was empty.
+            # Nulls here were empty lines.
             yield made if not kept.null_count else made.filter(kept.is_valid())
 
 

@@ -74,8 +74,8 @@ def fields_of(values: Iterable[bytes]) -> dict[str, str] | None:
 
 
 def mixed_fields(values: Iterable[bytes]) -> list[str]:
-    """What to say of fields that are texts because some of their values have another type than most
-    of them."""
+    """Messages about fields that are strings because some of their values have another type than
+    the others."""
     kinds: dict[str, Counter[str]] = {}
     for text in in_one_case(values):
         for name, inner in cast(dict[str, Any], json.loads(text)).items():

@@ -1,10 +1,10 @@
-"""Who runs a pipeline whose checkpoint is in object storage, where no file can be locked.
+"""The lease of a pipeline whose checkpoint is in object storage, which has no file locks.
 
 The process that runs it replaces an object every few seconds, each time only if it is still its
 own. Another process takes the object over when it has not changed for `LEASE_S`, by its own watch,
 so the clocks of machines do not matter. The earlier process, if it still lives, notices it with its
-next replacement, and ends. What it wrote meanwhile is not doubled: tables and topics know the
-number of each batch.
+next replacement, and ends. Its last writes are not duplicated: tables and topics know the number of
+each batch.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ class Lease:
         """Whether another process has taken over, or may have."""
 
     def __enter__(self) -> Self:
-        """Waits until a lease that nobody renews is over. Raises Taken, OSError."""
+        """Waits until a lease that is no longer renewed has expired. Raises Taken, OSError."""
         seen: Mapping[str, str] | None = None
         since = time.monotonic()
         while True:

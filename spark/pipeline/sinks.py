@@ -123,7 +123,7 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
         else:
             columns["value"] = as_json(f.struct("*"))
         if sink.value is None and not isinstance(types.get("value"), StringType | BinaryType):
-            for name in ("headers", "partition"):  # a source's own, not where a record goes
+            for name in ("headers", "partition"):  # belong to the source itself
                 columns.pop(name, None)
         plain = frame.select(*(column.alias(name) for name, column in columns.items()))
         names = [field.name for field in plain.schema.fields]

@@ -1,9 +1,9 @@
 """Parquet directories, Delta and Iceberg tables as sinks: a batch that comes again leaves them as
 they are.
 
-Spark's tasks write the files where the table is; the driver makes them part of it in one step.
-Delta and Iceberg keep, in that step, the number of the batch, by the identity of the sink: a batch
-that is there is left out. The files of a batch are in a folder of its own, so what an earlier
+Spark's tasks write the files to the table's directory; the driver makes them part of it in one
+step. Delta and Iceberg keep, in that step, the number of the batch, by the identity of the sink: a
+batch that is there is left out. The files of a batch are in a folder of its own, so what an earlier
 attempt left is found without a look at the rest of the table. A directory of parquet files has no
 such step, so the files of a batch get their names at its end, and the names are remembered beside
 the checkpoint: an attempt begins with removing those of an earlier one.
@@ -45,7 +45,7 @@ _STAGED: Final = "_pk_staged"
 """Readers skip names that begin with `_`."""
 
 _DATA: Final = "data/"
-"""Where Iceberg's tables have their files."""
+"""The directory of data files in Iceberg tables."""
 
 
 def write_parquet(
@@ -141,7 +141,7 @@ class _Attempt:
         self._folder = f"{within}pk-{identity}-{batch:010d}"
         self._store = store.child(self._folder)
         self.left = self._store.names()
-        """What earlier attempts have written."""
+        """The files that earlier attempts wrote."""
 
         self._own: list[str] = []
 
@@ -155,16 +155,16 @@ class _Attempt:
         return [LakeFile(f"{self._folder}/{f.name}", f.size, f.footer) for f in written]
 
     def end(self, added: bool) -> None:
-        """Removes what is not part of the table: the files of earlier attempts, or this one's, if
-        an earlier one was faster than it seemed. Raises OSError."""
+        """Removes files that are not part of the table: the files of earlier attempts, or this
+        one's, if an earlier one was faster than it seemed. Raises OSError."""
         self._store.remove(self.left if added else self._own)
 
     def tidy(self, known: Iterable[str]) -> None:
-        """Removes what was left by attempts other than the one whose files the table has: `known`
-        are the names of its files. Raises OSError."""
+        """Removes the files of attempts other than the one whose files the table has: `known` are
+        the names of its files. Raises OSError."""
         within = f"{self._folder}/"
         tokens = {_token(name) for name in known if name.startswith(within)}
-        if len(tokens) == 1:  # else the table was compacted, and what it had cannot be told
+        if len(tokens) == 1:  # else the table was compacted, and its earlier files are unknown
             self._store.remove(name for name in self.left if _token(name) not in tokens)
 
 
@@ -207,7 +207,7 @@ def write_iceberg(
 
 
 def table_store(table: Any) -> Store:
-    """Where pyiceberg's table is. Raises OptionError, SparkMissing."""
+    """The store of a pyiceberg table. Raises OptionError, SparkMissing."""
     return store_at(table.location(), table.io.properties)
 
 

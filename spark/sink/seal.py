@@ -22,7 +22,7 @@ from pk.spark.errors import SparkError
 from pk.spark.sink.murmur2 import Ints, partitions_for_keys
 
 ROWS_BYTES: Final = 16 << 20
-"""Rows of so many bytes are sealed at once."""
+"""The bytes of rows that are sealed at once."""
 
 _compute: Final[Any] = pc
 

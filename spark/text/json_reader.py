@@ -50,7 +50,7 @@ _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
 class Unfit(ValueError):
-    """A text is not JSON, or a value does not fit its column. The message says what is wrong."""
+    """A text is not JSON, or a value does not fit its column. The message gives the reason."""
 
 
 class Number(str):

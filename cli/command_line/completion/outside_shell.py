@@ -86,7 +86,7 @@ def answer(words: Sequence[str], *, fetch: bool = False) -> str:
     """The output for the scripts in `completions/`: a line for each candidate, its word and meaning
     separated by a tab.
 
-    With `fetch`, a background process refreshes old names for the next time.
+    If `fetch`, a background process refreshes old names for the next time.
     """
     from pk.cli.command_line.tree import tree
 
