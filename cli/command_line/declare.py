@@ -66,6 +66,7 @@ class Noun:
         in_shell: bool = True,
         shell_needs: str = "",
         from_use: bool = False,
+        instead_of_use: tuple[str, ...] = (),
         repeatable: bool | Callable[[Mapping[str, Any]], bool] = False,
     ) -> None:
         """Declares a command by its names; without any, the noun itself is the command.
@@ -95,6 +96,7 @@ class Noun:
             in_shell=in_shell,
             shell_needs=shell_needs,
             from_use=from_use,
+            instead_of_use=instead_of_use,
             repeatable=repeatable,
         )
         self._declarations[declared.names[0]] = declared

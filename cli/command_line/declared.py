@@ -68,6 +68,10 @@ class Declared:
     """Whether its topic or group may be the one that `use` set in the shell. A command that deletes
     or replaces something for good must have its target typed."""
 
+    instead_of_use: tuple[str, ...] = ()
+    """The options, by their names in Python, with which it takes nothing from `use`, besides the
+    one that may give its first argument."""
+
     repeatable: bool | Callable[[Mapping[str, Any]], bool] = False
     """Whether `\\w` in the shell may repeat it, with these values: it shows something and ends.
     Every command that takes -w (`Watch`) may be."""

@@ -111,6 +111,7 @@ def _command(declared: Declared, options: list[dict[str, Any]]) -> dict[str, Any
             columns=column_names(declared),
             blocking=declared.blocking,
             from_use=declared.from_use,
+            instead_of_use=list(declared.instead_of_use),
             not_in_shell=not declared.in_shell,
         ),
     }

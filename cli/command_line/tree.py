@@ -74,7 +74,7 @@ class Argument:
 
 
 class Command:
-    """A leaf, with its parameters. `from_use` and `in_shell` are those of
+    """A leaf, with its parameters. `from_use`, `instead_of_use` and `in_shell` are those of
     `pk.cli.command_line.declared.Declared`. `columns` are the names of the columns that it shows,
     separated by blanks, by the option that chooses between several lists; a command that prints no
     JSON has none."""
@@ -88,6 +88,7 @@ class Command:
         "help",
         "hidden",
         "in_shell",
+        "instead_of_use",
         "names",
         "notes",
         "options",
@@ -102,6 +103,7 @@ class Command:
         self.notes: str = data.get("notes", "")
         self.blocking: bool = data.get("blocking", False)
         self.from_use: bool = data.get("from_use", False)
+        self.instead_of_use: tuple[str, ...] = tuple(data.get("instead_of_use", ()))
         self.in_shell: bool = not data.get("not_in_shell", False)
         self.hidden: bool = False
         self.columns: dict[str, str] = data.get("columns", {})

@@ -353,15 +353,10 @@ class Shell:
         if not isinstance(node, Command) or not node.from_use or place.plain:
             return words
         given = {option.dest for option, _ in place.given}
-        first = node.arguments[0].name if node.arguments else ""
-        instead = {"help", "topics", "topic", "include", "from_file"}
-        if first != "TOPIC":  # on a command for topics, -g does not name the topic
-            instead |= {"groups", "group", "all_groups"}
-        if given & instead:
+        target = node.arguments[0]
+        if not given.isdisjoint((target.dest, *node.instead_of_use)):
             return words
-        name = self.cache.current(
-            "topic" if first == "TOPIC" else "group" if first == "GROUP" else ""
-        )
+        name = self.cache.current(target.name.lower())
         return [*words, name] if name else words
 
 

@@ -362,6 +362,16 @@ def test_use_fills_in_what_is_not_named() -> None:
     assert shell.filled(["consume", "-t", "x"]) == ["consume", "-t", "x"]
     assert shell.filled(["groups", "lag"]) == ["groups", "lag", "billing"]
     assert shell.filled(["groups", "lag", "-t", "x"]) == ["groups", "lag", "-t", "x"]
+    for line in (
+        "consume --include x.*",
+        "groups describe --all-groups",
+        "groups members --all-groups",
+        "groups reset-offsets --from-file x",
+        "why lag -t x",
+        "why lag -g x",
+        "wait lag -t x",
+    ):
+        assert shell.filled([*line.split()]) == line.split()
     assert shell.filled(["topics", "list"]) == ["topics", "list"]
     assert shell.filled(["produce"]) == ["produce", "orders"]
 
@@ -385,6 +395,12 @@ def test_what_takes_its_target_from_use_has_one(path: tuple[str, ...]) -> None:
     shell = Shell(HERE, interactive=False)
     shell.cache.topic, shell.cache.group = "orders", "billing"
     assert shell.filled([*path])[len(path) :] in (["orders"], ["billing"])
+
+
+def test_what_stands_instead_of_use_is_an_option() -> None:
+    for path, command in commands(tree()):
+        assert command.from_use or not command.instead_of_use, path
+        assert all(command.takes(name) for name in command.instead_of_use), path
 
 
 def test_partitions_of_the_used_topic_are_offered_only_where_it_is_the_target() -> None:

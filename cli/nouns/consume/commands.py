@@ -36,5 +36,6 @@ CONSUME.command(
     screen="streams",
     shows_waits=True,
     from_use=True,
+    instead_of_use=("include", "topics"),
     repeatable=ends,
 )

@@ -70,6 +70,7 @@ GROUPS.command(
     shows={"members": MemberRow, "state": GroupStateRow, "": DescribedGroup},
     rows={"members": MemberRow, "state": GroupStateRow, "": OffsetRow},
     from_use=True,
+    instead_of_use=("all_groups", "groups", "topics"),
 )
 
 
@@ -100,6 +101,7 @@ GROUPS.command(
         "": GroupLag,
     },
     from_use=True,
+    instead_of_use=("all_groups", "groups", "topics"),
 )
 
 
@@ -123,6 +125,7 @@ GROUPS.command(
     examples=("pk groups members billing", "pk groups members --where 'partitions = 0'"),
     shows=MemberRow,
     from_use=True,
+    instead_of_use=("all_groups", "groups"),
 )
 
 
@@ -145,6 +148,7 @@ GROUPS.command(
     screen="streams",
     shows_waits=True,
     from_use=True,
+    instead_of_use=("groups",),
 )
 
 
@@ -168,6 +172,7 @@ GROUPS.command(
     ),
     shows=OffsetChangeRow,
     from_use=True,
+    instead_of_use=("all_groups", "from_file", "groups", "topics"),
 )
 
 

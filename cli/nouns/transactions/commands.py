@@ -127,4 +127,5 @@ TRANSACTIONS.command(
     ),
     shows=ProducerRow,
     from_use=True,
+    instead_of_use=("topics",),
 )

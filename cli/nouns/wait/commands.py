@@ -62,6 +62,7 @@ WAIT.command(
     notes=NOTES,
     screen="streams",
     from_use=True,
+    instead_of_use=("topics",),
 )
 
 

@@ -85,6 +85,7 @@ WHY.command(
     shows=ExplainedLag,
     rows=GroupVerdict,
     from_use=True,
+    instead_of_use=("topics",),
 )
 
 
