@@ -109,6 +109,7 @@ def test_one_process_runs_a_pipeline(places: Places) -> None:
         "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, 2); print('held', "
         "flush=True); input()"
     )
+    assert isinstance(places.own, Path)
     places.own.mkdir(parents=True)
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(places.lock)],
@@ -173,6 +174,7 @@ class _Interrupted:
 
 def test_who_stops_a_pipeline_at_once_has_stopped_it(places: Places) -> None:
     pytest.importorskip("pyspark")
+    assert isinstance(places.own, Path)
     from pk.spark.pipeline.run import RunOptions, run_pipeline
 
     options = RunOptions({"kafka.bootstrap.servers": "127.0.0.1:1"})
