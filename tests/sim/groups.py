@@ -4,6 +4,7 @@ goes on as if nothing had happened."""
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from sim.clients import AGAIN, REQUEST_MS, SimClient, fetch_once
 
 from pk.core.broker.peers import PeerLost
 from pk.core.errors import ErrorCode, error_name
+from pk.core.values import OFFSETS_TOPIC
 from pk.core.wire.codec import decode_whole, encode
 from pk.core.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -67,7 +69,8 @@ class Group:
     name: str
     topic: str
     progress: dict[int, Progress] = field(default_factory=dict)
-    beyond_promise: bool = False
+    unsafe: AbstractSet[str] = frozenset()
+    """The history's topics that a fault put beyond their promise."""
 
 
 class Rejoin(Exception):
@@ -128,8 +131,10 @@ class Member(SimClient):
             return True
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
             raise PeerLost("the coordinator moved")
-        if code in REJOIN:
-            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+        # A commit of a member after a fault by which the group's own records may be lost.
+        lost = code == ErrorCode.GROUP_ID_NOT_FOUND and OFFSETS_TOPIC in self.group.unsafe
+        if code in REJOIN or lost:
+            if code == ErrorCode.UNKNOWN_MEMBER_ID or lost:
                 self.member_id = ""
             raise Rejoin
         if code in AGAIN:

@@ -21,7 +21,7 @@ from sim.nodes import SimNode
 
 from pk.core.broker.replication.partition import Partition
 from pk.core.log.segment import Segment
-from pk.core.record.batch import iter_headers
+from pk.core.record.batch import CorruptBatch, check_crc, iter_headers
 
 AFTER_S: Final = 1.0
 """Between one damage and the next, on average, if nothing else is wrong."""
@@ -75,7 +75,9 @@ class Rot:
             return
         node, partition = found.node, found.partition
         disk, end = node.disk, found.position + len(found.data)
-        if disk.exists(found.path) and found.data == disk.read(found.path)[found.position : end]:
+        data = disk.read(found.path) if disk.exists(found.path) else b""
+        # A segment that came instead may have the same bytes there by chance.
+        if found.data == data[found.position : end] and not _is_whole(data):
             return
         self.rotten = None
         disk.cold.discard(found.path)
@@ -139,3 +141,13 @@ class Rot:
             for segment, after in zip(log.state.segments, log.state.segments[1:], strict=False):
                 if segment.size and after.base_offset <= committed:
                     yield node, partition, segment, after.base_offset
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether every batch of a segment has the checksum that it says."""
+    try:
+        for position, header in iter_headers(data):
+            check_crc(data, position, header)
+    except CorruptBatch:
+        return False
+    return True

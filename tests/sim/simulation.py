@@ -132,9 +132,10 @@ class Simulation:
         self.clients: list[SimClient] = []
         self.producers: list[IdempotentProducer] = []
         self.consumers: list[Consumer] = []
-        self.groups = [Group("group", "all"), Group("group848", "all")]
+        unsafe = self.history.unsafe
+        self.groups = [Group(name, "all", unsafe=unsafe) for name in ("group", "group848")]
         self.deliveries = Deliveries(Group("shares", "all"), self.history, self._epoch_of)
-        self.chain = Group("chain", "txn")
+        self.chain = Group("chain", "txn", unsafe=unsafe)
         self.outputs = Outputs("out")
         self.book = Book()
         self.ledger = Ledger("txn", 2)

@@ -389,6 +389,7 @@ class Wrecks:
         assert not node.up
         how = self._random.choice(sorted(harms))
         self._history.chronicle.note(node.host, f"its disk: {how}")
+        node.disk.heal()  # a write that would fail is not one of ours
         harms[how](node, self._random)
         if node.disk.exists(DATA):  # what happened has happened, also when the power goes
             node.disk.sync_all([DATA])
