@@ -121,9 +121,9 @@ class ConsumerMethods:
         self._portal.run(self._client.unsubscribe)
 
     def enforce_rebalance(self) -> None:
-        """Makes the group assign its partitions again, at the next poll: for an own assignor whose
-        inputs have changed. Raises ValueError without a subscription, and with
-        `group.protocol=consumer`, where the coordinator decides when to assign."""
+        """Makes the group assign its partitions again at the next poll, for example because the
+        inputs of the program's own assignor have changed. Raises ValueError if nothing is
+        subscribed, and with `group.protocol=consumer`, because then the coordinator decides."""
         self._portal.run_sync(self._client.enforce_rebalance)
 
     def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:

@@ -267,9 +267,9 @@ class Consumer:
             await group.leave()
 
     def enforce_rebalance(self) -> None:
-        """Makes the group assign its partitions again, at the next poll: for an own assignor whose
-        inputs have changed. Raises ValueError without a subscription, and with
-        `group.protocol=consumer`, where the coordinator decides when to assign."""
+        """Makes the group assign its partitions again at the next poll, for example because the
+        inputs of the program's own assignor have changed. Raises ValueError if nothing is
+        subscribed, and with `group.protocol=consumer`, because then the coordinator decides."""
         self._check()
         if self._group is None or not self._subscribes:
             raise ValueError("not subscribed: there is no group to rebalance")

@@ -91,7 +91,8 @@ class Delivery:
             batch, index = _settled(batch, index)
 
     def result(self) -> RecordMetadata:
-        """What `wait` returns or raises, without waiting. Raises trio.WouldBlock unless `done`."""
+        """The result of `wait`, or its error, without waiting. Raises trio.WouldBlock unless
+        `done`."""
         batch, index = _settled(self._batch, self._index)
         if not batch.settled.is_set():
             raise trio.WouldBlock
@@ -141,7 +142,8 @@ class Deliveries:
             batches += [part for _, part in batch.splits]
 
     def result(self) -> list[Run]:
-        """What `wait` returns or raises, without waiting. Raises trio.WouldBlock before."""
+        """The result of `wait`, or its error, without waiting. Raises trio.WouldBlock unless all
+        records are settled."""
         runs: list[Run] = []
         error: Exception | None = None
         pieces = list(reversed(self._runs))

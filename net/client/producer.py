@@ -335,8 +335,8 @@ class Producer:
         return self._sender.transactions
 
     async def _abort(self, transactions: Transactions) -> None:
-        """Abort unless a commit may have taken place, which cannot be undone; wait for records in
-        flight, so that none of them can end up in the next transaction."""
+        """Abort unless a commit may have taken place, which cannot be undone. Wait for records in
+        flight: none of them may end up in the next transaction."""
         fatal = self._sender.fatal is not None
         if not transactions.open or transactions.commit_sent or fatal:
             return

@@ -35,8 +35,8 @@ RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 class NotLoaded(Exception):
-    """Raised by a serializer or deserializer that needs something first. `load` fetches it;
-    it blocks until it has it."""
+    """Raised by a serializer or deserializer that needs something first. `load` fetches it,
+    and blocks until then."""
 
     def __init__(self, load: Callable[[], None]) -> None:
         super().__init__("not loaded")
@@ -237,7 +237,7 @@ class TypedConsumer(Generic[K, V]):
 
     A record whose bytes cannot be deserialized makes `poll` raise UndecodableRecord, after the
     records before it were returned. The position stays at that record; call `consumer.seek` to
-    continue after it. With `on_undecodable` the consumer passes the error to this function instead,
+    continue after it. If `on_undecodable` is given, the consumer passes the error to it instead,
     and skips the record.
     """
 

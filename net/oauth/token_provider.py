@@ -55,8 +55,7 @@ def ask(provider: TokenProvider | str) -> AccessToken:
 
 
 def check(provider: object) -> str | None:
-    """What is wrong with a provider given as text, or None. A function's module is not imported
-    yet."""
+    """The error in a provider given as text, or None. A function's module is not imported yet."""
     if not isinstance(provider, str):
         return None
     if _FUNCTION.fullmatch(provider):

@@ -40,7 +40,7 @@ name."""
 
 
 class _Writer(NamedTuple):
-    """What writes the keys or the values of a topic."""
+    """Writes the keys or the values of a topic."""
 
     head: bytes
     header: tuple[str, bytes] | None
@@ -184,7 +184,7 @@ def _chained(first: Callable[[T], Any], then: Callable[[Any], bytes]) -> Callabl
 
 
 class _Reader(NamedTuple):
-    """What reads the payloads of one schema."""
+    """Reads the payloads of one schema."""
 
     is_protobuf: bool
     read: Callable[[bytes, tuple[int, ...]], Any]

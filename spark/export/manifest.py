@@ -1,9 +1,11 @@
 """The directory of an export, and its manifest, which lists exactly the exported offsets.
 
-Only files that `_pk_export.json` lists are part of the export. A run writes into a folder of its
-own; its name begins with `_`, like the manifest's, so readers skip both. Once everything is written
-and synced, the files move beside the others, and then the manifest is replaced in one step. A run
-that crashes before that leaves files that are not listed; the next run removes them.
+Only files that `_pk_export.json` lists are part of the export. In a local directory a run writes
+into a folder of its own; its name begins with `_`, like the manifest's, so readers skip both. Once
+everything is written and synced, the files move beside the others, and then the manifest is
+replaced in one step. In object storage the files have their final names from the start, and a
+conditional put replaces the manifest. A run that crashes before that leaves files that are not
+listed; the next run removes them.
 
 An export with `--partition-by` puts its files into directories as Hive names them, such as
 `date=2026-01-01`. Then one range of offsets may be in several files; each has an entry with its own

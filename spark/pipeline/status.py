@@ -62,7 +62,7 @@ class AlreadyRunning(SparkError):
 
 
 def hold(places: Places) -> "Lock | Held":
-    """What a process holds while it runs a pipeline."""
+    """The lock or lease that a process holds while it runs a pipeline."""
     return Held(places) if isinstance(places.lock, ObjectPath) else Lock(places)
 
 
