@@ -280,15 +280,18 @@ class Offsets:
         tombstones = zip(made.records, made.encoded, strict=True)
         for topic in request.topics:
             subscribed = group.is_subscribed(topic.name)
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
             answer = OffsetDeleteResponseTopic(name=topic.name)
             response.topics.append(answer)
+            committed = self.committed.get(group_id, {}).get(topic.name, {})
             for partition, (tombstone, encoded) in zip(topic.partitions, tombstones, strict=False):
                 index = partition.partition_index
-                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
                 answer.partitions.append(
                     OffsetDeleteResponsePartition(partition_index=index, error_code=error)
                 )
-                if not subscribed and self._has(group_id, topic.name, index):
+                if not subscribed and (
+                    index in committed or (group_id, topic.name, index) in self._open
+                ):
                     decision.records.append(tombstone)
                     decision.encoded.append(encoded)
         decision.reply = response
@@ -311,11 +314,6 @@ class Offsets:
                 decision.records.append(offset_tombstone(group_id, topic, partition))
         decision.records += group.tombstones()
         return ErrorCode.NONE
-
-    def _has(self, group_id: str, topic: str, partition: int) -> bool:
-        return (group_id, topic, partition) in self._open or partition in self.committed.get(
-            group_id, {}
-        ).get(topic, {})
 
     # Expiry
 

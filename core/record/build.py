@@ -94,6 +94,45 @@ class BatchBuilder:
         self.count = count + 1
         return True
 
+    def extend(
+        self,
+        timestamp_ms: int,
+        records: Iterable[tuple[bytes | None, bytes | None]],
+        enough_bytes: int = BATCH_BYTES_MAX,
+    ) -> None:
+        """Add records (key, value) without headers until one does not fit, or `size_estimate` is
+        above `enough_bytes`. The same as `append` for each of them, in half the time."""
+        varints, count, size, bytes_max = VARINTS, self.count, len(self._body), self._bytes_max
+        parts: list[bytes] = []
+        if not count:
+            self._base = self._latest = timestamp_ms
+        start = b"\0" + varints[timestamp_ms - self._base]
+        for key, value in records:
+            record = b"".join(
+                (
+                    start,
+                    varints[count],
+                    b"\x01" if key is None else varints[len(key)],
+                    key or b"",
+                    b"\x01" if value is None else varints[len(value)],
+                    value or b"",
+                    b"\0",
+                )
+            )
+            length = varints[len(record)]
+            added = size + len(length) + len(record)
+            if count and added > bytes_max:
+                break
+            parts += (length, record)
+            size = added
+            count += 1
+            if size > enough_bytes:
+                break
+        self._body += b"".join(parts)
+        if count > self.count:
+            self._latest = max(self._latest, timestamp_ms)
+            self.count = count
+
     def build(
         self,
         base_offset: int = 0,

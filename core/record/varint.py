@@ -24,6 +24,10 @@ def encode_varint(number: int) -> bytes:
     code = (number << 1) ^ (number >> 63)
     if code < 0x80:
         return bytes((code,))
+    if code < 0x4000:
+        return bytes((code & 0x7F | 0x80, code >> 7))
+    if code < 0x20_0000:
+        return bytes((code & 0x7F | 0x80, code >> 7 & 0x7F | 0x80, code >> 14))
     out = bytearray()
     while code > 0x7F:
         out.append((code & 0x7F) | 0x80)

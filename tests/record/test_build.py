@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
-from record.strategies import Row, stretches
+from hypothesis import strategies as st
+from record.strategies import Row, nullable_bytes, stretches, timestamps
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import HEADER_BYTES, Record, check_crc, read_header, records
@@ -34,6 +35,31 @@ def test_a_builder_takes_what_fits(some: list[Row]) -> None:
     if taken < len(some):
         assert len(build_batch(some[: taken + 1])) > 500
     assert [(r.timestamp, r.key, r.value, r.headers) for r in records(batch)] == some[:taken]
+
+
+@given(
+    st.lists(st.tuples(timestamps, st.lists(st.tuples(nullable_bytes, nullable_bytes))), max_size=4)
+)
+def test_extend_is_append_many_times(
+    some: list[tuple[int, list[tuple[bytes | None, bytes | None]]]],
+) -> None:
+    one_by_one, at_once = BatchBuilder(bytes_max=500), BatchBuilder(bytes_max=500)
+    for timestamp_ms, pairs in some:
+        for key, value in pairs:
+            if not one_by_one.append(timestamp_ms, key, value):
+                break
+        at_once.extend(timestamp_ms, pairs)
+        assert at_once.count == one_by_one.count
+        assert at_once.size_estimate == one_by_one.size_estimate
+    if one_by_one.count:
+        assert at_once.build() == one_by_one.build()
+
+
+def test_extend_takes_no_more_than_enough() -> None:
+    builder = BatchBuilder()
+    builder.extend(0, ((None, bytes(100)) for _ in range(10)), enough_bytes=250)
+    assert builder.count == 2
+    assert builder.size_estimate > 250
 
 
 def test_a_first_record_is_taken_whatever_its_size() -> None:

@@ -54,7 +54,7 @@ async def handle(
         check(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, id_)
         denied = await _denied(context, asked.topics)
         errors = denied or await transactions.add_partitions(asked, FIRST_PROTOCOL)
-        topics = _results(asked.topics, errors, context.api_version)
+        topics = await _results(asked.topics, errors, context.api_version)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
     check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     results: list[AddPartitionsToTxnResult] = []
@@ -77,7 +77,7 @@ async def _ask(
     context: Context, asked: AddPartitionsToTxnTransaction, result: AddPartitionsToTxnResult
 ) -> None:
     errors = await context.broker.groups.transactions.add_partitions(asked, SECOND_PROTOCOL)
-    result.topic_results = _results(asked.topics, errors, context.api_version)
+    result.topic_results = await _results(asked.topics, errors, context.api_version)
 
 
 async def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> PartitionErrors:
@@ -107,22 +107,27 @@ async def _denied(context: Context, topics: list[AddPartitionsToTxnTopic]) -> Pa
     return errors
 
 
-def _results(
+async def _results(
     topics: list[AddPartitionsToTxnTopic], errors: PartitionErrors, version: int
 ) -> list[AddPartitionsToTxnTopicResult]:
-    def code_of(tp: TopicPartition) -> int:
-        return known_code(errors.get(tp, ErrorCode.NONE), version, PRODUCER_FENCED_SINCE)
-
     results: list[AddPartitionsToTxnTopicResult] = []
     for topic in topics:
-        result = AddPartitionsToTxnTopicResult(name=topic.name)
-        results.append(result)
-        for p in topic.partitions:
-            code = code_of(TopicPartition(topic.name, p))
-            result.results_by_partition.append(
-                AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
-            )
+        results.append(_result(topic, errors, version))
+        await let_others_run()
     return results
+
+
+def _result(
+    topic: AddPartitionsToTxnTopic, errors: PartitionErrors, version: int
+) -> AddPartitionsToTxnTopicResult:
+    result = AddPartitionsToTxnTopicResult(name=topic.name)
+    for p in topic.partitions:
+        error = errors.get(TopicPartition(topic.name, p), ErrorCode.NONE)
+        code = known_code(error, version, PRODUCER_FENCED_SINCE)
+        result.results_by_partition.append(
+            AddPartitionsToTxnPartitionResult(partition_index=p, partition_error_code=code)
+        )
+    return result
 
 
 def error_response(
@@ -136,5 +141,5 @@ def error_response(
         for t in request.v3_and_below_topics
         for p in t.partitions
     }
-    topics = _results(request.v3_and_below_topics, errors, version)
+    topics = [_result(topic, errors, version) for topic in request.v3_and_below_topics]
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)

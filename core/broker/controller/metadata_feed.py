@@ -139,8 +139,8 @@ class MetadataFeed:
         first, epoch = self._image.offset, image.controller_epoch
         values = events.values_at_hand if isinstance(events, EventBatch) else None
         builder = BatchBuilder()
-        for value in map(encode, events) if values is None else values:
-            builder.append(now_ms, None, value)
+        values = map(encode, events) if values is None else values
+        builder.extend(now_ms, ((None, value) for value in values))
         data = bytes(builder.build(first, epoch))
         self._tail.append(_Append(first, image.offset, epoch, data))
         self._bytes += len(data)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import trio
@@ -319,12 +320,13 @@ class CoordinatorShard(Generic[M]):
         first = 0
         while first < len(records):
             batch = BatchBuilder(self._around.codec, bytes_max=bytes_max)
-            for index in range(first, len(records)):
-                data = encoded[index] if encoded else self.machine.encode(records[index])
-                if not batch.append(now_ms, *data):
-                    break
-                if batch.size_estimate > hopeless:
-                    break
+            batch.extend(
+                now_ms,
+                islice(encoded, first, None)
+                if encoded
+                else map(self.machine.encode, islice(records, first, None)),
+                hopeless,
+            )
             try:
                 appended = self.partition.append(
                     batch.build(
@@ -340,16 +342,12 @@ class CoordinatorShard(Generic[M]):
             except KafkaError as e:
                 return error_for_client(e)
             end = first + batch.count
+            replay, producer_id = self.machine.replay, decision.producer_id
             for offset, record in enumerate(records[first:end], appended.base_offset):
-                self.machine.replay(record, offset, decision.producer_id)
+                replay(record, offset, producer_id)
             self.written = appended.last_offset + 1
             first = end
         return None
-
-    def _is_hopeless(self, batch: BatchBuilder) -> bool:
-        """Whether the log must refuse a batch that is as large already."""
-        limit = self.partition.config.max_message_bytes
-        return self._around.codec is Codec.NONE and batch.size_estimate > limit
 
     async def _carry_out_when_safe(self, effects: list[Effect], offset: int) -> None:
         if not await self.partition.wait_until_safe(offset, self.leader_epoch):

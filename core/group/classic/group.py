@@ -282,16 +282,21 @@ class ClassicGroup(Struct, eq=False):
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
         """The member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance id has
         another one now."""
+        error = self.member_error(member_id, instance_id)
+        if error is not None:
+            raise KafkaError(error)
+        return self.members[member_id]
+
+    def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
+        """The error that `check_member` raises, or None. A request may name thousands of members,
+        and an exception for each would take most of the time."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+                return ErrorCode.UNKNOWN_MEMBER_ID
             if current != member_id:
-                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return member
+                return ErrorCode.FENCED_INSTANCE_ID
+        return None if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     @property
     def all_joined(self) -> bool:

@@ -480,12 +480,11 @@ class ClassicGroups:
             group.remove(member_id)
             decision.cancel((SESSION, group.group_id, member_id))
             return ErrorCode.NONE
-        try:
-            member = group.check_member(member_id, instance_id)
-        except KafkaError as e:
-            return ErrorCode(e.code)
+        error = group.member_error(member_id, instance_id)
+        if error is not None:
+            return error
         decision.cancel((SESSION, group.group_id, member_id))
-        self._dismiss(group, member, decision)
+        self._dismiss(group, group.members[member_id], decision)
         return ErrorCode.NONE
 
     def _dismiss(self, group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:

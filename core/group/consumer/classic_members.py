@@ -203,11 +203,11 @@ class ClassicMembers:
                 member_id=identity.member_id, group_instance_id=identity.group_instance_id
             )
             results.append(result)
-            try:
-                member = _named(group, identity)
+            member = _named(group, identity)
+            if isinstance(member, ErrorCode):
+                result.error_code = member
+            else:
                 going[member.member_id] = member
-            except KafkaError as e:
-                result.error_code = e.code
         self._consumer.fence(group, list(going.values()), decision)
         if version >= SEVERAL_MEMBERS_SINCE:
             decision.reply = LeaveGroupResponse(members=results)
@@ -292,13 +292,15 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
     )
 
 
-def _named(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
-    instance_id = identity.group_instance_id
+def _named(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember | ErrorCode:
+    """The member that is to leave, or why it cannot."""
+    member_id, instance_id = identity.member_id, identity.group_instance_id
     if instance_id is None:
-        return group.member(identity.member_id)
-    member = group.static_member(instance_id)
+        member = group.members.get(member_id)
+    else:
+        member = group.static_member(instance_id)
     if member is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-    if identity.member_id:
-        check_instance(member, identity.member_id, instance_id)
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if instance_id is not None and member_id and member.member_id != member_id:
+        return ErrorCode.FENCED_INSTANCE_ID
     return member
