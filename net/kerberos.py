@@ -16,7 +16,7 @@ from typing import Any, Final
 from pk.core.auth.gssapi import GssFailed
 from pk.core.auth.kerberos_login import KerberosLogin
 
-MISSING: Final = "GSSAPI needs the library gssapi: pip install 'pk-broker[kerberos]'"
+MISSING: Final = "GSSAPI needs the library gssapi: pip install 'pk-client[kerberos]'"
 
 
 class KerberosUnavailable(Exception):

@@ -1,4 +1,4 @@
-# What the scripts share: the virtual environment at the root, made once and renewed when pyproject.toml changes.
+# What the scripts share: the virtual environment at the root, made once and renewed when a pyproject.toml changes.
 
 # Tests start pk some hundred times, and import every test file in each worker: compiled once, not each time, whatever
 # the caller's settings.
@@ -23,7 +23,7 @@ make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that 
   local root=$1 extra=${2:-dev} python stamp wanted
   stamp=$root/.venv/.pk-installed
   [ "$extra" = dev ] || stamp=$stamp-$extra
-  wanted=$(cksum < "$root/pyproject.toml")
+  wanted=$(cat "$root/pyproject.toml" "$root/packaging/client/pyproject.toml" | cksum)
   # The library for Kerberos is built with the headers of the system's.
   ! command -v krb5-config >/dev/null || wanted="$wanted kerberos"
   if "$root/.venv/bin/python" -c '' 2>/dev/null; then
@@ -38,14 +38,17 @@ make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that 
     *) say "Making .venv with $("$python" --version), and installing what pk needs, with $extra (once):" ;;
   esac
   [ -x "$root/.venv/bin/python" ] || "$python" -m venv "$root/.venv" || return 1
-  "$root/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on -e "$root[$extra]" |
-    show_install || return 1
+  install "$root" "$extra" || return 1
   if [ "$extra" = dev ] && command -v krb5-config >/dev/null; then
-    "$root/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on -e "$root[kerberos]" |
-      show_install || say "The library for Kerberos could not be built: its tests are skipped."
+    install "$root" kerberos || say "The library for Kerberos could not be built: its tests are skipped."
   fi
   printf '%s\n' "$wanted" > "$stamp"
   say ".venv is ready: .venv/bin/pk"
+}
+
+install() {  # install ROOT EXTRA: both distributions, editable
+  "$1/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on -e "$1/packaging/client" -e "$1[$2]" |
+    show_install
 }
 
 archive_classes() {  # archive_classes ROOT: Apache Kafka's programs start in half the time, where java and mvn are

@@ -4,7 +4,7 @@ import os
 import platform
 import re
 from importlib import metadata
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from pk.core import __version__
 
@@ -16,6 +16,18 @@ class VersionRow(TypedDict):
     version: str
 
 
+DISTRIBUTIONS: Final = ("pk-client", "pk-broker")
+"""What pip installs of pk itself."""
+
+
+def _requirements(name: str) -> list[str]:
+    """The requirements of a distribution; none if it is not installed."""
+    try:
+        return metadata.requires(name) or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
 def versions() -> list[VersionRow]:
     """The version of everything that pk consists of; libraries that are not installed are left
     out."""
@@ -25,13 +37,10 @@ def versions() -> list[VersionRow]:
         {"name": "python", "version": platform.python_version()},
         {"name": "platform", "version": f"{system.sysname} {system.release} {system.machine}"},
     ]
-    try:
-        needed = metadata.requires("pk-broker") or []
-    except metadata.PackageNotFoundError:
-        needed = []
+    needed = [each for name in DISTRIBUTIONS for each in _requirements(name)]
     used = (each for each in needed if not re.search(r"extra == ['\"](dev|docs|plots)", each))
     names = {match[0].lower() for each in used if (match := re.match(r"[\w.-]+", each))}
-    for name in sorted(names):
+    for name in sorted(names.difference(DISTRIBUTIONS)):
         try:
             found.append({"name": name, "version": metadata.version(name)})
         except metadata.PackageNotFoundError:

@@ -43,7 +43,7 @@ class MissingLibrary(ImportError):
 def missing_library(error: ImportError) -> MissingLibrary:
     """The error that names the extra to install."""
     return MissingLibrary(
-        f"{error.name or error} is missing: schemas need `pip install 'pk-broker[schemas]'`"
+        f"{error.name or error} is missing: schemas need `pip install 'pk-client[schemas]'`"
     )
 
 

@@ -109,7 +109,7 @@ def test_a_pipeline_with_a_registry_names_the_extra_that_it_lacks(tmp_path: Path
     (tmp_path / "p.toml").write_text(AVRO.replace("REGISTRY", str(tmp_path / "schemas")))
     ran = run(["spark"], tmp_path, "spark", "pipeline", "check", "p.toml")
     assert ran.returncode == 1
-    assert "pip install 'pk-broker[schemas]'" in ran.stderr, ran.stderr
+    assert "pip install 'pk-client[schemas]'" in ran.stderr, ran.stderr
 
 
 @pytest.mark.parametrize("words", ["check", "run"])
@@ -125,7 +125,7 @@ def test_decoding_names_the_extra(tmp_path: Path) -> None:
     words = ["consume", "t", "--decode", "avro", "--schema-registry", "schemas"]
     ran = run([], tmp_path, *words)
     assert ran.returncode == 1
-    assert "pip install 'pk-broker[schemas]'" in ran.stderr, ran.stderr
+    assert "pip install 'pk-client[schemas]'" in ran.stderr, ran.stderr
 
 
 @pytest.mark.parametrize("words", ["up --port 0 --memory", "up --port 0 --memory --brokers 2"])

@@ -30,7 +30,7 @@ from pk.net.client.results import CreatedTopic, NewTopic
 from pk.net.kerberos import initiating
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
-MISSING = r"pip install 'pk-broker\[kerberos\]'"
+MISSING = r"pip install 'pk-client\[kerberos\]'"
 LOGIN = "listener.name.clients.gssapi.sasl.jaas.config"
 
 

@@ -15,6 +15,7 @@ import pytest
 import trio
 from clients.fixtures import Kafka
 from clients.topics import configure_group
+from installed import client_alone
 from net_client.support import eventually
 
 from pk.core.values import TopicPartition
@@ -57,9 +58,10 @@ def test_the_table_of_operations_names_each() -> None:
     assert set(re.findall(r"`(\w+)`", table)) == operations
 
 
+@pytest.mark.parametrize("installed", ["everything", "pk-client"])
 @pytest.mark.parametrize("heading", ["### On trio", "### On asyncio", "### Without an event loop"])
 def test_the_first_program_sends_a_record_and_reads_it(
-    kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str
+    kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str, installed: str
 ) -> None:
     topic = fresh("orders")
     script = tmp_path / "first.py"
@@ -71,13 +73,17 @@ def test_the_first_program_sends_a_record_and_reads_it(
 
     trio.run(make)
     command = [sys.executable, "-W", "error", str(script), kafka.bootstrap]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    environment = client_alone([], tmp_path) if installed == "pk-client" else None
+    ran = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (ran.stdout, ran.stderr) == (f"{topic} 0 0\n0 b'42' b'one'\n", "")
 
 
+@pytest.mark.parametrize("installed", ["everything", "pk-client[schemas]"])
 @pytest.mark.parametrize("heading", ["## Keys and values", "### With a schema registry"])
 def test_the_typed_programs_send_an_order_and_read_it(
-    kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str
+    kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str, installed: str
 ) -> None:
     topic = fresh("orders")
     script = tmp_path / "typed.py"
@@ -91,7 +97,10 @@ def test_the_typed_programs_send_an_order_and_read_it(
 
     trio.run(make)
     command = [sys.executable, "-W", "error", str(script), kafka.bootstrap, str(registry)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    environment = client_alone(["schemas"], tmp_path) if installed != "everything" else None
+    ran = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (ran.stdout, ran.stderr) == ("0 alice Order(item='tea', price=3)\n", "")
 
 

@@ -1,0 +1,92 @@
+"""pk-client and pk-broker: which files and libraries each brings, and that the client needs no
+more."""
+
+import re
+
+from installed import (
+    PROJECTS,
+    ROOT,
+    installed_for,
+    own_requirements,
+    project,
+    wheel_files,
+)
+from packaging.requirements import Requirement
+from test_house import EVERYWHERE, PACKAGES, import_graph, imports, name_of, sources
+
+import pk.client
+from pk.core import __version__
+
+CLIENT_ONLY = {"typer", "rich", "prompt-toolkit", "google-re2", "cbor2", "tomlkit", "pk-broker"}
+"""Libraries of the command line and of the broker, which the client does not need."""
+
+
+def test_each_file_is_in_one_wheel() -> None:
+    client, broker = wheel_files("pk-client"), wheel_files("pk-broker")
+    assert not client.keys() & broker.keys()
+    packages = {
+        f"pk/{name_of(file)}"
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*")
+        if file.is_file() and file.suffix != ".pyc"
+    }
+    # Spark finds its module by name, outside of the package.
+    moved = {"pk/spark/pyspark_pk.py"} ^ {"pyspark_pk.py"}
+    assert client.keys() | broker.keys() == packages ^ moved | {"pk/__init__.py"}
+
+
+def test_the_client_imports_from_its_own_wheel_alone() -> None:
+    """Also inside functions, and where only a type checker looks."""
+    files = {name_of(path).removesuffix(".py"): path.read_text() for path in sources()}
+    graph = import_graph(files)
+    own = {
+        path.removeprefix("pk/").removesuffix(".py")
+        for path in wheel_files("pk-client")
+        if path.endswith(".py") and path != "pk/__init__.py"
+    }
+    public = {name for name in files if name.startswith("client/")}
+    named = {home.removeprefix("pk.").replace(".", "/") for home in pk.client._HOMES}
+    reached, todo = set[str](), {*public, *named}
+    while todo:
+        name = todo.pop()
+        reached.add(name)
+        todo |= {f"{name[:at]}/__init__" for at, c in enumerate(name) if c == "/"} - reached
+        todo |= graph[name] - reached
+        assert name in own, f"the client imports {name}, which packaging/client does not list"
+    used = (
+        {module.partition(".")[0] for name in reached for _, module in imports(files[name])}
+        - EVERYWHERE
+        - {"pk"}
+    )
+    by_others = {"antlr4", "google", "referencing"}  # what protobuf and jsonschema bring
+    declared, extras = own_requirements("pk-client")
+    lines = [*declared, *(line for extra in extras.values() for line in extra)]
+    names = {Requirement(line).name.replace("-", "_") for line in lines}
+    assert used - by_others <= names
+
+
+def test_what_the_client_needs() -> None:
+    dependencies, _ = own_requirements("pk-client")
+    assert len(dependencies) <= 6
+    assert not installed_for("pk-client", ()) & CLIENT_ONLY
+    assert installed_for("pk-broker", ()) >= CLIENT_ONLY | {"pk-client"}
+
+
+def test_both_have_the_same_version_license_and_pythons() -> None:
+    dependencies, extras = own_requirements("pk-broker")
+    assert f"pk-client=={__version__}" in dependencies
+    for extra in own_requirements("pk-client")[1]:
+        assert f"pk-client[{extra}]" in extras[extra]
+    client, broker = project("pk-client"), project("pk-broker")
+    for key in ("license", "license-files", "requires-python"):
+        assert client[key] == broker[key]
+    assert (PROJECTS["pk-client"] / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
+def test_no_library_is_named_by_both() -> None:
+    """Its range would be written twice."""
+    named = [
+        {re.match(r"[\w.-]+", line)[0] for line in own_requirements(name)[0]}  # pyright: ignore[reportOptionalSubscript]
+        for name in PROJECTS
+    ]
+    assert not named[0] & named[1]
