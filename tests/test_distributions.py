@@ -20,6 +20,9 @@ from pk.core import __version__
 CLIENT_ONLY = {"typer", "rich", "prompt-toolkit", "google-re2", "cbor2", "tomlkit", "pk-broker"}
 """Libraries of the command line and of the broker, which the client does not need."""
 
+DEVELOPMENT = {"dev", "docs", "plots"}
+"""Extras that only pk's own development needs."""
+
 
 def test_each_file_is_in_one_wheel() -> None:
     client, broker = wheel_files("pk-client"), wheel_files("pk-broker")
@@ -90,3 +93,42 @@ def test_no_library_is_named_by_both() -> None:
         for name in PROJECTS
     ]
     assert not named[0] & named[1]
+
+
+def requirements_of_users() -> list[Requirement]:
+    """What an installation requires, with each extra that is not for pk's own development."""
+    lines: list[str] = []
+    for name in PROJECTS:
+        dependencies, extras = own_requirements(name)
+        lines += dependencies
+        lines += (line for extra in extras.keys() - DEVELOPMENT for line in extras[extra])
+    return [r for r in map(Requirement, sorted(lines)) if r.name != "pk-client"]
+
+
+def bounds() -> dict[str, str]:
+    """Library → upper bound, of those that CONTRIBUTING.md lists by name."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text[text.index("## Versions of libraries") :]
+    rows = re.findall(r"(?m)^\| (`.*?`) \| ([^|]+) \|", section)
+    return {name: bound for names, bound in rows for name in re.findall(r"`([\w-]+)`", names)}
+
+
+def test_the_range_of_each_library_is_that_of_the_table() -> None:
+    listed = bounds()
+    patterns = {"the next minor version": r"<\d+\.\d+", "none": r"", "": r"<\d+"}
+    found = requirements_of_users()
+    assert listed.keys() - {"pk-client"} <= {each.name for each in found}
+    for each in found:
+        low = [str(s) for s in each.specifier if s.operator == ">="]
+        high = "".join(str(s) for s in each.specifier if s.operator != ">=")
+        assert len(low) == 1, each
+        assert re.fullmatch(patterns[listed.get(each.name, "")], high), each
+
+
+def test_private_names_are_those_of_a_library_that_is_pinned() -> None:
+    """The type checker reports the others (reportPrivateUsage)."""
+    for path in sources():
+        text = path.read_text(encoding="utf-8")
+        if "ignore[reportPrivateUsage]" in text:
+            assert name_of(path).startswith("spark/"), path
+        assert not [m for _, m in imports(text) if re.search(r"^(?!pk\.).*\._", m)], path
