@@ -297,6 +297,8 @@ _TABLE: Final = (
     ApiKey(10_002, "PkUncleanRecovery", (0, 0), 0, "replicas", FORWARDED, needs=(
         cluster(O.ALTER, Refusal.ANSWER, "to elect a leader"),
         cluster(O.DESCRIBE))),
+    ApiKey(10_003, "PkRestoreTopics", (0, 0), 0, "topics", FORWARDED, needs=(
+        cluster(O.ALTER),)),
 )
 # fmt: on
 

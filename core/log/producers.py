@@ -529,6 +529,10 @@ class Producers:
         for frozen in self._frozen:
             frozen.keep(state)
 
+    def forget_below(self, producer_id: int) -> None:
+        """Drop the producers with lower ids, of which none has an open transaction."""
+        self._states = {at: state for at, state in self._states.items() if at >= producer_id}
+
     @classmethod
     def from_snapshot(cls, content: bytes, offset: int, now_ms: int) -> "Producers":
         """The state before `offset`. Raises CorruptSnapshot."""

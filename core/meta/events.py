@@ -115,6 +115,21 @@ class ControllerRegistered(Struct, frozen=True):
     features: tuple[FeatureRange, ...] = ()
 
 
+class RestoredLog(NamedTuple):
+    """What a partition's first leader begins its log with: the objects of a lost cluster in remote
+    storage (core/log/remote/restoring.py)."""
+
+    end_offset: int
+    """The last offset to restore."""
+    cluster_ids: tuple[str, ...]
+    """The clusters that copied the segments."""
+    left_out: tuple[Uuid, ...]
+    """The ids of segments that were found damaged."""
+    producer_id_next: int
+    """This cluster has given out producer ids below this one: they are other producers than those
+    in the segments."""
+
+
 class TopicCreated(Struct, frozen=True):
     """A topic, so far without partitions."""
 
@@ -133,10 +148,10 @@ class TopicDeleted(Struct, frozen=True):
 class PartitionCreated(Struct, frozen=True):
     """One more partition of a topic; partitions come in order of their numbers.
 
-    Version 2 has `recovering`, version 3 `unclean_epoch`.
+    Version 2 has `recovering`, version 3 `unclean_epoch`, version 4 `restored`.
     """
 
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     topic_id: Uuid
     partition: int
     replicas: tuple[int, ...]
@@ -151,6 +166,7 @@ class PartitionCreated(Struct, frozen=True):
     directories: tuple[Uuid, ...] = ()
     recovering: bool = False
     unclean_epoch: int = -1
+    restored: RestoredLog | None = None
 
 
 class PartitionChanged(Struct, frozen=True):
@@ -365,6 +381,9 @@ def unpack(packed: Any) -> Event:
 def _unpack(name: str, value: Any) -> Any:
     if not isinstance(value, list):
         return value
+    if name == "restored":
+        end_offset, cluster_ids, left_out, producer_id_next = cast(list[Any], value)
+        return RestoredLog(end_offset, tuple(cluster_ids), tuple(left_out), producer_id_next)
     nested, items = _NESTED.get(name), cast(list[Any], value)
     return tuple(items) if nested is None else tuple(nested(*item) for item in items)
 

@@ -38,6 +38,7 @@ from pk.core.meta.events import (
     PartitionChanged,
     PartitionCreated,
     ProducerIdsAllocated,
+    RestoredLog,
     ScramCredentialChanged,
     ScramCredentialRemoved,
     StrangersSecretMade,
@@ -132,6 +133,8 @@ class PartitionImage(Struct, frozen=True):
     """Whether its leader came by an unclean election and has not said yet that it is past that."""
     unclean_epoch: int = -1
     """The last leader epoch that began with an election that may have lost acknowledged records."""
+    restored: RestoredLog | None = None
+    """What its log begins with; None for a log that began empty."""
 
     @property
     def reassigning(self) -> bool:
@@ -423,6 +426,7 @@ class _Edit:
                 event.directories,
                 event.recovering,
                 event.unclean_epoch,
+                event.restored,
             )
         )
 
@@ -530,6 +534,7 @@ def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
         old.directories if event.directories is None else event.directories,
         old.recovering if event.recovering is None else event.recovering,
         old.unclean_epoch if event.unclean_epoch is None else event.unclean_epoch,
+        old.restored,
     )
 
 

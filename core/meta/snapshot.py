@@ -75,6 +75,7 @@ def events_of(image: MetadataImage) -> Iterator[Event]:
                 p.directories,
                 p.recovering,
                 p.unclean_epoch,
+                p.restored,
             )
     for (resource_type, name), own in image.configs.items():
         for key, value in own.items():

@@ -5,7 +5,7 @@ A request names many topics, each is decided by itself, and each has its own err
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from pk.core.config import TOPIC_KEYS, BrokerConfig
@@ -53,8 +53,9 @@ CREATED_AS_ELEMENTS = 4
 """Creating a partition takes as long as refusing this many topics."""
 
 
-class _Request:
-    """Values computed once for all topics of a CreateTopics request; there may be thousands."""
+class TopicsRequest:
+    """Values computed once for all topics of a request that creates them; there may be
+    thousands."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, random: Chance) -> None:
         self.image, self.config, self.random = image, config, random
@@ -105,7 +106,7 @@ def create_topics(
         mutations.begin()
     names = Counter(topic.name for topic in request.topics)
     results: list[CreatableTopicResult] = []
-    whole = _Request(image, config, random)
+    whole = TopicsRequest(image, config, random)
     for topic in request.topics:
         if names[topic.name] > 1:
             names[topic.name] = -1
@@ -132,27 +133,32 @@ def create_topics(
     return decision
 
 
-def _create(whole: _Request, topic: CreatableTopic) -> list[Event]:
+def _create(whole: TopicsRequest, topic: CreatableTopic) -> list[Event]:
     name, image = topic.name, whole.image
-    check_name(name)
-    if name == METADATA_TOPIC:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
-        )
-    if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    if (other := whole.collision(name)) is not None:
-        raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{name}' collides with existing topic: {other}",
-        )
-    changes = _own_configs(topic, whole.config)
+    check_new(whole, name)
+    changes = own_configs(name, [(one.name, one.value) for one in topic.configs], whole.config)
     topic_id = new_topic_id(image, whole.random)
     replicas = _replicas_of(whole, topic)
     events: list[Event] = [TopicCreated(name, topic_id)]
     events += partitions_created(image, topic_id, 0, replicas)
     events += changes
     return events
+
+
+def check_new(whole: TopicsRequest, name: str) -> None:
+    """Raise KafkaError if a topic with this name cannot be created."""
+    check_name(name)
+    if name == METADATA_TOPIC:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
+        )
+    if name in whole.image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if (other := whole.collision(name)) is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other}",
+        )
 
 
 def new_topic_id(image: MetadataImage, random: Chance) -> Uuid:
@@ -166,19 +172,22 @@ def new_topic_id(image: MetadataImage, random: Chance) -> Uuid:
             return topic_id
 
 
-def _own_configs(topic: CreatableTopic, config: BrokerConfig) -> list[ConfigChanged]:
+def own_configs(
+    name: str, pairs: Iterable[tuple[str, str | None]], config: BrokerConfig
+) -> list[ConfigChanged]:
+    """The own configs of a new topic. Raises KafkaError."""
     given: dict[str, str] = {}
-    for one in topic.configs:
-        if one.value is None:
+    for key, value in pairs:
+        if value is None:
             raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {one.name}"
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {key}"
             )
-        given[one.name] = one.value
+        given[key] = value
     configs.check_topic(given, config)
-    return [ConfigChanged(TOPIC, topic.name, key, value) for key, value in given.items()]
+    return [ConfigChanged(TOPIC, name, key, value) for key, value in given.items()]
 
 
-def _replicas_of(whole: _Request, topic: CreatableTopic) -> list[tuple[int, ...]]:
+def _replicas_of(whole: TopicsRequest, topic: CreatableTopic) -> list[tuple[int, ...]]:
     image, config = whole.image, whole.config
     count, factor = topic.num_partitions, topic.replication_factor
     if topic.assignments:
@@ -264,7 +273,7 @@ def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 def _created(
-    whole: _Request, topic: CreatableTopic, events: Sequence[Event], validate_only: bool
+    whole: TopicsRequest, topic: CreatableTopic, events: Sequence[Event], validate_only: bool
 ) -> CreatableTopicResult:
     partitions = [e for e in events if isinstance(e, PartitionCreated)]
     own = {e.key: e.value or "" for e in events if isinstance(e, ConfigChanged)}

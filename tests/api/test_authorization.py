@@ -36,6 +36,7 @@ from pk.core.wire.messages.alter_user_scram_credentials import (
 )
 from pk.core.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pk.core.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from pk.core.wire.messages.pk_restore_topics import PkRestoreTopicsRequest
 from pk.core.wire.messages.pk_unclean_recovery import PkUncleanRecoveryRequest
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "authorization.json"
@@ -71,6 +72,7 @@ def test_every_api_that_is_served_says_what_it_needs() -> None:
         41,
         OWN_KEYS,  # tests/testing/test_faults_api.py
         OWN_KEYS + 2,  # below
+        OWN_KEYS + 3,  # below
     }
 
 
@@ -109,6 +111,29 @@ def test_looking_at_logs_needs_less_than_electing_a_leader() -> None:
             "User:sees": [0, denied],
             "User:acts": [0, 0],
         }
+
+    ask()
+
+
+def test_restoring_topics_needs_the_right_to_alter_the_cluster() -> None:
+    @trio_test
+    async def ask() -> None:
+        async with authorizing_node() as node:
+            rule = AclBinding(
+                ResourceType.CLUSTER,
+                CLUSTER_NAME,
+                PatternType.LITERAL,
+                "User:acts",
+                "*",
+                Operation.ALTER,
+                Permission.ALLOW,
+            )
+            await decide(node.broker, lambda image: create_acls(image, [rule]))
+            codes = [
+                (await ask_handler(node, user, PkRestoreTopicsRequest(), 0)).error_code
+                for user in ("User:none", "User:acts")
+            ]
+        assert codes == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0]
 
     ask()
 

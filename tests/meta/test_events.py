@@ -10,16 +10,20 @@ from pk.core.meta import events
 from pk.core.meta.events import (
     EVENTS,
     BrokerRegistered,
+    ClusterCreated,
     ConfigChanged,
     Event,
     PartitionChanged,
     PartitionCreated,
+    RestoredLog,
     TopicCreated,
     decode,
     encode,
     pack,
     unpack,
 )
+from pk.core.meta.image import MetadataImage
+from pk.core.meta.snapshot import dump, load
 
 
 @given(any_event())
@@ -54,8 +58,25 @@ def test_an_older_event_has_fewer_fields_and_gets_defaults() -> None:
 )
 def test_partitions_of_the_first_version_are_not_recovering(event: Event) -> None:
     name, version, fields = pack(event)
-    assert version == 3
+    if isinstance(event, PartitionCreated):
+        assert version == 4
+        fields.pop()
+        assert unpack([name, 3, fields]) == event
+    else:
+        assert version == 3
     assert unpack([name, 2, fields[:-1]]) == unpack([name, 1, fields[:-2]]) == event
+
+
+def test_a_restored_partition_comes_back_as_it_went() -> None:
+    restored = RestoredLog(99, ("lost", "older"), (bytes(16),), 1000)
+    event = PartitionCreated(bytes(16), 0, (1, 2), (1,), 1, 4, restored=restored)
+    assert decode(encode(event)) == event
+    created = TopicCreated("t", bytes(16))
+    image = MetadataImage().apply([ClusterCreated("c"), created, event])
+    again = load(dump(image))
+    assert again.topics["t"].partitions[0].restored == restored
+    changed = again.apply([PartitionChanged(bytes(16), 0, isr=(1, 2))])
+    assert changed.topics["t"].partitions[0].restored == restored
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ OWN = frozenset(
         "PkFaultsResponse",
         "PkReplicaLogsRequest",
         "PkReplicaLogsResponse",
+        "PkRestoreTopicsRequest",
+        "PkRestoreTopicsResponse",
         "PkUncleanRecoveryRequest",
         "PkUncleanRecoveryResponse",
     }

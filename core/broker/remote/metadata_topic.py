@@ -9,7 +9,7 @@ records.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import trio
@@ -239,15 +239,19 @@ class RemoteLogMetadataTopic:
     async def write(self, record: Record) -> None:
         """Write a record, and return when this broker has read it: whether it took effect is seen
         in the segments. Raises KafkaError; then it may have been written all the same."""
-        number = self.number_for(record.partition.key)
+        await self.write_all(record.partition.key, [record])
+
+    async def write_all(self, key: TopicIdPartition, written: Sequence[Record]) -> None:
+        """The same for some records about one partition, as one batch."""
+        number = self.number_for(key)
         self.follow([number])
         now_ms = self._clock.now_ms()
-        batch = build_batch([(now_ms, None, encode_record(record), ())])
+        batch = build_batch([(now_ms, None, encode_record(record), ()) for record in written])
         try:
             offset = await self._append(number, batch)
         except PeerLost as e:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(e)) from e
-        await self._until_read(number, offset + 1)
+        await self._until_read(number, offset + len(written))
 
     async def catch_up(self, key: TopicIdPartition) -> None:
         """Return when this broker has read all records about `key` that were written before.

@@ -9,6 +9,10 @@ steps:
     copy      COPY_STARTED, the object, COPY_FINISHED; after a failure it is deleted
     delete    DELETE_STARTED, the object is removed, DELETE_FINISHED
 
+A partition that takes over the segments of a lost cluster is led when its log is restored: the
+metadata is written anew from the objects in the store, and the log begins behind them, with the
+leader epochs and the producers of the last one (core/log/remote/restoring.py).
+
 The segments of deleted topics are deleted by the leader of their partition of
 `__remote_log_metadata`, which every broker knows and which outlives their own leaders.
 """
@@ -32,28 +36,37 @@ from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import Quota
 from pk.core.broker.state import BrokerState
 from pk.core.errors import KafkaError
+from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.failures import StorageError
+from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.remote.checking import checked_objects
 from pk.core.log.remote.copying import epochs_between, next_to_copy, tail_of
 from pk.core.log.remote.metadata import (
     PartitionDelete,
     PartitionDeleteState,
+    Record,
     RemotePartition,
     RemoteSegment,
     SegmentState,
     SegmentUpdate,
 )
 from pk.core.log.remote.plan import LogOffsets, due_deletion
-from pk.core.log.remote.segment_object import format_tail, pieces
-from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
+from pk.core.log.remote.restoring import FoundSegment, found_segment, plan_partition
+from pk.core.log.remote.segment_object import TopicState, format_tail, pieces
+from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError, partition_folder
 from pk.core.log.retention import Retention
 from pk.core.log.segment import Segment
+from pk.core.meta.events import RestoredLog
 from pk.core.meta.image import Changes, MetadataImage
+from pk.core.meta.reassignment import target
 from pk.core.values import TopicIdPartition, TopicPartition, Uuid, new_id
 
 logger = logging.getLogger("pk.remote")
 
 FIRST_S_MAX: Final = 1.0
 """The longest time until the first turn after the start."""
+RESTORED_AT_ONCE: Final = 500
+"""How many segments of a lost cluster one batch of metadata has."""
 GONE_S: Final = 60.0
 """How long a topic must be missing from the image before its remote segments are deleted."""
 
@@ -132,7 +145,7 @@ class RemoteLogManager:
         for partition in tiered:
             await let_others_run()
             self._attach(partition)
-            if partition.leads and partition.offline is None:
+            if partition.offline is None and (partition.leads or self._is_restored(partition)):
                 self._begin(partition)
         await self._look_for_deleted()
 
@@ -164,17 +177,25 @@ class RemoteLogManager:
         """See `ImageListener`: partitions that are tiered get their remote segments, and new
         leaders their first turn."""
         if not self._topic.partitions:
+            if any(change.new.restored is not None for change in found.partitions):
+                self._start_soon(self.check)
             return
         for change in found.partitions:
             partition = self._replicas.find(*change.tp)
             if partition is None or not partition.config.remote_storage_enable:
                 continue
             self._attach(partition)
+            if partition.offline is None and self._is_restored(partition):
+                self._begin(partition)
             key = remote_partition(partition).key
             if partition.leads and self._epochs.get(key) != partition.leader_epoch:
                 assert partition.remote is not None
                 partition.remote.is_current = False
                 self._begin(partition)
+
+    def _is_restored(self, partition: Partition) -> bool:
+        """Whether this broker will lead a partition whose log it must restore first."""
+        return partition.leader == self._state.node_id and partition.awaits_restore
 
     def _attach(self, partition: Partition) -> None:
         remote = remote_partition(partition)
@@ -212,8 +233,11 @@ class RemoteLogManager:
     async def serve(self, partition: Partition) -> None:
         """One turn of a partition that this broker leads: copy, then delete expired segments.
         Raises KafkaError, RemoteStorageError, OSError."""
-        remote, epoch = partition.remote, partition.leader_epoch
+        remote = partition.remote
         assert remote is not None
+        if self._is_restored(partition):
+            await self._restore(partition, remote)
+        epoch = partition.leader_epoch
         key = remote_partition(partition).key
         if self._epochs.get(key) != epoch or not remote.is_current:
             await self._topic.catch_up(key)
@@ -247,8 +271,9 @@ class RemoteLogManager:
             return False
         segment, following = found
         await until_allowed(self.copy_quota)
+        topic = self._topic_state(partition.tp.topic)
         tail = await offload(
-            tail_of, log, segment, following - 1, lineage, directory=log.log_dir.path
+            tail_of, log, segment, following - 1, lineage, topic, directory=log.log_dir.path
         )
         epochs = epochs_between(lineage, segment.base_offset, following - 1)
         if not epochs:
@@ -276,6 +301,18 @@ class RemoteLogManager:
         finally:
             self._copying.discard(record.id)
         return True
+
+    def _topic_state(self, name: str) -> TopicState | None:
+        image = self._state.image
+        topic = image.topics.get(name)
+        if topic is None or not topic.partitions:
+            return None
+        return TopicState(
+            len(topic.partitions),
+            len(target(topic.partitions[0])),
+            image.topic_configs(name),
+            self._clock.now_ms(),
+        )
 
     async def _copy(
         self,
@@ -331,6 +368,73 @@ class RemoteLogManager:
         await self._topic.write(
             SegmentUpdate(segment.partition, segment.id, node_id, now_ms, state)
         )
+
+    # --- restoring ---
+
+    async def _restore(self, partition: Partition, remote: RemoteLog) -> None:
+        """Let a partition begin with the segments of a lost cluster, and lead it. A step that fails
+        is done again in a later turn. Raises KafkaError, RemoteStorageError, OSError."""
+        assert partition.image is not None and partition.image.restored is not None
+        restored, place = partition.image.restored, remote_partition(partition)
+        found = await offload(self._stored_segments, place, restored, limiter=self._threads)
+        plan = plan_partition(place, found)
+        if found and plan.end_offset < restored.end_offset:
+            raise RemoteStorageError(
+                f"{partition.tp}: the store has offsets up to {plan.end_offset}, no longer up to "
+                f"{restored.end_offset}"
+            )
+        offset = max(plan.end_offset, restored.end_offset) + 1
+        start, now_ms = (plan.start_offset if found else offset), self._clock.now_ms()
+        producers = Producers(offset)
+        if plan.last is not None:
+            tail = await offload(self._reads.reader.tail, plan.last, limiter=self._threads)
+            try:
+                producers = Producers.from_snapshot(tail.snapshot, offset, now_ms)
+            except CorruptSnapshot as e:
+                raise RemoteStorageError(f"{partition.tp}: the state of its producers: {e}") from e
+            producers.forget_below(restored.producer_id_next)
+        await self._topic.catch_up(place.key)
+        new = [segment for segment in plan.segments if remote.segments.get(segment.id) is None]
+        for at in range(0, len(new), RESTORED_AT_ONCE):
+            notes: list[Record] = []
+            for one in new[at : at + RESTORED_AT_ONCE]:
+                done = SegmentState.COPY_FINISHED
+                update = SegmentUpdate(place, one.id, self._state.node_id, now_ms, done)
+                notes += [one, update]
+            await self._topic.write_all(place.key, notes)
+        epochs = LeaderEpochs(list(plan.lineage))
+        epochs.truncate_start(start)
+        log = partition.log
+        if self._replicas.find(*partition.tp) is not partition or not self._is_restored(partition):
+            return
+        partition.busy = True
+        try:
+            restart = log.segments.restart_behind_remote
+            args = (offset, start, epochs, producers, now_ms)
+            await self._replicas.tasks.off_loop(partition, restart, *args)
+            partition.high_watermark = log.state.log_end_offset
+            # Otherwise the log would begin at its end after a crash.
+            await offload(log.log_dir.write_log_start_offsets, directory=log.log_dir.path)
+        finally:
+            partition.busy = False
+            partition.touch()
+        logger.info("%s: restored offsets %d to %d", partition.tp, start, offset - 1)
+        if self._replicas.find(*partition.tp) is partition and partition.offline is None:
+            partition.apply(partition.image)
+
+    def _stored_segments(
+        self, partition: RemotePartition, restored: RestoredLog
+    ) -> list[FoundSegment]:
+        """The whole objects of a partition. Reads the store: in a thread."""
+        own, node_id = self._state.image.cluster_id, self._state.node_id
+        segments: list[FoundSegment] = []
+        for cluster_id in dict.fromkeys((*restored.cluster_ids, own)):
+            folder = partition_folder(cluster_id, partition)
+            for one in checked_objects(self._storage, records=False, prefix=folder):
+                found = found_segment(one, own, node_id)
+                if found is not None and found.segment.id not in restored.left_out:
+                    segments.append(found)
+        return segments
 
     # --- deleting ---
 

@@ -169,11 +169,14 @@ class Partition:
         older than an answer to AlterPartition changes nothing.
 
         A new epoch of our own leadership is written to the log's epochs before its first append
-        (KIP-101).
+        (KIP-101). A leader whose log must be restored first leads when that is done, and calls this
+        again.
         """
         if image.partition_epoch < self.partition_epoch:
             return
         self.image = image
+        if image.leader == self.node_id and self.awaits_restore:
+            return
         if image.leader_epoch != self.leader_epoch:
             self.stopped = None
         leads = image.leader == self.node_id
@@ -215,6 +218,18 @@ class Partition:
         self.proposal = None
         self._maximal = frozenset(isr)
 
+    @property
+    def awaits_restore(self) -> bool:
+        """Whether the log must still be restored from remote storage. The disk is the judge: a
+        broker that dies before the end begins again."""
+        restored = self.image.restored if self.image is not None else None
+        state = self.log.state
+        return (
+            restored is not None
+            and not self.leads
+            and state.log_start_offset == state.log_end_offset <= restored.end_offset + 1
+        )
+
     # --- who may ask ---
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
@@ -234,6 +249,8 @@ class Partition:
         self.check_epoch(current_leader_epoch)
         if self.busy:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{self.tp} is being truncated")
+        if not self.leads and self.awaits_restore:  # no offset is out of its range yet
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{self.tp} is being restored")
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; an epoch of -1 is not checked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 
@@ -10,8 +11,9 @@ from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.remote.reading import remote_file
 from pk.core.log.remote.segment_object import Tail, find_tail
 from pk.core.log.remote.storage import (
+    DamagedObject,
+    RemoteObjectMissing,
     RemoteStorage,
-    RemoteStorageError,
     SegmentName,
     StoredObject,
 )
@@ -31,20 +33,35 @@ class CheckedObject(Struct, frozen=True):
 
 
 def checked_objects(
-    storage: RemoteStorage, topics: Iterable[str] = (), *, records: bool
+    storage: RemoteStorage,
+    topics: Iterable[str] = (),
+    *,
+    records: bool,
+    prefix: str = "",
+    at_once: int = 1,
 ) -> Iterator[CheckedObject]:
-    """All objects, in the order of their names, or those of `topics`; with `records` every batch is
-    read and its CRC checked. Raises RemoteStorageError if the store cannot be listed."""
+    """All objects in the folder `prefix`, in the order of their names, or those of `topics`; with
+    `records` every batch is read and its CRC checked. `at_once` objects are read at the same time.
+    Raises RemoteStorageError if the store fails."""
     wanted = frozenset(topics)
-    for stored in sorted(storage.list("")):
+
+    def check(stored: StoredObject) -> CheckedObject | None:
         try:
             segment = SegmentName.parse(stored.name)
         except ValueError:
-            if not wanted:
-                yield CheckedObject(stored, None, None, "not a segment")
-            continue
-        if not wanted or segment.partition.topic in wanted:
-            yield _check(storage, stored, segment, records=records)
+            return None if wanted else CheckedObject(stored, None, None, "not a segment")
+        if wanted and segment.partition.topic not in wanted:
+            return None
+        return _check(storage, stored, segment, records=records)
+
+    found = sorted(storage.list(prefix))
+    if at_once == 1:
+        yield from filter(None, map(check, found))
+        return
+    with ThreadPoolExecutor(at_once, "check-objects") as pool:
+        # Some at a time: tails are large, and the caller may keep little of each.
+        for start in range(0, len(found), 4 * at_once):
+            yield from filter(None, pool.map(check, found[start : start + 4 * at_once]))
 
 
 def _check(
@@ -52,7 +69,7 @@ def _check(
 ) -> CheckedObject:
     try:
         tail = find_tail(storage, stored.name, stored.size)
-    except RemoteStorageError as e:
+    except (DamagedObject, RemoteObjectMissing) as e:
         return CheckedObject(stored, segment, None, str(e))
     problem = ""
     if tail.start_offset != segment.start_offset:
@@ -60,7 +77,7 @@ def _check(
     elif records:
         try:
             problem = _check_records(storage, stored.name, tail)
-        except (CorruptBatch, RemoteStorageError) as e:
+        except (CorruptBatch, DamagedObject, RemoteObjectMissing) as e:
             problem = str(e)
     return CheckedObject(stored, segment, tail, problem)
 

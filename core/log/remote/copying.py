@@ -10,7 +10,7 @@ from pk.core.log.epochs import EpochStart
 from pk.core.log.failures import storage_errors
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pk.core.log.log import Log
-from pk.core.log.remote.segment_object import HEAD_BYTES, Tail
+from pk.core.log.remote.segment_object import HEAD_BYTES, Tail, TopicState
 from pk.core.log.segment import Segment
 from pk.core.log.txnindex import ENTRY, VERSION
 
@@ -39,7 +39,13 @@ def epochs_between(
     return tuple(found)
 
 
-def tail_of(log: Log, segment: Segment, end_offset: int, lineage: Sequence[EpochStart]) -> Tail:
+def tail_of(
+    log: Log,
+    segment: Segment,
+    end_offset: int,
+    lineage: Sequence[EpochStart],
+    topic: TopicState | None = None,
+) -> Tail:
     """Everything about a closed segment, whose last offset is `end_offset`, that its object has
     behind the records. Reads files: in a thread. Raises StorageError, CorruptBatch."""
     state = log.state
@@ -74,4 +80,5 @@ def tail_of(log: Log, segment: Segment, end_offset: int, lineage: Sequence[Epoch
             txn_index=b"".join(ENTRY.pack(VERSION, *entry) for entry in transactions),
             snapshot=producers.snapshot(),
             epochs=tuple(entry for entry in lineage if entry.start_offset <= end_offset),
+            topic=topic,
         )

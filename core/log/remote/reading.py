@@ -22,7 +22,7 @@ from pk.core.log.files import Data, Disk, Entry, File, Lock, Stamp, ignore_faile
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
 from pk.core.log.remote.metadata import RemoteSegment
 from pk.core.log.remote.segment_object import Tail, read_tail
-from pk.core.log.remote.storage import RemoteStorage, SegmentName
+from pk.core.log.remote.storage import RemoteStorage, segment_name
 from pk.core.log.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.values import Uuid
@@ -103,9 +103,7 @@ class RemoteReader:
 
     def name_of(self, remote: RemoteSegment) -> str:
         """The name of the segment's object."""
-        return str(
-            SegmentName(self._cluster_id(), remote.partition, remote.start_offset, remote.id)
-        )
+        return segment_name(self._cluster_id(), remote)
 
     def tail(self, remote: RemoteSegment) -> Tail:
         """Everything but the records; it is not kept."""

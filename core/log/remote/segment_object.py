@@ -4,34 +4,36 @@
     records     the bytes of the .log file, so that positions in the indexes hold in the object
     tail        CBOR of [start offset, end offset, max timestamp, size of the records, first bytes
                 of the records, offset index, time index, aborted transactions, producer snapshot at
-                the end, leader epochs up to the end]; the indexes and the snapshot in the formats
-                of their files, the epochs as pairs
+                the end, leader epochs up to the end, the topic]; the indexes and the snapshot in
+                the formats of their files, the epochs as pairs. The topic, which version 0 lacks,
+                is [number of partitions, replication factor, its own configs, time of the copy]
     footer      size of the tail uint32, CRC-32C of the tail uint32, "pkremote"
 
 One object, because a store charges for requests, and each takes its latency: a copy is one upload
 (Apache Kafka's interface has six files for a segment), a first read is one request for the whole
 tail and one for the records, and a deletion is one request. The tail is behind the records since
 its size is known only when they were read; the metadata of the segment has its position. A reader
-with only the object finds it by the footer.
+with only the object finds it by the footer. The topic is what a new cluster needs to restore it
+(core/log/remote/restoring.py); here it costs no request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from struct import Struct as Packing
 from typing import Any, Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from pk.core import cbor
 from pk.core.cbor import CborError
 from pk.core.log.epochs import EpochStart
 from pk.core.log.files import Data, File
-from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
+from pk.core.log.remote.storage import DamagedObject, RemoteStorage
 from pk.core.record.batch import HEADER_BYTES, crc_of
 
 KIND: Final = "pk.remote-segment"
-VERSION: Final = 0
+VERSION: Final = 1
 FOOTER: Final = Packing(">II8s")
 MAGIC: Final = b"pkremote"
 READ_BYTES: Final = 1 << 20
@@ -39,6 +41,16 @@ READ_BYTES: Final = 1 << 20
 HEAD_BYTES: Final = HEADER_BYTES
 TAIL_BYTES_FIRST: Final = 1 << 16
 """How much of an object's end is read to find its tail."""
+
+
+class TopicState(Struct, frozen=True):
+    """A topic when a segment was copied."""
+
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+    """Its own configs."""
+    copied_ms: int
 
 
 class Tail(Struct, frozen=True):
@@ -55,6 +67,8 @@ class Tail(Struct, frozen=True):
     txn_index: bytes
     snapshot: bytes
     epochs: tuple[EpochStart, ...]
+    topic: TopicState | None = None
+    """None in an object of version 0."""
 
     @property
     def index_bytes(self) -> int:
@@ -75,6 +89,7 @@ def format_tail(tail: Tail) -> bytes:
         tail.txn_index,
         tail.snapshot,
         [list(entry) for entry in tail.epochs],
+        None if tail.topic is None else list(structs.astuple(tail.topic)),
     ]
     content = cbor.dumps(KIND, VERSION, body)
     return content + FOOTER.pack(len(content), crc_of(content), MAGIC)
@@ -82,25 +97,31 @@ def format_tail(tail: Tail) -> bytes:
 
 def parse_tail(name: str, data: bytes) -> Tail:
     """The tail at the end of `data`, which is the end of the object `name`. Raises
-    RemoteStorageError if it is damaged."""
+    DamagedObject."""
     size = tail_size(name, data)
     content = data[-FOOTER.size - size : -FOOTER.size]
     _, crc, _ = FOOTER.unpack(data[-FOOTER.size :])
     if len(content) != size or crc_of(content) != crc:
-        raise RemoteStorageError(f"{name} is damaged: its tail has another CRC")
+        raise DamagedObject(f"{name} is damaged: its tail has another CRC")
     try:
-        body = cast(list[Any], cbor.loads(KIND, content, VERSION)[1])
+        version, loaded = cbor.loads(KIND, content, VERSION)
+        body = cast(list[Any], loaded)
+        topic = body.pop() if version else None
         *values, epochs = body
-        return Tail(*values, epochs=tuple(EpochStart(*entry) for entry in epochs))
+        return Tail(
+            *values,
+            epochs=tuple(EpochStart(*entry) for entry in epochs),
+            topic=None if topic is None else TopicState(*topic),
+        )
     except (CborError, TypeError, ValueError) as e:
-        raise RemoteStorageError(f"{name} is damaged: {e}") from e
+        raise DamagedObject(f"{name} is damaged: {e}") from e
 
 
 def tail_size(name: str, data: bytes) -> int:
     """The size of the tail without its footer, which is the end of `data`. Raises
-    RemoteStorageError."""
+    DamagedObject."""
     if len(data) < FOOTER.size or data[-len(MAGIC) :] != MAGIC:
-        raise RemoteStorageError(f"{name} is no whole segment")
+        raise DamagedObject(f"{name} is no whole segment")
     return FOOTER.unpack(data[-FOOTER.size :])[0]
 
 
@@ -122,18 +143,19 @@ def pieces(file: File, size: int, tail: bytes) -> Callable[[], Iterator[Data]]:
 
 
 def read_tail(storage: RemoteStorage, name: str, records_size: int) -> Tail:
-    """The tail of an object with `records_size` bytes of records. Raises RemoteStorageError."""
+    """The tail of an object with `records_size` bytes of records. Raises RemoteStorageError, also
+    DamagedObject."""
     return parse_tail(name, storage.get(name, records_size))
 
 
 def find_tail(storage: RemoteStorage, name: str, object_size: int) -> Tail:
     """The tail of an object of which only the name and the size are known. Raises
-    RemoteStorageError."""
+    RemoteStorageError, also DamagedObject."""
     start = max(object_size - TAIL_BYTES_FIRST, 0)
     data = storage.get(name, start)
     wanted = tail_size(name, data) + FOOTER.size
     if wanted > object_size:
-        raise RemoteStorageError(f"{name} is no whole segment")
+        raise DamagedObject(f"{name} is no whole segment")
     if wanted > len(data):
         data = storage.get(name, object_size - wanted)
     return parse_tail(name, data)

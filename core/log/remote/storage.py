@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
+from pk.core import cbor
 from pk.core.log.files import Data
-from pk.core.log.remote.metadata import RemotePartition
+from pk.core.log.remote.metadata import RemotePartition, RemoteSegment
 from pk.core.values import TopicPartition, Uuid, uuid_from_text, uuid_text
 
 SUFFIX: Final = ".segment"
+HOME_KIND: Final = "pk.remote-segment.cluster"
+HOME_VERSION: Final = 0
 
 
 class RemoteStorageError(Exception):
@@ -23,6 +26,10 @@ class RemoteStorageError(Exception):
 
 class RemoteObjectMissing(RemoteStorageError):
     """There is no object of this name."""
+
+
+class DamagedObject(RemoteStorageError):
+    """An object is there, and is not what its name says."""
 
 
 class StoredObject(NamedTuple):
@@ -91,6 +98,23 @@ class SegmentName(NamedTuple):
     def tp(self) -> TopicPartition:
         """The partition by the topic's name."""
         return self.partition.tp
+
+
+def segment_name(cluster_id: str, segment: RemoteSegment) -> str:
+    """The name of the object of a segment that a cluster knows. One that it restored has the id of
+    the cluster that copied it. Raises DamagedObject if another remote storage manager stored it."""
+    home = segment.custom_metadata
+    if home is not None:
+        try:
+            cluster_id = cbor.loads(HOME_KIND, home, HOME_VERSION)[1]
+        except cbor.CborError:
+            raise DamagedObject(f"{uuid_text(segment.id)} was not stored by pk") from None
+    return str(SegmentName(cluster_id, segment.partition, segment.start_offset, segment.id))
+
+
+def home_of(cluster_id: str) -> bytes:
+    """The custom metadata of a segment that another cluster copied."""
+    return cbor.dumps(HOME_KIND, HOME_VERSION, cluster_id)
 
 
 def partition_folder(cluster_id: str, partition: RemotePartition) -> str:

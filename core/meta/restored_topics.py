@@ -1,0 +1,110 @@
+"""Decides about the topics of a lost cluster, which begin with its segments in remote storage.
+
+A restored topic has its old id, since the names of the objects have it. A partition with segments
+begins in a leader epoch above theirs, and with its leader alone in the ISR: the others have nothing
+until they have fetched from it. The image keeps what the log begins with (`RestoredLog`), and the
+leader restores it before it leads (core/broker/remote/remote_log_manager.py).
+
+Producers of the lost cluster are known in its segments. The ids that this cluster gives out are
+above theirs from now on; those that it gave out before are other producers, which
+`RestoredLog.producer_id_next` says.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.events import (
+    Event,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    RestoredLog,
+    TopicCreated,
+)
+from pk.core.meta.image import MetadataImage
+from pk.core.meta.placement import Chance, place
+from pk.core.meta.topics import TopicsRequest, check_new, own_configs, partitions_created
+from pk.core.values import NO_EPOCH, NO_NODE, ZERO_UUID
+from pk.core.wire.messages.pk_restore_topics import (
+    PkRestoreTopicsRequest,
+    PkRestoreTopicsResponse,
+    RestoredTopic,
+    RestoredTopicResult,
+)
+
+
+def restore_topics(
+    image: MetadataImage, request: PkRestoreTopicsRequest, config: BrokerConfig, random: Chance
+) -> Decision[Event, PkRestoreTopicsResponse]:
+    """Decide a PkRestoreTopics request; the reply is its response. A topic that exists with the
+    same id stays as it is, without an error."""
+    decision: Decision[Event, PkRestoreTopicsResponse] = Decision()
+    decision.reply = response = PkRestoreTopicsResponse()
+    whole = TopicsRequest(image, config, random)
+    names = Counter(topic.name for topic in request.topics)
+    for topic in request.topics:
+        result = RestoredTopicResult(name=topic.name)
+        response.topics.append(result)
+        known = image.topics.get(topic.name)
+        if known is not None and known.topic_id == topic.topic_id:
+            continue
+        try:
+            if names[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            decision.records += _restore(whole, topic)
+        except KafkaError as e:
+            result.error_code, result.error_message = e.code, e.message
+    if decision.records and request.producer_id_next > image.producer_id_next:
+        decision.records.append(ProducerIdsAllocated(NO_NODE, NO_EPOCH, request.producer_id_next))
+    return decision
+
+
+def _restore(whole: TopicsRequest, topic: RestoredTopic) -> list[Event]:
+    image, config = whole.image, whole.config
+    check_new(whole, topic.name)
+    if topic.topic_id == ZERO_UUID or topic.topic_id in image.topics_by_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "another topic has its id, or it has none")
+    if not topic.partitions:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "a topic needs partitions")
+    changes = own_configs(topic.name, [(one.name, one.value) for one in topic.configs], config)
+    if not any(one.key == "remote.storage.enable" and one.value == "true" for one in changes):
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "a restored topic has remote.storage.enable")
+    factor = topic.replication_factor
+    factor = config.default_replication_factor if factor == -1 else factor
+    if factor <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    replicas = place(image.brokers.values(), len(topic.partitions), factor, whole.random)
+    return [
+        TopicCreated(topic.name, topic.topic_id),
+        *_partitions(image, topic, replicas),
+        *changes,
+    ]
+
+
+def _partitions(
+    image: MetadataImage, topic: RestoredTopic, replicas: Sequence[tuple[int, ...]]
+) -> Iterator[PartitionCreated]:
+    created = partitions_created(image, topic.topic_id, 0, replicas)
+    for one, wanted in zip(created, topic.partitions, strict=True):
+        if wanted.end_offset < 0:
+            yield one
+            continue
+        yield PartitionCreated(
+            one.topic_id,
+            one.partition,
+            one.replicas,
+            (one.leader,),
+            one.leader,
+            wanted.last_epoch + 1,
+            restored=RestoredLog(
+                wanted.end_offset,
+                tuple(wanted.cluster_ids),
+                tuple(wanted.left_out),
+                image.producer_id_next,
+            ),
+        )
