@@ -12,7 +12,11 @@ What is shown of each, in milliseconds:
   for its answers meanwhile.
 
 While one request names 10,000 things, another client's p99 is to stay below 20 ms; while one names
-100,000, the most that a request may name (`pk.request.elements.max`), below 150 ms.
+100,000, the most that a request may name (`pk.request.elements.max`), below 150 ms. An array whose
+elements have arrays themselves has fewer elements then, as many as a request may name.
+
+With `--partitions 50000` the cluster has so many, and requests that are answered about all of them
+are measured instead; p99 is to stay below 150 ms.
 
 The first row is the same without any large request: what the machine itself makes the client wait.
 With `--consumers 1000` so many consumers of 100 partitions each poll meanwhile, and find nothing.
@@ -39,8 +43,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path as FilePath
 from threading import Thread
 from time import thread_time
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import trio
 from large_requests import Names, Path, kinds, large, name_of
 from rich.console import Console
@@ -52,6 +57,9 @@ from pk.core.wire.codec import decode_whole
 from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pk.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from pk.core.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from pk.core.wire.messages.elect_leaders import ElectLeadersRequest
 from pk.core.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -59,6 +67,13 @@ from pk.core.wire.messages.fetch import (
     FetchTopic,
 )
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from pk.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from pk.core.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from pk.core.wire.messages.metadata import MetadataRequest
 from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -70,6 +85,7 @@ from pk.core.wire.schema import Request
 from pk.net.node import Node, run_node
 
 ELEMENTS = 10_000
+ELEMENTS_MAX = BrokerConfig.parse({"node.id": "1"}).pk_request_elements_max
 TIMES = 3
 PAUSE_S = 0.002
 TOPIC, PRODUCED, PARTITIONS, GROUP = "stalls", "produced", 1000, "stalls"
@@ -274,6 +290,20 @@ def prepare(client: Client) -> Names:
     return Names(TOPIC, made.topics[0].topic_id, PARTITIONS, GROUP)
 
 
+def fill(client: Client, partitions: int) -> dict[str, bytes]:
+    """Topics of so many partitions together: name → id."""
+    topics: dict[str, bytes] = {}
+    for number in range(partitions // PARTITIONS):
+        topic = CreatableTopic(
+            name=f"all-{number}", num_partitions=PARTITIONS, replication_factor=1
+        )
+        made = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=120_000), 7).topics[0]
+        if made.error_code:
+            raise RuntimeError(f"{made.name}: {made.error_message}")
+        topics[made.name] = made.topic_id
+    return topics
+
+
 Frame = Callable[[], bytes]
 """Makes a request as it is sent: 100,000 elements take a second, and what is not measured is not
 made."""
@@ -284,11 +314,23 @@ def framed(request: Any, version: int) -> bytes:
     return frame_request(request, version, 1, "stalls")
 
 
+def things(part: Any) -> int:
+    """How many things a request names, or a part of one: the elements of all arrays."""
+    if isinstance(part, list):
+        elements = cast("list[Any]", part)
+        return len(elements) + sum(map(things, elements))
+    if isinstance(part, msgspec.Struct):
+        return sum(things(getattr(part, name)) for name in part.__struct_fields__)
+    return 0
+
+
 def plain(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
     """Each array of each request, as the schema has them: (name, what makes the request)."""
 
     def made(kind: tuple[type[Request[Any]], int, Path]) -> bytes:
-        return framed(large(*kind, elements, names).request, kind[1])
+        one, two = (things(large(*kind, count, names).request) for count in (1, 2))
+        fits = (ELEMENTS_MAX - one) // (two - one) + 1
+        return framed(large(*kind, min(elements, fits), names).request, kind[1])
 
     for kind in kinds():
         yield name_of(kind), partial(made, kind)
@@ -298,7 +340,7 @@ def special(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
     """What the schema does not say: states that a request leaves, and what it finds."""
 
     def numbers() -> list[int]:
-        return [i % names.partitions for i in range(elements)]
+        return [i % names.partitions for i in range(min(elements, ELEMENTS_MAX - 1))]
 
     def fetch(session_epoch: int, max_wait_ms: int, topics: list[FetchTopic]) -> bytes:
         request = FetchRequest(
@@ -317,7 +359,7 @@ def special(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
     def many_topics() -> list[FetchTopic]:
         return [
             FetchTopic(topic_id=i.to_bytes(16, "big"), partitions=[FetchPartition()])
-            for i in range(1, elements + 1)
+            for i in range(1, min(elements, ELEMENTS_MAX // 2) + 1)
         ]
 
     def everything() -> bytes:
@@ -337,6 +379,51 @@ def special(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
     yield "Fetch topics, a new session", lambda: fetch(0, 0, many_topics())
     yield "OffsetFetch all that is committed", everything
     yield "OffsetCommit topics.partitions, v8", commit
+
+
+def of_all(topics: dict[str, bytes]) -> Iterator[tuple[str, Frame]]:
+    """Requests that are answered about all partitions of these topics (name → id)."""
+
+    def list_offsets() -> bytes:
+        listed = [
+            ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(PARTITIONS)
+                ],
+            )
+            for name in topics
+        ]
+        return framed(ListOffsetsRequest(topics=listed), 9)
+
+    def fetch(max_wait_ms: int, session_epoch: int) -> bytes:
+        fetched = [
+            FetchTopic(
+                topic_id=topic_id,
+                partitions=[FetchPartition(partition=i) for i in range(PARTITIONS)],
+            )
+            for topic_id in topics.values()
+        ]
+        return framed(
+            FetchRequest(
+                max_wait_ms=max_wait_ms,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                session_epoch=session_epoch,
+                topics=fetched,
+            ),
+            17,
+        )
+
+    yield "Metadata of all", lambda: framed(MetadataRequest(topics=None), 13)
+    yield "DescribeTopicPartitions of all", lambda: framed(DescribeTopicPartitionsRequest(), 0)
+    yield "DescribeLogDirs of all", lambda: framed(DescribeLogDirsRequest(topics=None), 4)
+    yield "ListPartitionReassignments", lambda: framed(ListPartitionReassignmentsRequest(), 0)
+    yield "ElectLeaders of all", lambda: framed(ElectLeadersRequest(topic_partitions=None), 2)
+    yield "ListOffsets of all", list_offsets
+    yield "Fetch of all", lambda: fetch(0, -1)
+    yield "Fetch of all, waiting", lambda: fetch(100, -1)
+    yield "Fetch of all, a new session", lambda: fetch(0, 0)
 
 
 @dataclass
@@ -407,6 +494,7 @@ def main() -> int:
     parser.add_argument(
         "--after", metavar="TEXT", help="kinds behind the first whose name has TEXT"
     )
+    parser.add_argument("--partitions", type=int, default=0, metavar="N", help="of the cluster")
     parser.add_argument("--consumers", type=int, default=0, metavar="N", help="idle consumers")
     parser.add_argument("--json", type=FilePath, metavar="FILE")
     options = parser.parse_args()
@@ -418,13 +506,16 @@ def main() -> int:
     ):
         port = broker.recv()
         names = prepare(Client(port))
+        if options.partitions:
+            every = [*of_all(fill(Client(port), options.partitions))]
+        else:
+            every = [*plain(names, options.elements), *special(names, options.elements)]
         with ExitStack() as stack:
             producer = stack.enter_context(process(produce, port))
             if options.consumers:
                 polling = process(consume, port, names.topic_id, options.consumers)
                 stack.enter_context(polling).recv()
             found.append(measure_quiet(broker, producer))
-            every = [*plain(names, options.elements), *special(names, options.elements)]
             if options.after:
                 every = every[
                     1 + next(i for i, (name, _) in enumerate(every) if options.after in name) :
