@@ -439,6 +439,11 @@ def _take(client: SimClient, topic: str, positions: dict[int, int], one: Any) ->
         return False
     if one.error_code == ErrorCode.CORRUPT_MESSAGE and place.key in client.history.unreadable:
         return False  # until another replica leads
+    if one.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        start = client.history.starts.get(place.key, 0)
+        if position < start:
+            positions[one.partition_index] = start
+            return False
     if one.error_code:
         if client.history.partition(place.key).promised:
             raise Violation(

@@ -15,6 +15,7 @@ partition no more than shape.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
@@ -232,6 +233,10 @@ class History:
         """Broker and partition with a damaged closed segment → where the next segment begins."""
         self.unreadable: set[Key] = set()
         """Partitions of which a replica has been damaged: a leader may have refused to read it."""
+        self.starts: dict[Key, int] = {}
+        """Where a log that was shortened begins."""
+        self.committed: Callable[[Key, BatchHeader], None] = lambda key, header: None
+        """Called with each batch that is committed."""
         self._seen: dict[Process, dict[Partition, _Seen]] = {}
 
     def partition(self, key: Key) -> PartitionHistory:
@@ -403,7 +408,8 @@ class History:
         """Hold a replica's log below `end` against what is committed; a leader's may be new."""
         key = (partition.topic_id, partition.tp.partition)
         readable = self.rotten.get((partition.node_id, key), 0)
-        start = max(last.verified, partition.log.state.log_start_offset, readable)
+        state = partition.log.state
+        start = max(last.verified, state.log_start_offset, state.local_log_start_offset, readable)
         while start < end:
             try:
                 data = partition.log.reader.read(start, READ_BYTES, end).slice.read()
@@ -477,6 +483,7 @@ class History:
         known.bases.append(found.base)
         known.batches.append(found)
         known.end = found.next
+        self.committed((partition.topic_id, partition.tp.partition), header)
 
     def check_in_sync(self, brokers: dict[int, tuple[Process, Broker]]) -> None:
         """Every in-sync replica has all that is committed. `brokers` are those that are running."""

@@ -173,18 +173,22 @@ class Network:
         """Deliver, for ever."""
         heap = self._heap
         clock = self._clock = cast("VirtualClock", trio.lowlevel.current_clock())
-        while True:
-            while not heap or heap[0][0] > clock.now:
-                clock.alarm_at = heap[0][0] if heap else inf
-                await clock.sleep_until_alarm()
-            self.on_step()
-            now = clock.now
-            while heap and heap[0][0] <= now:
-                _, _, due = heappop(heap)
-                if isinstance(due, Pipe):
-                    self._deliver(due)
-                else:
-                    due()
+        try:
+            while True:
+                while not heap or heap[0][0] > clock.now:
+                    clock.alarm_at = heap[0][0] if heap else inf
+                    await clock.sleep_until_alarm()
+                self.on_step()
+                now = clock.now
+                while heap and heap[0][0] <= now:
+                    _, _, due = heappop(heap)
+                    if isinstance(due, Pipe):
+                        self._deliver(due)
+                    else:
+                        due()
+        finally:
+            # What still sleeps, shielded, goes on without deliveries.
+            self._clock, clock.alarm_at = None, inf
 
     # --- connections ---
 

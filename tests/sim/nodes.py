@@ -33,6 +33,7 @@ from pk.core.broker.node_lifecycle import (
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
+from pk.core.log.remote.storage import RemoteStorage
 from pk.core.meta.events import Endpoint
 from pk.net.connection.connection import Connection, Limits
 from pk.net.frames import RequestMemory
@@ -120,6 +121,8 @@ class World:
     """Called with what must end the run."""
     book: Book
     """Of the deals that the nodes coordinate."""
+    storage: Callable[[Process], RemoteStorage | None] = lambda process: None
+    """The store of remote segments as a process sees it."""
     crashed: Callable[[SimNode], None] = lambda node: None
     """Called when a process has ended by itself, and not well."""
 
@@ -273,7 +276,7 @@ class SimNode:
         endpoint = Endpoint("PLAINTEXT", self.host, BROKER_PORT, 0)
         lifecycle = NodeLifecycle(
             config,
-            Platform(disk, dirs, TrioClock(), random),
+            Platform(disk, dirs, TrioClock(), random, world.storage(process)),
             Listeners(peers, served(APIS), [endpoint] if config.is_broker else []),
             Listeners(peers, served(CONTROLLER_APIS)),
             dispatch=dispatch,

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from inspect import Parameter, signature
 from multiprocessing import get_context
 from typing import Any, Final
 
@@ -15,7 +14,9 @@ from meta.memory_store import MemoryStore
 from msgspec.structs import replace
 from sim import swarm
 from sim.faults import KINDS
+from sim.patching import patched
 from sim.simulation import Options, run_seed
+from sim.tiered_bugs import BUGS as TIERED_BUGS
 
 from pk.core.api.records import produce
 from pk.core.broker.coordinator import write_markers
@@ -53,29 +54,6 @@ from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_PRODUCER_ID
 from pk.core.wire.messages.init_producer_id import InitProducerIdResponse
 
 Plant = Callable[[], AbstractContextManager[None]]
-
-
-@contextmanager
-def patched(owner: Any, **changes: Any) -> Iterator[None]:
-    """What `changes` names of `owner` is something else for a while. Raises TypeError if it cannot
-    be called like what it stands for: every seed would "find" that."""
-    before = {name: owner.__dict__[name] for name in changes}
-    for name, value in changes.items():
-        _bind_like(before[name], value)
-    for name, value in changes.items():
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
-
-
-def _bind_like(original: Any, change: Any) -> None:
-    parameters = signature(original).parameters.values()
-    by_name = [one.name for one in parameters if one.kind is Parameter.KEYWORD_ONLY]
-    by_place = [one for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    signature(change).bind(*by_place, **dict.fromkeys(by_name))
 
 
 @contextmanager
@@ -783,6 +761,7 @@ PLANTED: Final[dict[str, Plant]] = {
     "replaced-unchecked": segment_replaced_unchecked,
     "damaged-leads-on": damaged_leader_leads_on,
     "segments-not-read": segments_not_read,
+    **TIERED_BUGS,
 }
 """Name → the bug."""
 
@@ -828,6 +807,7 @@ SEEN_BY: Final[dict[str, frozenset[str]]] = {
     "replaced-unchecked": _ROT,
     "damaged-leads-on": _ROT,
     "segments-not-read": _ROT,
+    **dict.fromkeys(TIERED_BUGS, frozenset({swarm.TIERED})),
 }
 """Bug → the workloads or faults of which one must be on for the bug to do anything. Without them a
 seed runs as it does without the bug, so that the search counts it and does not run it."""

@@ -36,6 +36,11 @@ from sim.share_groups import GROUP_CONFIGS as SHARE_GROUP_CONFIGS
 from sim.share_groups import KEYS as SHARE_GROUP_KEYS
 from sim.share_groups import Deliveries, ShareMember
 from sim.stores import Ensemble, ObservedStore
+from sim.tiered import KEYS as TIERED_KEYS
+from sim.tiered import PARTITIONS as TIERED_PARTITIONS
+from sim.tiered import TOPIC as TIERED_TOPIC
+from sim.tiered import LateConsumer, ProcessStorage, RemoteStore, Tiers
+from sim.tiered import hooks as tiered_hooks
 from sim.transactions import (
     STATE_TOPIC,
     CommittedReader,
@@ -144,6 +149,10 @@ class Simulation:
         self.readers: list[CommittedReader] = []
         self.broken: BaseException | None = None
         self.rot: Rot | None = None
+        self.tiers: Tiers | None = None
+        if swarm.TIERED in self.swarm:
+            store = RemoteStore(Random(f"{seed}/store"), self.network)
+            self.tiers = Tiers(self.history, store, self.nodes)
         self._over = trio.CancelScope()
         self.book.idle = swarm.DEALS not in self.swarm
         # Where segments end soon, the cleaner finds some to compact by its usual settings, too.
@@ -164,6 +173,11 @@ class Simulation:
         for node in self.nodes:
             if node.process is not None:
                 node.process.ran = False
+        if self.tiers is not None:
+            try:
+                self.tiers.look()
+            except Violation as e:
+                self.fail(e)
 
     def _look(self, wanted: Callable[[Process], bool] = lambda _: True) -> None:
         try:
@@ -216,6 +230,8 @@ class Simulation:
                     self.network, self.history, nursery, child(self.random, "nodes"), ensemble,
                     self._look, self.fail, self.book,
                 )  # fmt: skip
+                if (tiers := self.tiers) is not None:
+                    world.storage = lambda process: ProcessStorage(tiers.store, process)
                 self._make_nodes(world)
                 admin = await self._start(nursery)
                 faults = self._faults(nursery)
@@ -229,7 +245,13 @@ class Simulation:
                     nursery.start_soon(self._wreck, faults, wrecked)
                 if swarm.ROT in self.swarm:
                     nursery.start_soon(self._damage, faults, damaged)
+                away = trio.CancelScope()
+                if self.tiers is not None:
+                    nursery.start_soon(self._leave, self.tiers.store, away)
                 await faults.run(duration)
+                if self.tiers is not None:
+                    away.cancel()
+                    self.tiers.store.mend()
                 wrecked.cancel()
                 damaged.cancel()
                 for client in self.clients:
@@ -273,6 +295,8 @@ class Simulation:
         if swarm.COMPACTION in self.swarm:
             keys["log.cleaner.backoff.ms"] = "500"
             keys["log.cleaner.min.cleanable.ratio"] = "0.01"
+        if swarm.TIERED in self.swarm:
+            keys |= TIERED_KEYS
         if self.moving:
             keys["pk.metadata.store"] = "zookeeper://zk:2181/pk"
         else:
@@ -323,6 +347,8 @@ class Simulation:
         if swarm.TRANSACTIONS in self.swarm:
             self._add_transactions(common, random, rate)
         self._add_members(common, random)
+        if swarm.TIERED in self.swarm:
+            self._add_tiered(common, random, rate)
         for client in self.clients:
             with owned_by(client.process):
                 nursery.start_soon(self._work, client)
@@ -344,6 +370,29 @@ class Simulation:
             await admin.configure_group(self.deliveries.group.name, SHARE_GROUP_CONFIGS)
         if swarm.ONE in on:
             await admin.create("one", 1, min(2, self.brokers), min__insync__replicas="1")
+
+        if self.tiers is not None:
+            drawn = Random(f"{self.result.seed}/tiered topic")
+            self.tiers.retention_ms = drawn.choice((-1, 4_000, 12_000))
+            await admin.create(
+                TIERED_TOPIC, TIERED_PARTITIONS, 3,
+                min__insync__replicas="2",
+                remote__storage__enable="true",
+                segment__ms=drawn.choice(("300", "1000")),
+                local__retention__ms=drawn.choice(("0", "1000")),
+                retention__ms=str(self.tiers.retention_ms),
+            )  # fmt: skip
+
+    def _add_tiered(self, common: Common, random: Random, rate_s: float) -> None:
+        """A producer, and consumers of which one reads when everything is over."""
+        where: dict[str, Any] = {"topic": TIERED_TOPIC, "partitions": TIERED_PARTITIONS}
+        producer = IdempotentProducer(
+            *common("p5"), **where, in_flight=random.choice((1, 3)), rate_s=min(rate_s, 0.5)
+        )
+        consumers = [Consumer(*common("c7"), **where), LateConsumer(*common("c8"), **where)]
+        self.producers.append(producer)
+        self.consumers += consumers
+        self.clients += [producer, *consumers]
 
     def _add_records(self, common: Common, random: Random, rate_s: float) -> None:
         """Producers, and consumers that read by assignment."""
@@ -452,6 +501,10 @@ class Simulation:
             single={"one"},
         )
 
+    async def _leave(self, store: RemoteStore, scope: trio.CancelScope) -> None:
+        with scope:
+            await store.run(self.nodes)
+
     async def _wreck(self, faults: Faults, scope: trio.CancelScope) -> None:
         random = Random(f"{self.result.seed}/wreck")
         wrecks = Wrecks(
@@ -533,6 +586,8 @@ class Simulation:
                 if position < end:
                     return f"{consumer.process} is at {position} of {end} in {consumer.topic}"
         if undone := self._untransacted(ends) or self._deals_open():
+            return undone
+        if self.tiers is not None and (undone := self.tiers.unfinished()):
             return undone
         if swarm.SHARE_GROUP in self.swarm and (undone := self.deliveries.unfinished(ends, 2)):
             return undone
@@ -729,6 +784,8 @@ def _run(seed: int, options: Options | None, planted: Callable[[], Any] | None) 
         if planted is not None:
             stack.enter_context(planted())
         stack.enter_context(hooks(simulation))
+        if simulation.tiers is not None:
+            stack.enter_context(tiered_hooks(simulation.tiers, simulation.fail))
         try:
             trio.run(main, clock=clock)
         except BaseException as e:  # noqa: BLE001 - whatever a planted bug raises is its finding

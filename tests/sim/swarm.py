@@ -52,6 +52,11 @@ ROT: Final = "rot"
 """Closed segments are damaged on running brokers (rot.py). Needs segments that end soon."""
 ROT_CHANCE: Final = 0.6
 
+TIERED: Final = "tiered"
+"""A topic whose segments are copied to a store that fails (tiered.py)."""
+TIERED_CHANCE: Final = 0.3
+"""Drawn apart, as wrecks are: seeds without it run as before."""
+
 WORKLOAD_CHANCE: Final = 0.3
 SETTING_CHANCE: Final = 0.5
 FAULT_CHANCE: Final = 0.7
@@ -78,7 +83,7 @@ class Swarm:
 def everything(kinds: tuple[str, ...]) -> Swarm:
     """All of it; `kinds` are the kinds of faults there are."""
     return Swarm(
-        frozenset((*WORKLOADS, *SETTINGS, WRECKS, ROT)), frozenset(kinds), LONG_DURATIONS_S
+        frozenset((*WORKLOADS, *SETTINGS, WRECKS, ROT, TIERED)), frozenset(kinds), LONG_DURATIONS_S
     )
 
 
@@ -94,5 +99,7 @@ def draw(seed: int, kinds: tuple[str, ...]) -> Swarm:
         on.add(WRECKS)
     if ROLLS in on and Random(f"{seed}/closed segments").random() < ROT_CHANCE:
         on.add(ROT)
+    if Random(f"{seed}/tiered").random() < TIERED_CHANCE:
+        on.add(TIERED)
     faults = {kind for kind in kinds if random.random() < FAULT_CHANCE}
     return Swarm(frozenset(on), frozenset(faults or kinds), DURATIONS_S)

@@ -301,6 +301,7 @@ def test_the_search_for_a_bug_counts_seeds_that_cannot_show_it_and_does_not_run_
         *swarm.WORKLOADS,
         swarm.WRECKS,
         swarm.ROT,
+        swarm.TIERED,
     }
     drawn = [seed for seed in range(1, 101) if swarm.SHARE_GROUP in swarm.draw(seed, tuple(KINDS))]
     assert planted.find("share-stored-late", range(1, 101), Options()) == (

@@ -13,6 +13,10 @@ A partition that takes over the segments of a lost cluster is led when its log i
 metadata is written anew from the objects in the store, and the log begins behind them, with the
 leader epochs and the producers of the last one (core/log/remote/restoring.py).
 
+A request whose answer was lost, or that comes after its sender gave up, can leave an object that is
+no segment. So leaders compare the store's list with the metadata, when they become leaders and
+every `SCAN_S`, and delete such objects.
+
 The segments of deleted topics are deleted by the leader of their partition of
 `__remote_log_metadata`, which every broker knows and which outlives their own leaders.
 """
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -52,8 +57,16 @@ from pk.core.log.remote.metadata import (
 )
 from pk.core.log.remote.plan import LogOffsets, due_deletion
 from pk.core.log.remote.restoring import FoundSegment, found_segment, plan_partition
-from pk.core.log.remote.segment_object import TopicState, format_tail, pieces
-from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError, partition_folder
+from pk.core.log.remote.segment_object import Tail, TopicState, find_tail, pieces
+from pk.core.log.remote.storage import (
+    DamagedObject,
+    RemoteObjectMissing,
+    RemoteStorage,
+    RemoteStorageError,
+    SegmentName,
+    StoredObject,
+    partition_folder,
+)
 from pk.core.log.retention import Retention
 from pk.core.log.segment import Segment
 from pk.core.meta.events import RestoredLog
@@ -67,6 +80,9 @@ FIRST_S_MAX: Final = 1.0
 """The longest time until the first turn after the start."""
 RESTORED_AT_ONCE: Final = 500
 """How many segments of a lost cluster one batch of metadata has."""
+SCAN_S: Final = 6 * 3600.0
+"""How often a leader looks for objects that are no segments: one LIST request for each 1,000
+objects of a partition."""
 GONE_S: Final = 60.0
 """How long a topic must be missing from the image before its remote segments are deleted."""
 
@@ -119,6 +135,8 @@ class RemoteLogManager:
         """The partitions whose turn is under way."""
         self._epochs: dict[TopicIdPartition, int] = {}
         """The leader epoch in which all metadata of earlier leaders was read."""
+        self._scanned: dict[TopicIdPartition, float] = {}
+        """When this broker looked for objects that are no segments, in its leadership."""
         self._copying: set[Uuid] = set()
         self._missing_since: dict[TopicIdPartition, float] = {}
         self.metrics = RemoteMetrics()
@@ -241,6 +259,8 @@ class RemoteLogManager:
         key = remote_partition(partition).key
         if self._epochs.get(key) != epoch or not remote.is_current:
             await self._topic.catch_up(key)
+            if self._epochs.get(key) != epoch:
+                self._scanned.pop(key, None)
             self._epochs[key] = epoch
             remote.is_current = True
         if partition.config.remote_storage_enable:
@@ -251,6 +271,9 @@ class RemoteLogManager:
             await self._delete_due(partition, remote, epoch)
         elif partition.config.remote_log_delete_on_disable:
             await self._delete_all(partition, remote, epoch)
+        if self._clock.time() - self._scanned.get(key, -SCAN_S) >= SCAN_S:
+            await self._delete_orphans(partition, remote, epoch)
+            self._scanned[key] = self._clock.time()
 
     @staticmethod
     def _still(partition: Partition, epoch: int) -> bool:
@@ -294,7 +317,7 @@ class RemoteLogManager:
         )
         self._copying.add(record.id)
         try:
-            await self._copy(partition, segment, record, format_tail(tail), epoch)
+            await self._copy(partition, segment, record, tail, epoch)
         except BaseException:
             self.metrics.copy_errors += 1
             raise
@@ -319,7 +342,7 @@ class RemoteLogManager:
         partition: Partition,
         segment: Segment,
         record: RemoteSegment,
-        tail: bytes,
+        tail: Tail,
         epoch: int,
     ) -> None:
         await self._topic.write(record)
@@ -329,7 +352,7 @@ class RemoteLogManager:
             await offload(
                 self._storage.put,
                 self._reads.reader.name_of(record),
-                pieces(segment.file, record.size, tail),
+                pieces(segment.file, tail),
                 limiter=self._threads,
             )
             self.copy_quota.passed(record.size)
@@ -496,6 +519,53 @@ class RemoteLogManager:
         self._reads.reader.forget(segment.id)
         self.metrics.deleted_segments += 1
 
+    async def _delete_orphans(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
+        """Delete the objects of a partition that are no segments of it, and that nobody needs.
+        Raises KafkaError, RemoteStorageError."""
+        known = remote_partition(partition)
+        async with self._deleters:
+            listed = await self._listed(known)
+            # Every object was announced in the metadata before it was written, so after the list
+            # was made all of them are known, or were deleted.
+            await self._topic.catch_up(known.key)
+            for segment_id, stored in listed.items():
+                await let_others_run()
+                if not self._still(partition, epoch):
+                    return
+                if remote.segments.get(segment_id) is None:
+                    await self._delete_orphan(partition, remote, stored)
+
+    async def _delete_orphan(
+        self, partition: Partition, remote: RemoteLog, stored: StoredObject
+    ) -> None:
+        """Delete an object if the log begins behind it, or segments have its offsets. Otherwise it
+        stays: if metadata was lost, it may be the only copy."""
+        name, log = stored.name, partition.log
+        try:
+            tail = await offload(find_tail, self._storage, name, stored.size, limiter=self._threads)
+        except RemoteObjectMissing:
+            return  # the list was late
+        except DamagedObject:
+            return  # nobody can say what it has
+        start = max(tail.start_offset, log.state.log_start_offset)
+        if tail.end_offset >= start and not remote.has(log, start, tail.end_offset):
+            return
+        await offload(self._storage.delete, name, limiter=self._threads)
+        logger.info("%s: deleted an object that is no segment: %s", partition.tp, name)
+
+    async def _listed(self, partition: RemotePartition) -> dict[Uuid, StoredObject]:
+        """The objects of a partition, by the ids of their segments. Raises RemoteStorageError."""
+        folder = partition_folder(self._state.cluster_id, partition)
+
+        def listed() -> dict[Uuid, StoredObject]:
+            by_id: dict[Uuid, StoredObject] = {}
+            for found in self._storage.list(folder):
+                with suppress(ValueError):  # something else is in the folder
+                    by_id[SegmentName.parse(found.name).id] = found
+            return by_id
+
+        return await offload(listed, limiter=self._threads)
+
     # --- deleted topics ---
 
     async def _look_for_deleted(self) -> None:
@@ -530,6 +600,8 @@ class RemoteLogManager:
             async with self._deleters:
                 for segment in segments:
                     await self._delete(segment)
+                for stored in (await self._listed(partition)).values():
+                    await offload(self._storage.delete, stored.name, limiter=self._threads)
             await self._mark(partition, PartitionDeleteState.FINISHED)
             logger.info("%s: deleted from remote storage", partition.tp)
         except (KafkaError, RemoteStorageError) as e:

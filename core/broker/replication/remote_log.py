@@ -156,6 +156,13 @@ class RemoteLog:
         start = max(state.log_start_offset, state.local_log_start_offset)
         return copied_to(self.segments, state.epochs.entries, start, state.log_end_offset)
 
+    def has(self, log: Log, start_offset: int, end_offset: int) -> bool:
+        """Whether all offsets of `log` from `start_offset` to `end_offset` can be read."""
+        state = log.state
+        lineage = state.epochs.entries
+        copied = copied_to(self.segments, lineage, start_offset, state.log_end_offset)
+        return copied >= end_offset
+
     def range_at(self, log: Log, offset: int) -> RemoteRange:
         """The segment that has `offset` of `log`. Raises KafkaError: OFFSET_OUT_OF_RANGE, or
         REPLICA_NOT_AVAILABLE while not all is known."""

@@ -22,7 +22,7 @@ from pk.core.log.files import Data, Disk, Entry, File, Lock, Stamp, ignore_faile
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
 from pk.core.log.remote.metadata import RemoteSegment
 from pk.core.log.remote.segment_object import Tail, read_tail
-from pk.core.log.remote.storage import RemoteStorage, segment_name
+from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError, segment_name
 from pk.core.log.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.values import Uuid
@@ -180,8 +180,6 @@ class RemoteReader:
                 number, at = divmod(position, CHUNK_BYTES)
                 chunk = self._chunk(segment_id, name, number, size)
                 piece = memoryview(chunk)[at : at + end - position]
-                if not len(piece):
-                    break  # the object is shorter than its metadata says
                 pieces.append(piece)
                 position += len(piece)
             return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
@@ -193,8 +191,13 @@ class RemoteReader:
         chunk = self._chunks.get(key)
         if chunk is None:
             start = number * CHUNK_BYTES
-            chunk = self._storage.get(name, start, min(CHUNK_BYTES, size - start))
+            wanted = min(CHUNK_BYTES, size - start)
+            chunk = self._storage.get(name, start, wanted)
             self._fetched(len(chunk))
+            if len(chunk) < wanted:
+                raise RemoteStorageError(
+                    f"{name}: {len(chunk)} of {wanted} bytes from {start} came"
+                )
             self._chunks.put(key, chunk, len(chunk))
         return chunk
 

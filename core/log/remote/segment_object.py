@@ -27,10 +27,11 @@ from msgspec import Struct, structs
 
 from pk.core import cbor
 from pk.core.cbor import CborError
+from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.epochs import EpochStart
 from pk.core.log.files import Data, File
 from pk.core.log.remote.storage import DamagedObject, RemoteStorage
-from pk.core.record.batch import HEADER_BYTES, crc_of
+from pk.core.record.batch import HEADER_BYTES, CorruptBatch, crc_of
 
 KIND: Final = "pk.remote-segment"
 VERSION: Final = 1
@@ -125,19 +126,32 @@ def tail_size(name: str, data: bytes) -> int:
     return FOOTER.unpack(data[-FOOTER.size :])[0]
 
 
-def pieces(file: File, size: int, tail: bytes) -> Callable[[], Iterator[Data]]:
-    """The content of the object for `put`: `size` bytes of a segment's file, and the tail. The file
-    is read while the object is written. Raises OSError while it is read."""
+def pieces(file: File, tail: Tail) -> Callable[[], Iterator[Data]]:
+    """The content of the object for `put`: the records in a segment's file, and the tail. The file
+    is read while the object is written, and every batch is checked: once it is copied, all replicas
+    drop theirs. Raises OSError and CorruptBatch while it is read."""
 
     def content() -> Iterator[Data]:
-        position = 0
-        while position < size:
-            piece = file.pread(min(READ_BYTES, size - position), position)
-            if not piece:
-                raise OSError(f"{file.path} ends at {position}, not at {size}")
-            position += len(piece)
-            yield piece
-        yield tail
+        position, next_offset, wanted = 0, tail.start_offset, READ_BYTES
+        while position < tail.size:
+            piece = file.pread(min(wanted, tail.size - position), position)
+            whole = 0
+            end = position + len(piece)
+            for at, header in checked_batches(file, position, end, piece):
+                if header.base_offset < next_offset or header.last_offset > tail.end_offset:
+                    raise CorruptBatch(
+                        f"{file.path} at position {at}: offsets {header.base_offset} to"
+                        f" {header.last_offset} do not belong there"
+                    )
+                whole, next_offset = at + header.size - position, header.next_offset
+            if whole:
+                yield memoryview(piece)[:whole]
+                position, wanted = position + whole, READ_BYTES
+            elif len(piece) < wanted:
+                raise CorruptBatch(f"{file.path} ends within the batch at position {position}")
+            else:  # a batch that is larger
+                wanted *= 2
+        yield format_tail(tail)
 
     return content
 

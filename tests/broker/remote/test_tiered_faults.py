@@ -8,18 +8,22 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
+import trio
 from broker.remote.tiered import Tiered, tiered
 from group.brokers import simulated
+from msgspec.structs import replace
 
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
-from pk.core.broker.remote.remote_log_manager import RemoteLogManager
+from pk.core.broker.remote.remote_log_manager import GONE_S, RemoteLogManager
 from pk.core.broker.replication import remote_log
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.epochs import EpochStart
 from pk.core.log.remote import segments as remote_segments
 from pk.core.log.remote.metadata import Record, RemoteSegment, SegmentState
+from pk.core.log.remote.segment_object import format_tail, parse_tail
 from pk.core.log.remote.segments import RemoteSegments
 from pk.core.log.remote.storage import RemoteStorageError, SegmentName
+from pk.core.meta.events import TopicDeleted
 
 STEPS = 14
 SEEDS = range(12)
@@ -98,6 +102,67 @@ async def check(t: Tiered, leader: int) -> None:
     end = partition.log.state.log_end_offset
     await t.cluster.until(lambda: partition.high_watermark == end)
     assert await t.read(leader) == t.sent
+
+
+@simulated
+async def test_an_object_that_is_no_segment_is_deleted_by_the_next_leader() -> None:
+    """A cut-off leader's upload ends after the next leader gave the copy up."""
+    async with tiered(2) as t:
+        await t.create(1, 2)
+        await t.produce(2)
+        await t.turn()
+        known = dict(t.storage.objects)
+        name = min(known)
+        orphan = str(SegmentName.parse(name)._replace(id=b"o" * 16))
+        other = f"{name.rpartition('/')[0]}/notes.txt"
+        t.storage.objects |= {orphan: known[name], other: b"ours"}
+        await t.turn()
+        assert orphan in t.storage.objects, "within a leadership it is not looked for again"
+        await t.cluster.until(lambda: t.ends() == {t.starts(1)[2]})
+        await t.cluster.change("t", 0, leader=2)
+        await t.turn(2)
+        assert t.storage.objects == known | {other: b"ours"}
+
+
+@simulated
+async def test_an_object_that_is_the_only_copy_stays() -> None:
+    """Without its metadata nobody reads it, but it may be all that is left."""
+    async with tiered(2) as t:
+        await t.create(1, 2)
+        await t.produce(2)
+        await t.turn()
+        known = dict(t.storage.objects)
+        longest = t.segments()[-1]
+        far = tail_until(known[max(known)], longest.end_offset + 1000)
+        orphan = str(SegmentName.parse(max(known))._replace(id=b"o" * 16))
+        t.storage.objects[orphan] = far
+        await t.cluster.until(lambda: t.ends() == {t.starts(1)[2]})
+        await t.cluster.change("t", 0, leader=2)
+        await t.turn(2)
+        assert t.storage.objects == known | {orphan: far}
+
+
+def tail_until(content: bytes, end_offset: int) -> bytes:
+    """An object whose segment ends at another offset."""
+    tail = parse_tail("", content)
+    return content[: tail.size] + format_tail(replace(tail, end_offset=end_offset))
+
+
+@simulated
+async def test_what_a_deleted_topic_left_is_deleted_with_it() -> None:
+    async with tiered() as t:
+        await t.create(1)
+        await t.produce(2)
+        await t.turn()
+        name = min(t.storage.objects)
+        t.storage.objects[str(SegmentName.parse(name)._replace(id=b"o" * 16))] = b"part of one"
+        await t.cluster.decide(TopicDeleted(t.topic_id))
+        manager = t.manager(1)
+        await manager.check()
+        await trio.sleep(GONE_S + 1)
+        await manager.check()
+        await t.cluster.until(lambda: manager.is_idle)
+        assert not t.storage.objects
 
 
 @pytest.mark.parametrize("seed", SEEDS)

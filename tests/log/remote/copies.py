@@ -7,7 +7,7 @@ from pk.core.log.config import LogConfig
 from pk.core.log.log import Log
 from pk.core.log.remote.copying import epochs_between, next_to_copy, tail_of
 from pk.core.log.remote.metadata import RemotePartition, RemoteSegment, SegmentState
-from pk.core.log.remote.segment_object import format_tail, pieces
+from pk.core.log.remote.segment_object import pieces
 from pk.core.log.remote.storage import RemoteStorage, SegmentName
 from pk.core.record.build import end_transaction_batch
 
@@ -45,6 +45,6 @@ def copy_all(log: Log, storage: RemoteStorage) -> list[RemoteSegment]:
             segment.size, SegmentState.COPY_FINISHED,
         )  # fmt: skip
         name = SegmentName("c", PARTITION, remote.start_offset, remote.id)
-        storage.put(str(name), pieces(segment.file, segment.size, format_tail(tail)))
+        storage.put(str(name), pieces(segment.file, tail))
         copied.append(remote)
     return copied

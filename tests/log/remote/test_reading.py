@@ -7,6 +7,7 @@ from log.support import (
     headers_of,
 )
 
+from pk.core.log.remote import segment_object
 from pk.core.log.remote.memory_storage import MemoryStorage
 from pk.core.log.remote.reading import RemoteReader
 from pk.core.log.remote.segment_object import (
@@ -15,7 +16,7 @@ from pk.core.log.remote.segment_object import (
     format_tail,
     parse_tail,
 )
-from pk.core.log.remote.storage import RemoteStorageError
+from pk.core.log.remote.storage import RemoteStorageError, SegmentName
 from pk.core.record.batch import CorruptBatch, iter_headers
 
 
@@ -104,6 +105,51 @@ def test_a_damaged_record_is_not_given_to_readers(
     storage.objects[name] = bytes(content)
     with pytest.raises(CorruptBatch):
         reader.read(remote, remote.start_offset, 1 << 40, 1 << 20)
+
+
+def test_a_damaged_segment_is_not_copied(storage: MemoryStorage) -> None:
+    log = a_log()
+    segment = log.state.segments[0]
+    segment.file.pwrite(b"!", segment.size // 2)
+    with pytest.raises(CorruptBatch):
+        copy_all(log, storage)
+    assert not storage.objects
+
+
+def test_a_batch_at_a_wrong_offset_is_not_copied(storage: MemoryStorage) -> None:
+    log = a_log()
+    segment = log.state.segments[0]
+    second = next(at for at, _ in segment.headers(0) if at)
+    segment.file.pwrite(bytes(8), second)  # its offset, which no CRC covers
+    with pytest.raises(CorruptBatch, match="do not belong"):
+        copy_all(log, storage)
+
+
+@pytest.mark.parametrize("read_bytes", [100, 1 << 10])
+def test_a_segment_is_copied_in_pieces_of_whole_batches(
+    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, read_bytes: int
+) -> None:
+    monkeypatch.setattr(segment_object, "READ_BYTES", read_bytes)
+    log = a_log()
+    for remote, segment in zip(copy_all(log, storage), log.state.segments, strict=False):
+        name = str(SegmentName("c", remote.partition, remote.start_offset, remote.id))
+        assert storage.get(name, 0, remote.size) == segment.file.pread(segment.size, 0)
+
+
+def test_part_of_a_range_is_refused_and_not_kept(storage: MemoryStorage) -> None:
+    remote = copy_all(a_log(), storage)[0]
+    get, whole = storage.get, False
+
+    def partial(name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = get(name, start, length)
+        return data if whole or length is None else data[: length // 2]
+
+    storage.get = partial
+    reader = RemoteReader(storage, lambda: "c", index_bytes_max=1 << 20)
+    with pytest.raises(RemoteStorageError, match="bytes from 0 came"):
+        reader.read(remote, remote.end_offset, 1 << 40, 1 << 20)
+    whole = True
+    assert reader.read(remote, remote.end_offset, 1 << 40, 1 << 20).length
 
 
 @pytest.mark.parametrize("at", [-1, -10, -14, -30, -100])

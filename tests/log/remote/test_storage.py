@@ -18,6 +18,7 @@ from pk.core.log.remote.storage import (
     SegmentName,
     partition_folder,
 )
+from pk.core.record.batch import CorruptBatch
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +85,15 @@ def test_an_object_of_several_parts(storage: RemoteStorage) -> None:
     assert storage.get("big", PART_BYTES - 5, 10) == part[-5:] + part[:5]
 
 
-def test_an_object_whose_source_fails_does_not_appear(storage: RemoteStorage) -> None:
+@pytest.mark.parametrize("error", [OSError, CorruptBatch])
+def test_an_object_whose_source_fails_does_not_appear(
+    storage: RemoteStorage, error: type[Exception]
+) -> None:
     def failing() -> Iterator[Data]:
         yield b"x" * (PART_BYTES + 1)
-        raise OSError("the disk fails")
+        raise error("the disk fails")
 
-    with pytest.raises(OSError, match="the disk fails"):
+    with pytest.raises(error, match="the disk fails"):
         storage.put("half", failing)
     assert names(storage, "") == []
 

@@ -1,0 +1,452 @@
+"""Tiered storage in a run: a store beside the cluster, and what must hold between the two tiers.
+
+The store is slow, away for a while, fails before or after it has done what it was asked, or does it
+when nobody waits for it any more; it returns parts of objects, and its lists are late. What it has
+confirmed it keeps. A broker that is cut off from the others still reaches it.
+
+Two things must hold at every moment: what a replica does not have on its disk, from the start of
+the log on, is in the store, the same bytes, by the metadata that every broker reads alike; and the
+start of a log moves only by its retention. When the faults are over, the store has exactly the
+segments that the metadata lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+from zlib import crc32
+
+import trio
+from sim.chronicle import Violation
+from sim.clients import Consumer
+from sim.history import Batch, History, Key
+from sim.network import Network
+from sim.nodes import SimNode
+from sim.processes import Process
+
+from pk.core.broker.broker import Broker
+from pk.core.broker.offload import offload
+from pk.core.broker.remote import remote_log_manager
+from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
+from pk.core.broker.replication import remote_log
+from pk.core.broker.replication.partition import Partition
+from pk.core.log.files import Data
+from pk.core.log.remote.copying import next_to_copy
+from pk.core.log.remote.metadata import RemoteSegment, SegmentState, decode_record
+from pk.core.log.remote.segment_object import find_tail
+from pk.core.log.remote.segments import RemoteSegments, in_lineage
+from pk.core.log.remote.storage import (
+    RemoteObjectMissing,
+    RemoteStorageError,
+    SegmentName,
+    StoredObject,
+)
+from pk.core.record.batch import BatchHeader, iter_headers, records
+from pk.core.values import REMOTE_METADATA_TOPIC, TopicIdPartition
+
+TOPIC: Final = "tiered"
+PARTITIONS: Final = 2
+NOW_MS: Final = 1_700_000_000_000
+"""The time of day at the begin of a run."""
+
+KEYS: Final = {
+    "remote.log.storage.system.enable": "true",
+    "pk.remote.url": "memory:///",
+    "pk.remote.metadata.partitions": "2",
+    "pk.remote.metadata.replication.factor": "3",
+    "remote.log.manager.task.interval.ms": "700",
+    "log.retention.check.interval.ms": "900",
+}
+
+AWAY_AFTER_S: Final = 6.0
+"""Between two absences of the store, on average."""
+LATE_S: Final = 3.0
+"""By how much a list may be late, and a request that nobody waits for any more."""
+SCAN_S: Final = 5.0
+"""How often a leader looks for objects that are no segments."""
+
+
+class _Object(NamedTuple):
+    data: bytes
+    stored_s: float
+
+
+class RemoteStore:
+    """The store of a run, outside every process."""
+
+    def __init__(self, random: Random, network: Network) -> None:
+        self.random = random
+        self.network = network
+        self.objects: dict[str, _Object] = {}
+        self.calm = False
+        """Whether the faults are over."""
+        self.asked = 0
+        self.failed = 0
+        self.deleted: Callable[[str], None] = lambda name: None
+        """Called when an object is gone."""
+        self._deleted: dict[str, _Object] = {}
+        self._away: dict[str, float] = {}
+        self._failing = random.choice((0.0, 0.05, 0.3))
+        self._partial = random.choice((0.0, 0.0, 0.1))
+        self._slow_s = random.choice((0.005, 0.05, 0.5))
+
+    async def run(self, nodes: list[SimNode]) -> None:
+        """Be away now and then, for all or for some, until cancelled."""
+        while True:
+            await trio.sleep(self.random.expovariate(1 / AWAY_AFTER_S))
+            hosts = [n.host for n in nodes if self.random.random() < 0.7]
+            seconds = self.random.choice((0.3, 2.0, 6.0))
+            self._away |= dict.fromkeys(hosts, trio.current_time() + seconds)
+            self.network.chronicle.note("store", f"is away for {hosts} for {seconds} s")
+
+    def mend(self) -> None:
+        """The faults are over."""
+        self.calm = True
+        self._away.clear()
+
+    def delay(self) -> float:
+        """How long a request or an answer is under way."""
+        slow = 0.02 if self.calm else self._slow_s
+        return self.random.expovariate(1 / slow)
+
+    def fate(self, host: str) -> str:
+        """What becomes of a request: "done", "before" it is done it fails, "after" that, or it is
+        done "late"."""
+        self.asked += 1
+        if self._away.get(host, 0.0) > trio.current_time():
+            self.failed += 1
+            return "before"
+        if self.calm or self.random.random() >= self._failing:
+            return "done"
+        self.failed += 1
+        return self.random.choice(("before", "after", "late"))
+
+    def put(self, name: str, data: bytes) -> None:
+        self.objects[name] = _Object(data, trio.current_time())
+        self.network.chronicle.note("store", f"has {name}")
+
+    def delete(self, name: str) -> None:
+        found = self.objects.pop(name, None)
+        if found is not None:
+            self._deleted[name] = _Object(found.data, trio.current_time())
+            self.network.chronicle.note("store", f"has {name} no more")
+            self.deleted(name)
+
+    def part(self, data: bytes) -> bytes:
+        """What of an answer arrives."""
+        if data and not self.calm and self.random.random() < self._partial:
+            return data[: self.random.randrange(len(data))]
+        return data
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        late = trio.current_time() - LATE_S
+        for objects, is_there in ((self.objects, True), (self._deleted, False)):
+            for name, (data, stored_s) in list(objects.items()):
+                is_late = stored_s > late and self.random.random() < 0.5
+                if name.startswith(f"{prefix}/") and is_there is not is_late:
+                    yield StoredObject(name, len(data), NOW_MS + int(stored_s * 1000))
+
+
+class ProcessStorage:
+    """The store as one process sees it (`RemoteStorage`)."""
+
+    def __init__(self, store: RemoteStore, process: Process) -> None:
+        self._store = store
+        self._process = process
+
+    def _do(self, what: str, effect: Callable[[], Any]) -> Any:
+        if not self._process.alive:
+            raise RemoteStorageError("the process is dead")
+        fate = self._store.fate(self._process.host)
+        if fate == "late":
+            late_s = self._store.random.random() * LATE_S
+            self._store.network.after(late_s, effect)
+        if fate in ("before", "late"):
+            raise RemoteStorageError(f"{what}: the store fails")
+        result = effect()
+        if fate == "after":
+            raise RemoteStorageError(f"{what}: the store fails, and has done it")
+        return result
+
+    def put(self, name: str, pieces: Callable[[], Iterable[Data]]) -> None:
+        data = b"".join(pieces())
+        self._do("put", lambda: self._store.put(name, data))
+
+    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        def read() -> bytes:
+            if name not in self._store.objects:
+                raise RemoteObjectMissing(name)
+            data = self._store.objects[name].data
+            return self._store.part(data[start:][:length])
+
+        if self._store.fate(self._process.host) != "done":
+            raise RemoteStorageError("get: the store fails")
+        return read()
+
+    def delete(self, name: str) -> None:
+        self._do("delete", lambda: self._store.delete(name))
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        yield from self._do("list", lambda: list(self._store.list(prefix)))
+
+
+class TrueStorage:
+    """The store without its faults, for checks."""
+
+    def __init__(self, store: RemoteStore) -> None:
+        self._store = store
+
+    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        return self._store.objects[name].data[start:][:length]
+
+
+class LateConsumer(Consumer):
+    """Reads everything when the faults are over."""
+
+    async def run(self) -> None:
+        while not self.idle:  # noqa: ASYNC110 - the simulation sets it
+            await trio.sleep(0.2)
+        await super().run()
+
+
+class Tiers:
+    """What must hold between the tiers of `TOPIC`."""
+
+    def __init__(self, history: History, store: RemoteStore, nodes: list[SimNode]) -> None:
+        self.history = history
+        self.store = store
+        self.retention_ms = -1
+        """Of the topic; it never becomes shorter."""
+        self.segments: dict[TopicIdPartition, RemoteSegments] = {}
+        """By the committed metadata, as far as some broker has read it."""
+        self._nodes = nodes
+        self._values: dict[tuple[int, int], bytes] = {}
+        self._read_to: dict[int, int] = {}
+        self._stamps: dict[Key, list[tuple[int, int]]] = {}
+        self._seen: dict[Partition, tuple[int, int, int]] = {}
+        self._verified: set[str] = set()
+        self._changed = False
+        history.committed = self._committed
+        store.deleted = lambda name: self._change()
+
+    def _change(self) -> None:
+        self._changed = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything is promised."""
+        return not {TOPIC, REMOTE_METADATA_TOPIC} & self.history.unsafe
+
+    def _committed(self, key: Key, header: BatchHeader) -> None:
+        if self.history.topic_of(key) == TOPIC:
+            stamp = (header.next_offset, header.max_timestamp)
+            self._stamps.setdefault(key, []).append(stamp)
+
+    # --- the metadata ---
+
+    def read(self, number: int, data: bytes) -> None:
+        """A broker is about to replay committed records of a partition of the metadata topic."""
+        if not self.holds:
+            return
+        for position, header in iter_headers(data):
+            if header.is_control:
+                continue
+            for record in records(data[position : position + header.size], header):
+                value = bytes(record.value or b"")
+                known = self._values.setdefault((number, record.offset), value)
+                if known != value:
+                    raise Violation(
+                        "all brokers read the same metadata",
+                        f"offset {record.offset} of {REMOTE_METADATA_TOPIC}-{number}",
+                        REMOTE_METADATA_TOPIC,
+                    )
+                if record.offset >= self._read_to.get(number, 0):
+                    self._read_to[number] = record.offset + 1
+                    self._replay(value)
+
+    def _replay(self, value: bytes) -> None:
+        found = decode_record(value)
+        if found is not None:
+            key = found.partition.key
+            self.segments.setdefault(key, RemoteSegments(found.partition)).replay(found)
+            self._changed = True
+
+    # --- at every moment ---
+
+    def _replicas(self) -> Iterator[tuple[SimNode, Broker, Partition]]:
+        for node in self._nodes:
+            broker = node.broker
+            if broker is None or not node.config.is_broker:
+                continue
+            for number in range(PARTITIONS):
+                partition = broker.data.replicas.find(TOPIC, number)
+                if partition is not None and partition.offline is None:
+                    yield node, broker, partition
+
+    def look(self) -> None:
+        """Between two messages."""
+        changed = []
+        for node, _, partition in self._replicas():
+            state = partition.log.state
+            starts = (state.log_start_offset, state.local_log_start_offset, partition.leader_epoch)
+            if self._seen.get(partition) != starts:
+                self._seen[partition] = starts
+                self._start_moved(node, partition)
+                changed.append((node, partition))
+        if self._changed:
+            self._changed = False
+            changed = [(node, partition) for node, _, partition in self._replicas()]
+        for node, partition in changed:
+            if self.holds and partition.log.state.dead is None:
+                self._check(node, partition)
+
+    def _start_moved(self, node: SimNode, partition: Partition) -> None:
+        key = (partition.topic_id, partition.tp.partition)
+        start, known = partition.log.state.log_start_offset, self.history.starts.get(key, 0)
+        if start <= known or not self.holds:
+            return
+        self.history.starts[key] = start
+        now_ms = NOW_MS + int(trio.current_time() * 1000)
+        for following, stamp in self._stamps.get(key, []):
+            if known < following <= start and (
+                self.retention_ms < 0 or now_ms - stamp <= self.retention_ms
+            ):
+                raise Violation(
+                    "a log starts where its retention says",
+                    f"{partition.tp} at {node.host} starts at {start}; the batch before"
+                    f" {following} is {now_ms - stamp} ms old, retention.ms={self.retention_ms}",
+                    TOPIC,
+                )
+
+    def _check(self, node: SimNode, partition: Partition) -> None:
+        key = (partition.topic_id, partition.tp.partition)
+        state = partition.log.state
+        at = self._covered(partition, max(self.history.starts.get(key, 0), state.log_start_offset))
+        if at < state.local_log_start_offset:
+            raise Violation(
+                "what no disk has is in the store",
+                f"{partition.tp} at {node.host}: offset {at} is in neither tier; the log starts at"
+                f" {state.log_start_offset}, locally at {state.local_log_start_offset}",
+                TOPIC,
+            )
+
+    def _covered(self, partition: Partition, start: int) -> int:
+        """The offset from `start` on that is not in the store, as far as a replica needs it."""
+        state = partition.log.state
+        key = TopicIdPartition(partition.topic_id, partition.tp.partition)
+        segments = self.segments.get(key)
+        at = start
+        if segments is None:
+            return at
+        lineage = state.epochs.entries
+        for found in in_lineage(segments, lineage, start, state.log_end_offset):
+            if at >= state.local_log_start_offset:
+                break
+            if not self._is_stored(partition, found.segment):
+                break
+            at = found.end_offset + 1
+        return at
+
+    def _name(self, segment: RemoteSegment) -> str:
+        cluster_id = self.history.metadata.image.cluster_id
+        return str(SegmentName(cluster_id, segment.partition, segment.start_offset, segment.id))
+
+    def _is_stored(self, partition: Partition, segment: RemoteSegment) -> bool:
+        """Whether the store has a segment. Its batches are those that were committed."""
+        name = self._name(segment)
+        if name not in self.store.objects:
+            return False
+        if name in self._verified:
+            return True
+        self._verified.add(name)
+        data = self.store.objects[name].data
+        tail = find_tail(TrueStorage(self.store), name, len(data))  # type: ignore[arg-type]
+        known = self.history.partition((partition.topic_id, partition.tp.partition))
+        at = segment.start_offset
+        for position, header in iter_headers(data[: tail.size]):
+            raw = data[position : position + header.size]
+            found = Batch(header.base_offset, header.next_offset, crc32(raw), header.leader_epoch)
+            if header.base_offset != at or known.at(at) != found:
+                raise Violation(
+                    "the store has what was committed",
+                    f"{name}: {found} where {known.at(at)} is committed",
+                    TOPIC,
+                )
+            at = header.next_offset
+        if at != segment.end_offset + 1:
+            raise Violation(
+                "the store has what was committed", f"{name} ends at {at}: {segment}", TOPIC
+            )
+        return True
+
+    # --- when the faults are over ---
+
+    def unfinished(self) -> str:
+        """What is not as it should be; "" if all is."""
+        if not self.holds:
+            return ""
+        for node, _, partition in self._replicas():
+            state = partition.log.state
+            if not partition.leads:
+                continue
+            if self._covered(partition, state.log_start_offset) < state.local_log_start_offset:
+                return f"{partition.tp} at {node.host}: its start {state.log_start_offset} is gone"
+            remote = partition.remote
+            if remote is None:
+                return f"{partition.tp} at {node.host} knows no remote segments"
+            copied = remote.copied_to(partition.log)
+            stable = state.last_stable_offset(partition.high_watermark)
+            if next_to_copy(state.segments, copied + 1, stable) is not None:
+                return f"{partition.tp} at {node.host} is copied to {copied} only"
+        listed = [s for of in self.segments.values() for s in of]
+        for segment in listed:
+            if segment.state is not SegmentState.COPY_FINISHED:
+                return f"{self._name(segment)}: {segment.state.name}"
+        names = {self._name(segment) for segment in listed}
+        if orphans := self.store.objects.keys() - names:
+            return f"the store has {min(orphans)}, which is no segment"
+        if lost := names - self.store.objects.keys():
+            return f"the store has lost {min(lost)}"
+        return ""
+
+
+@contextmanager
+def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]:
+    """Let requests to the store take time, and see what brokers read of the metadata."""
+    replay = RemoteLogMetadataTopic._replay
+
+    async def witnessed(self: RemoteLogMetadataTopic, data: bytes, tail: Any) -> None:
+        number = next(number for number, known in self._tails.items() if known is tail)
+        try:
+            tiers.read(number, data)
+        except Violation as e:
+            fail(e)
+        await replay(self, data, tail)
+
+    async def slow(
+        fn: Callable[..., Any],
+        *args: Any,
+        directory: str = "",
+        limiter: trio.CapacityLimiter | None = None,
+    ) -> Any:
+        if limiter is None:
+            return await offload(fn, *args, directory=directory)
+        # As with a thread: nobody can call it off.
+        with trio.CancelScope(shield=True):
+            async with limiter:
+                await trio.sleep(tiers.store.delay())
+                try:
+                    return fn(*args)
+                finally:
+                    await trio.sleep(tiers.store.delay())
+
+    with (
+        patch.object(RemoteLogMetadataTopic, "_replay", witnessed),
+        patch.object(remote_log_manager, "offload", slow),
+        patch.object(remote_log, "offload", slow),
+        patch.object(remote_log_manager, "SCAN_S", SCAN_S),
+    ):
+        yield
