@@ -78,8 +78,8 @@ class Decision(Struct, Generic[Record, Reply]):
     """The effects to carry out, in this order, once the records and all before them are safe. None
     is carried out if the append is refused."""
 
-    encoded: list[tuple[bytes, bytes | None]] = field(default_factory=new_list)
-    """The records as the log has them, (key, value), if they were encoded ahead of the decision;
+    framed: list[bytes] = field(default_factory=new_list)
+    """The records as the log has them (`frame_record`), if they were encoded ahead of the decision;
     else empty."""
 
 

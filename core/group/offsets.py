@@ -28,7 +28,6 @@ from pk.core.group.any_group import AnyGroup, CheckPartition, Committer, GroupTy
 from pk.core.group.classic.group import ClassicGroup
 from pk.core.group.classic.groups import ClassicGroups
 from pk.core.group.records import (
-    EncodedRecord,
     Record,
     encode_record,
     offset_commit,
@@ -36,6 +35,7 @@ from pk.core.group.records import (
 )
 from pk.core.group.registry import not_found
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, DecisionBuilder, GroupSettings
+from pk.core.record.build import frame_record
 from pk.core.values import (
     NO_EPOCH,
     NO_OFFSET,
@@ -100,12 +100,12 @@ class CommitRecords(Struct):
 
     reply: Any = None
     records: list[Record] = field(default_factory=new_list)
-    encoded: list[EncodedRecord] = field(default_factory=new_list)
+    framed: list[bytes] = field(default_factory=new_list)
 
     def add(self, record: Record) -> None:
         """Encode one more."""
         self.records.append(record)
-        self.encoded.append(encode_record(record))
+        self.framed.append(frame_record(*encode_record(record)))
 
 
 def metadata_error(metadata: str, metadata_max: int) -> ErrorCode:
@@ -192,7 +192,7 @@ class Offsets:
                 for partition in topic.partitions:
                     if partition.error_code == ErrorCode.NONE:
                         check(topic.name, topic.topic_id, partition.partition_index)
-        decision.records, decision.encoded, decision.reply = made.records, made.encoded, made.reply
+        decision.records, decision.framed, decision.reply = made.records, made.framed, made.reply
 
     def _check_commit(
         self, request: OffsetCommitRequest, version: int, decision: DecisionBuilder
@@ -277,14 +277,14 @@ class Offsets:
         group = self._groups.find(group_id)
         group.check_offset_delete()
         response = OffsetDeleteResponse()
-        tombstones = zip(made.records, made.encoded, strict=True)
+        tombstones = zip(made.records, made.framed, strict=True)
         for topic in request.topics:
             subscribed = group.is_subscribed(topic.name)
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
             answer = OffsetDeleteResponseTopic(name=topic.name)
             response.topics.append(answer)
             committed = self.committed.get(group_id, {}).get(topic.name, {})
-            for partition, (tombstone, encoded) in zip(topic.partitions, tombstones, strict=False):
+            for partition, (tombstone, framed) in zip(topic.partitions, tombstones, strict=False):
                 index = partition.partition_index
                 answer.partitions.append(
                     OffsetDeleteResponsePartition(partition_index=index, error_code=error)
@@ -293,7 +293,7 @@ class Offsets:
                     index in committed or (group_id, topic.name, index) in self._open
                 ):
                     decision.records.append(tombstone)
-                    decision.encoded.append(encoded)
+                    decision.framed.append(framed)
         decision.reply = response
 
     def delete_group(self, group_id: str, decision: DecisionBuilder) -> ErrorCode:

@@ -115,4 +115,4 @@ def commit(
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.NONE:
                     check_partition(topic.name, topic_id, partition.partition_index)
-    decision.records, decision.encoded, decision.reply = made.records, made.encoded, made.reply
+    decision.records, decision.framed, decision.reply = made.records, made.framed, made.reply

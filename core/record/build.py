@@ -95,35 +95,23 @@ class BatchBuilder:
         return True
 
     def extend(
-        self,
-        timestamp_ms: int,
-        records: Iterable[tuple[bytes | None, bytes | None]],
-        enough_bytes: int = BATCH_BYTES_MAX,
+        self, timestamp_ms: int, framed: Iterable[bytes], enough_bytes: int = BATCH_BYTES_MAX
     ) -> None:
-        """Add records (key, value) without headers until one does not fit, or `size_estimate` is
-        above `enough_bytes`. The same as `append` for each of them, in half the time."""
+        """Add records, each as `frame_record` makes it, until one does not fit, or `size_estimate`
+        is above `enough_bytes`. The same as `append` for each of them, in a quarter of the time."""
         varints, count, size, bytes_max = VARINTS, self.count, len(self._body), self._bytes_max
         parts: list[bytes] = []
         if not count:
             self._base = self._latest = timestamp_ms
         start = b"\0" + varints[timestamp_ms - self._base]
-        for key, value in records:
-            record = b"".join(
-                (
-                    start,
-                    varints[count],
-                    b"\x01" if key is None else varints[len(key)],
-                    key or b"",
-                    b"\x01" if value is None else varints[len(value)],
-                    value or b"",
-                    b"\0",
-                )
-            )
-            length = varints[len(record)]
-            added = size + len(length) + len(record)
+        for record in framed:
+            offset = varints[count]
+            length = len(start) + len(offset) + len(record)
+            prefix = varints[length]
+            added = size + len(prefix) + length
             if count and added > bytes_max:
                 break
-            parts += (length, record)
+            parts += (prefix, start, offset, record)
             size = added
             count += 1
             if size > enough_bytes:
@@ -166,6 +154,20 @@ class BatchBuilder:
             log_append_time_ms=log_append_time_ms,
         )
         return self._body
+
+
+def frame_record(key: bytes | None, value: bytes | None) -> bytes:
+    """A record without headers as a batch has it, from the length of its key on. What is before
+    that depends on the batch."""
+    return b"".join(
+        (
+            b"\x01" if key is None else VARINTS[len(key)],
+            key or b"",
+            b"\x01" if value is None else VARINTS[len(value)],
+            value or b"",
+            b"\0",
+        )
+    )
 
 
 def seal(

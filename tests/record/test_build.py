@@ -1,3 +1,5 @@
+from itertools import starmap
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from pk.core.record.build import (
     control_type,
     coordinator_epoch,
     end_transaction_batch,
+    frame_record,
 )
 from pk.core.record.compress import Codec
 
@@ -48,7 +51,7 @@ def test_extend_is_append_many_times(
         for key, value in pairs:
             if not one_by_one.append(timestamp_ms, key, value):
                 break
-        at_once.extend(timestamp_ms, pairs)
+        at_once.extend(timestamp_ms, starmap(frame_record, pairs))
         assert at_once.count == one_by_one.count
         assert at_once.size_estimate == one_by_one.size_estimate
     if one_by_one.count:
@@ -57,7 +60,7 @@ def test_extend_is_append_many_times(
 
 def test_extend_takes_no_more_than_enough() -> None:
     builder = BatchBuilder()
-    builder.extend(0, ((None, bytes(100)) for _ in range(10)), enough_bytes=250)
+    builder.extend(0, [frame_record(None, bytes(100))] * 10, enough_bytes=250)
     assert builder.count == 2
     assert builder.size_estimate > 250
 

@@ -29,7 +29,7 @@ from pk.core.broker.offload import offload
 from pk.core.meta import snapshot
 from pk.core.meta.events import Event, encode
 from pk.core.meta.image import MetadataImage
-from pk.core.record.build import BatchBuilder
+from pk.core.record.build import BatchBuilder, frame_record
 from pk.core.values import NO_EPOCH
 
 TAIL_BYTES: Final = 4 << 20
@@ -140,7 +140,7 @@ class MetadataFeed:
         values = events.values_at_hand if isinstance(events, EventBatch) else None
         builder = BatchBuilder()
         values = map(encode, events) if values is None else values
-        builder.extend(now_ms, ((None, value) for value in values))
+        builder.extend(now_ms, (frame_record(None, value) for value in values))
         data = bytes(builder.build(first, epoch))
         self._tail.append(_Append(first, image.offset, epoch, data))
         self._bytes += len(data)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from enum import Enum
-from itertools import islice
+from itertools import islice, starmap
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import trio
@@ -38,6 +38,7 @@ from pk.core.record.build import (
     ControlType,
     control_type,
     end_transaction_batch,
+    frame_record,
 )
 from pk.core.record.compress import Codec
 from pk.core.values import NO_PRODUCER_ID, NO_SEQUENCE
@@ -309,7 +310,7 @@ class CoordinatorShard(Generic[M]):
     def _append(self, decision: Decision[Any, Any], now_ms: int) -> KafkaError | None:
         """Write and replay. Returns why the log refused, in which case nothing is written; of a
         decision that is not atomic, nothing but the batches before."""
-        records, encoded = decision.records, decision.encoded
+        records, framed = decision.records, decision.framed
         limit = self.partition.config.max_message_bytes
         bytes_max, hopeless = limit, BATCH_BYTES_MAX
         if decision.atomic:
@@ -322,9 +323,9 @@ class CoordinatorShard(Generic[M]):
             batch = BatchBuilder(self._around.codec, bytes_max=bytes_max)
             batch.extend(
                 now_ms,
-                islice(encoded, first, None)
-                if encoded
-                else map(self.machine.encode, islice(records, first, None)),
+                islice(framed, first, None)
+                if framed
+                else starmap(frame_record, map(self.machine.encode, islice(records, first, None))),
                 hopeless,
             )
             try:
