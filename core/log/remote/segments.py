@@ -253,7 +253,10 @@ def range_at(
     segments: RemoteSegments, lineage: Sequence[EpochStart], offset: int, log_end_offset: int
 ) -> RemoteRange | None:
     """The segment that has `offset` of the log with these leader epochs, and how far it has the
-    log's records of that epoch: an unclean leader may have begun another epoch within it."""
+    log's records of that epoch: an unclean leader may have begun another epoch within it. None
+    beyond the end of the log, where a follower may be that is not in sync."""
+    if offset >= log_end_offset:
+        return None
     entry = bisect_right(lineage, offset, key=lambda e: e.start_offset) - 1
     if entry < 0:
         return None

@@ -20,6 +20,7 @@ from pk.core.log.remote.segments import (
     highest_copied,
     in_lineage,
     is_within,
+    range_at,
 )
 
 PARTITION = RemotePartition("t", bytes(range(16)), 0)
@@ -138,6 +139,15 @@ def test_a_segment_that_is_missing_before_others_was_not_copied() -> None:
     assert copied_to(segments, ours, 10, 50) == 9
     assert copied_to(segments, ours, 20, 50) == 39
     assert highest_copied(segments, ours, 50) == (39, 0)
+
+
+def test_a_log_that_ends_within_a_segment_has_only_a_part_of_it() -> None:
+    """A follower that is far behind; the search must end there."""
+    segments = copied(segment(1, 0, 9, [(0, 0)]))
+    assert copied_to(segments, lineage((0, 0)), 0, 5) == 4
+    assert copied_to(segments, lineage((0, 0)), 5, 5) == 4
+    assert copied_to(segments, lineage((0, 0), (1, 5)), 0, 5) == 4
+    assert range_at(segments, lineage((0, 0)), 5, 5) is None
 
 
 def test_what_belongs_to_a_log_after_an_unclean_election() -> None:
