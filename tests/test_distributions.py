@@ -2,7 +2,11 @@
 more."""
 
 import re
+import subprocess
+import sys
 
+import pytest
+from clients.pk_broker import pk_environment
 from installed import (
     PROJECTS,
     ROOT,
@@ -73,6 +77,37 @@ def test_what_the_client_needs() -> None:
     assert len(dependencies) <= 6
     assert not installed_for("pk-client", ()) & CLIENT_ONLY
     assert installed_for("pk-broker", ()) >= CLIENT_ONLY | {"pk-client"}
+
+
+@pytest.mark.parametrize(
+    ("program", "absent"),
+    [
+        ("import pk.client", {"trio", "msgspec", "ssl", "pk.net"}),
+        (
+            "from pk.client import open_consumer, open_producer",
+            {
+                "asyncio",
+                "pk.net.client.admin",
+                "pk.net.client.sasl",
+                "pk.net.http",
+                "pk.net.schemas",
+            },
+        ),
+    ],
+)
+def test_an_import_brings_no_module_that_most_programs_do_not_use(
+    program: str, absent: set[str]
+) -> None:
+    loaded = f"{program}; import sys; print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", loaded],
+        env=pk_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert not absent & set(ran.stdout.split())
 
 
 def test_both_have_the_same_version_license_and_pythons() -> None:

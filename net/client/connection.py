@@ -43,12 +43,20 @@ from pk.net.client.errors import (
     RequestTimedOut,
 )
 from pk.net.client.node import Node
-from pk.net.client.sasl import LOGIN_FAILED, log_in
 
 API_VERSIONS: Final = 18
 LOG_IN_SHARE_MIN: Final = 0.85
 LOG_IN_SHARE_MAX: Final = 0.95
 """The share of a session after which its client authenticates again, at most."""
+LOGIN_FAILED: Final = frozenset(
+    {
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    }
+)
+"""The errors with which a broker refuses a login."""
+
 _RECEIVE_BYTES: Final = 65_536
 _GROW_BYTES: Final = 1_048_576
 
@@ -574,9 +582,13 @@ class Connection:
 
     async def log_in(self) -> None:
         """Authenticate by SASL. Raises KafkaError, SaslError, Disconnected, RequestTimedOut."""
-        self._end_session_after(
-            await log_in(self.config, self.node.host, self.version_of, self._ask)
-        )
+        await self._authenticate(self._ask)
+
+    async def _authenticate(self, ask: Callable[[Any, int], Awaitable[Any]]) -> None:
+        from pk.net.client.sasl import log_in  # a tenth of the client's import
+
+        lifetime_ms = await log_in(self.config, self.node.host, self.version_of, ask)
+        self._end_session_after(lifetime_ms)
 
     async def _ask(self, request: Any, version: int) -> Any:
         return await self.request(request, version=version)
@@ -594,9 +606,7 @@ class Connection:
         """Authenticate on the open connection, from the writer, while queued requests wait. False
         if the connection ended."""
         try:
-            self._end_session_after(
-                await log_in(self.config, self.node.host, self.version_of, self._ask_before_others)
-            )
+            await self._authenticate(self._ask_before_others)
         except (KafkaError, ClientError, SaslError) as e:
             self.close(self._lost(f"it could not log in again: {e}"))
             return False

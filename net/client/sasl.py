@@ -11,7 +11,7 @@ import trio
 
 from pk.core.auth.oauthbearer import OAuthBearerClient
 from pk.core.auth.plain import PlainClient
-from pk.core.auth.sasl import GSSAPI, OAUTHBEARER, PLAIN, ClientExchange, SaslError
+from pk.core.auth.sasl import GSSAPI, OAUTHBEARER, PLAIN, ClientExchange
 from pk.core.auth.scram import Mechanism, ScramClient
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -23,15 +23,6 @@ from pk.net.oauth.token_source import token_source
 
 HANDSHAKE: Final = 17
 AUTHENTICATE: Final = 36
-
-LOGIN_FAILED: Final = frozenset(
-    {
-        ErrorCode.SASL_AUTHENTICATION_FAILED,
-        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-        ErrorCode.ILLEGAL_SASL_STATE,
-    }
-)
-"""The errors with which a broker refuses a login."""
 
 _NONCE_BYTES: Final = 24
 
@@ -91,6 +82,3 @@ async def _exchange(config: ClientConfig, host: str) -> ClientExchange:
         return PlainClient(user, password)
     nonce = secrets.token_urlsafe(_NONCE_BYTES)
     return ScramClient(Mechanism.named(config.sasl_mechanism), user, password, nonce, by_token)
-
-
-__all__ = ["LOGIN_FAILED", "SaslError", "log_in"]
