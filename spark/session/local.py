@@ -1,22 +1,30 @@
-"""A private Spark for one job, started as quickly as possible.
+"""A private Spark for one job, started quickly.
 
-A short job spends most of its time starting, so this avoids the usual waits of a Spark program:
+A short job spends most of its time starting. What is not Spark's usual start, and what each part
+saves, in seconds on two cores (JVM, a job of one task; then one that also reads and writes by data
+sources and runs a stream):
 
-- Spark's start script runs a JVM only to write the command line of the next; this module starts the
-  gateway's JVM directly.
-- Python does its own work (imports, requests to brokers) while the JVM starts: `launch` returns at
-  once, `session` waits.
-- The JVM starts from an archive of its classes, if there is one (class_archive.py).
-- Spark's Python processes are forks of one that has imported what they need (fork_server.py).
+    way                                                      one task    with a stream
+    all of what follows                                        4.6            21
+    without an archive of classes (class_archive.py)           9.0            30
+    without the fork server (fork_server.py)                   5.2            28
+    Spark's home with its zip of pyspark, and no fork server   5.4            38
+
+- `launch` returns at once and `session` waits, so Python does its own work (imports, requests to
+  brokers) while the JVM starts.
+- The JVM is pk's own process, so its output goes to a log that error messages quote, Ctrl-C does
+  not reach it, and it can be killed. Spark's `spark-submit` starts it as it does for
+  `SparkSession.builder`. Two private names are needed: the variable by which the JVM says where it
+  listens, and the class attributes of SparkContext by which the next session of this process starts
+  a JVM of its own.
 - The optimising compiler costs more than it saves in a job of seconds: writing 2,000,000 records to
   parquet takes 18 s of CPU with it, 15 s without. At 4,000,000 both are equal; 12,000,000 take 28 s
   with it and 42 s without, hence `long`.
 - There is no user interface, no Hive, and no performance counters; the garbage collector has a
   single thread.
-
-Spark logs to a file in the session's own folder, which error messages quote.
 """
 
+import contextlib
 import os
 import shlex
 import struct
@@ -31,9 +39,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import OptionError, SparkFailed
-from pk.spark.java import find_java, require_pyspark, worker_environment, workers_find
+from pk.spark.java import (
+    find_java,
+    launcher_home,
+    require_pyspark,
+    worker_environment,
+    workers_find,
+)
 from pk.spark.reasons import reason
-from pk.spark.session.class_archive import ClassArchive, archive_of
+from pk.spark.session.class_archive import ClassArchive, archive_of, home_without_zip
 from pk.spark.session.folder import SessionFolder, remove_abandoned
 from pk.spark.session.fork_server import ForkServer, can_fork
 from pk.spark.session.interrupts import DeferredInterrupts, QuietPy4j
@@ -42,19 +56,9 @@ from pk.spark.session.package import ZIP, archive_name, python_of_workers, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OPENED: Final = (
-    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio"),
-    *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
-    *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
-)
-"""Packages of java.base that Spark accesses by reflection, from its own JavaModuleOptions."""
-
-_MAIN: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _ONLY_HERE: Final = ("spark.driver.host", "spark.driver.bindAddress", "spark.local.dir")
 """Configs of a Spark whose workers are on this machine."""
 
-_DAEMON: Final = "pk.spark.daemon"
-_FORKS: Final = sys.platform == "linux"
 _START_TIMEOUT_S: Final = 120
 _END_TIMEOUT_S: Final = 10
 _ARCHIVE_TIMEOUT_S: Final = 600
@@ -164,19 +168,21 @@ class OwnSpark:
     ) -> "subprocess.Popen[bytes]":
         environ = {**os.environ, **worker_environment(os.environ)}
         environ |= {
+            "JAVA_HOME": str(launcher_home(self._java, self._folder)),
             "SPARK_HOME": str(self._home),
             "SPARK_CONNECT_MODE": "0",
-            "SPARK_SCALA_VERSION": "2.13",
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYTHONHASHSEED": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info),
         }
+        if self._where.in_one_process:
+            environ.pop("SPARK_CONF_DIR", None)  # the settings of a cluster
         own_python = self._where.in_one_process and "spark.pyspark.python" not in self._where.conf
         if own_python and workers_find(self._home, environ):
             # Spark puts the zip of pyspark in its home in front of the workers' path. Each
             # process compiles modules in a zip again: 0.7 s of CPU for each that Spark starts,
             # compared with 0.15 s for an installed pyspark.
-            del environ["SPARK_HOME"]
+            with contextlib.suppress(OSError):  # there is no folder for caches
+                environ["SPARK_HOME"] = str(home_without_zip(self._home))
             if can_fork(self._folder):
                 self._forks = ForkServer(self._folder, environ, (self._own.lock,))
                 self._python = str(self._forks.python)
@@ -198,7 +204,6 @@ class OwnSpark:
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
             "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-            **({"spark.python.daemon.module": _DAEMON} if own_python and _FORKS else {}),
             **conf,
             **self._cluster_settings(),
             **self._where.conf,
@@ -209,28 +214,30 @@ class OwnSpark:
             for name in _ONLY_HERE:
                 if name not in self._where.conf:
                     settings.pop(name)
-        jars = self._home / "jars"
-        # Spark's own script puts this one first, too.
-        classes = [*map(str, sorted(jars.glob("slf4j-api-*.jar"))), str(jars / "*"), *more_jars]
-        command = [str(self._java.program), "-cp", os.pathsep.join(classes)]
-        command += [
-            f"-Xmx{_HEAP_BASE_MB + _HEAP_A_CORE_MB * self._cores}m",
+        options = [
             "-XX:+IgnoreUnrecognizedVMOptions",
             "-XX:+UseParallelGC" if long else "-XX:+UseSerialGC",
             *(() if long else ("-XX:TieredStopAtLevel=1",)),
             "-XX:-UsePerfData",
-            "-Xshare:auto",
             f"-Djava.io.tmpdir={self._folder}",
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
-            "-Dio.netty.tryReflectionSetAccessible=true",
-            "--sun-misc-unsafe-memory-access=allow",
-            "--enable-native-access=ALL-UNNAMED",
-            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
-            "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
-            *self._archive_options(jars),
-            *(f"-D{key}={value}" for key, value in settings.items()),
-            _MAIN,
+            *self._archive_options(),
+            settings.pop("spark.driver.extraJavaOptions", ""),
         ]
+        memory = f"{_HEAP_BASE_MB + _HEAP_A_CORE_MB * self._cores}m"
+        settings = {
+            "spark.driver.memory": memory,
+            **settings,
+            "spark.driver.extraJavaOptions": " ".join(filter(None, options)),
+        }
+        if more_jars:
+            before = settings.get("spark.driver.extraClassPath", "")
+            classes = os.pathsep.join(filter(None, (before, *more_jars)))
+            settings["spark.driver.extraClassPath"] = classes
+        command = [os.path.join(environ["SPARK_HOME"], "bin", "spark-submit")]
+        for key, value in settings.items():
+            command += ["--conf", f"{key}={value}"]
+        command.append("pyspark-shell")
         with (self._folder / "log").open("wb") as log:
             # The gateway ends when its standard input closes, so also when this process dies. Its
             # own process session keeps Ctrl-C away from it: we stop the job and clean up.
@@ -245,11 +252,11 @@ class OwnSpark:
                 start_new_session=True,
             )
 
-    def _archive_options(self, jars: Path) -> list[str]:
+    def _archive_options(self) -> list[str]:
         if self._archive is not None:
             return self._archive.options_to_make()
         try:
-            return archive_of(self._java, jars).options_to_use()
+            return archive_of(self._java, self._home).options_to_use()
         except OSError:
             return []
 

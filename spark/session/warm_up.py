@@ -54,7 +54,7 @@ def warm_up() -> Path:
     process makes it now; OSError.
     """
     java = find_java()
-    archive = archive_of(java, require_pyspark() / "jars")
+    archive = archive_of(java, require_pyspark())
     archive.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _alone(archive.path.with_suffix(".lock")):
         if archive.base is not None:

@@ -30,19 +30,19 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _installed(folder: Path) -> tuple[Java, Path]:
-    """A Java, which has an archive of its own classes, and jars."""
+    """A Java, which has an archive of its own classes, and a home of Spark."""
     for name in ("bin/java", "lib/server/classes.jsa"):
         file = folder / "java" / name
         file.parent.mkdir(parents=True)
         file.touch()
-    jars = folder / "jars"
-    jars.mkdir()
-    return Java(folder / "java", 17), jars
+    home = folder / "spark"
+    (home / "jars").mkdir(parents=True)
+    return Java(folder / "java", 17), home
 
 
 def test_an_archive_is_used_if_it_is_there(tmp_path: Path, cache: Path) -> None:
-    java, jars = _installed(tmp_path)
-    archive = archive_of(java, jars)
+    java, home = _installed(tmp_path)
+    archive = archive_of(java, home)
     path = archive.path
     assert path.is_relative_to(cache)
     assert archive.options_to_use() == []
@@ -52,19 +52,19 @@ def test_an_archive_is_used_if_it_is_there(tmp_path: Path, cache: Path) -> None:
 
 
 def test_other_jars_and_another_java_have_archives_of_their_own(tmp_path: Path) -> None:
-    java, jars = _installed(tmp_path)
-    first = archive_of(java, jars).path
-    os.utime(jars, (1, 1))
-    second = archive_of(java, jars).path
+    java, home = _installed(tmp_path)
+    first = archive_of(java, home).path
+    os.utime(home / "jars", (1, 1))
+    second = archive_of(java, home).path
     os.utime(java.program, (2, 2))
-    assert len({first, second, archive_of(java, jars).path}) == 3
+    assert len({first, second, archive_of(java, home).path}) == 3
 
 
 def test_an_archive_builds_on_that_of_java(tmp_path: Path) -> None:
-    java, jars = _installed(tmp_path)
-    assert archive_of(java, jars).base is None
+    java, home = _installed(tmp_path)
+    assert archive_of(java, home).base is None
     (java.home / "lib" / "server" / "classes.jsa").unlink()
-    archive = archive_of(java, jars)
+    archive = archive_of(java, home)
     assert archive.options_to_make()[0] == f"-XX:SharedArchiveFile={archive.base}"
     archive.path.parent.mkdir(parents=True)
     archive.path.touch()
@@ -72,7 +72,7 @@ def test_an_archive_builds_on_that_of_java(tmp_path: Path) -> None:
 
 
 def test_two_do_not_make_it_at_once() -> None:
-    path = archive_of(find_java(), require_pyspark() / "jars").path.with_suffix(".lock")
+    path = archive_of(find_java(), require_pyspark()).path.with_suffix(".lock")
     path.parent.mkdir(parents=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -95,7 +95,7 @@ def test_spark_starts_from_the_archive(
         check=True,
     )
     [row] = json.loads(made.stdout)
-    path = archive_of(find_java(), require_pyspark() / "jars").path
+    path = archive_of(find_java(), require_pyspark()).path
     assert row == {"file": str(path), "bytes": path.stat().st_size}
     assert _from_the_archive(tmp_path / "loaded") > 10_000
 
@@ -109,7 +109,8 @@ def test_a_java_that_ends_badly_leaves_no_archive(
     for name in ("lib", "release"):
         (home / name).symlink_to(real / name)
     program = home / "bin" / "java"
-    program.write_text(f'#!/bin/sh\n{real}/bin/java "$@"\nexit 3\n')
+    text = f'#!/bin/sh\n{real}/bin/java "$@"\ncase "$*" in *ArchiveClassesAtExit*) exit 3; esac\n'
+    program.write_text(text)
     program.chmod(0o700)
     monkeypatch.setenv("JAVA_HOME", str(home))
     with pytest.raises(SparkFailed, match="ended with 3"):
@@ -119,7 +120,7 @@ def test_a_java_that_ends_badly_leaves_no_archive(
 
 @pytest.mark.slow
 def test_a_broken_archive_does_no_harm(tmp_path: Path) -> None:
-    path = archive_of(find_java(), require_pyspark() / "jars").path
+    path = archive_of(find_java(), require_pyspark()).path
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\x00" * 10_000)
     assert _from_the_archive(tmp_path / "loaded") == 0
