@@ -88,20 +88,21 @@ class KafkaSource(DataSource):
 
         if overwrite:
             raise OptionError("mode overwrite has no meaning for a topic; use mode append")
-        options, encoders = self._writing(schema)
+        options, encoders = self.writing(schema)
         return KafkaBatchWriter(options, encoders)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "KafkaStreamWriter":
         from pk.spark.sink.writer import KafkaStreamWriter
 
-        options, encoders = self._writing(schema)
+        options, encoders = self.writing(schema)
         if options.batch is not None:
             raise OptionError(
                 "queryId and batchId are for a write in foreachBatch, not for a stream"
             )
         return KafkaStreamWriter(options, encoders)
 
-    def _writing(self, schema: StructType) -> "tuple[SinkOptions, tuple[Any, ...]]":
+    def writing(self, schema: StructType) -> "tuple[SinkOptions, tuple[Any, ...]]":
+        """The options of a write of such rows, and the encoders of columns with schemas."""
         from pk.spark.schemas.options import split_options
         from pk.spark.sink.options import check_columns, parse_sink_options
 

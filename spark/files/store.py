@@ -7,7 +7,10 @@ Credentials come from the environment, and travel with the tasks; without any th
 uses its own role.
 """
 
+import contextlib
 import os
+import secrets
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -94,12 +97,29 @@ class Store(ABC):
         """Replaces a file in one step. Raises OSError."""
 
     @abstractmethod
+    def add(self, name: str, data: bytes) -> None:
+        """Makes a file in one step, and only if there is none. The file survives a crash of the
+        machine. Raises FileExistsError, OSError."""
+
+    @abstractmethod
+    def sync(self, names: Iterable[str]) -> None:
+        """Makes complete files survive a crash of the machine. Raises OSError."""
+
+    @abstractmethod
+    def read_part(self, name: str, position: int, size: int) -> bytes:
+        """Some bytes of a file; fewer where it ends. Raises FileNotFoundError, OSError."""
+
+    @abstractmethod
     def names(self, folder: str = "") -> list[str]:
         """All files in a directory and below it; none if it does not exist. Raises OSError."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
         """Removes files; those that do not exist are skipped. Raises OSError."""
+
+    @abstractmethod
+    def remove_folder(self, folder: str) -> None:
+        """Removes a directory with all that is in it, if it exists. Raises OSError."""
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -148,6 +168,30 @@ class LocalStore(Store):
         part.write_bytes(data)
         part.replace(path)
 
+    def add(self, name: str, data: bytes) -> None:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        try:
+            with part.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(part, path)  # unlike a rename, it replaces nothing
+        finally:
+            part.unlink(missing_ok=True)
+        _sync(path.parent)
+
+    def sync(self, names: Iterable[str]) -> None:
+        paths = [self.path / name for name in names]
+        for path in (*paths, *{path.parent for path in paths}):
+            _sync(path)
+
+    def read_part(self, name: str, position: int, size: int) -> bytes:
+        with (self.path / name).open("rb") as file:
+            file.seek(position)
+            return file.read(size)
+
     def names(self, folder: str = "") -> list[str]:
         found = (self.path / folder).rglob("*")
         return [str(path.relative_to(self.path)) for path in found if not path.is_dir()]
@@ -155,6 +199,18 @@ class LocalStore(Store):
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
+
+    def remove_folder(self, folder: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.path / folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -251,6 +307,23 @@ class ObjectStore(Store):
                     raise Overtaken(self.url_of(name)) from e
                 return known
 
+    def add(self, name: str, data: bytes) -> None:
+        try:
+            self.replace(name, data, None)
+        except Overtaken as e:
+            raise FileExistsError(str(e)) from e
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Nothing: an object that exists survives."""
+
+    def read_part(self, name: str, position: int, size: int) -> bytes:
+        import obstore
+
+        if not size:
+            return b""
+        with _Errors(self.url_of(name)):
+            return bytes(obstore.get_range(self._objects, name, start=position, length=size))
+
     def names(self, folder: str = "") -> list[str]:
         import obstore
 
@@ -270,6 +343,9 @@ class ObjectStore(Store):
         with _Errors(self.url):
             if listed:
                 obstore.delete(self._objects, listed)
+
+    def remove_folder(self, folder: str) -> None:
+        self.remove(self.names(folder))
 
 
 def is_object_url(place: str | Path) -> bool:

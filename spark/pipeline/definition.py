@@ -39,6 +39,7 @@ from pk.spark.pipeline.document import (
     read_document,
 )
 from pk.spark.schemas.kinds import KINDS
+from pk.spark.sink import DRIVER_BYTES
 
 OnError = Literal["stop", "skip", "dlq"]
 Schema = Literal["evolve", "fixed"]
@@ -194,6 +195,12 @@ class TopicSink(Sink):
 
     key_format: str | None = None
     """The same of keys."""
+
+    atomic: bool = False
+    """Whether each batch is one transaction, which the driver publishes."""
+
+    driver_bytes: int = DRIVER_BYTES
+    """A batch with more bytes is published by executors."""
 
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -373,6 +380,23 @@ class _Table:
                 f"{name} must be {' or '.join(known)}, is {value!r}"
                 + did_you_mean_key(value, known),
             )
+            return default
+        return value
+
+    def flag(self, name: str) -> bool:
+        self.known.add(name)
+        value = self.values.get(name, False)
+        if not isinstance(value, bool):
+            self.wrong(name, f"{name} must be true or false, is {_shown(value)}")
+            return False
+        return value
+
+    def count(self, name: str, default: int) -> int:
+        """A whole number that is not negative."""
+        self.known.add(name)
+        value = self.values.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            self.wrong(name, f"{name} must be a whole number, is {_shown(value)}")
             return default
         return value
 
@@ -736,8 +760,12 @@ def _sink(table: _Table) -> Sink:
             value=table.optional("value"),
             format=_format(table, "format"),
             key_format=_format(table, "key_format"),
+            atomic=table.flag("atomic"),
+            driver_bytes=table.count("driver_bytes", DRIVER_BYTES),
             options=table.mapping("options"),
         )
+        if found.atomic and table.has("driver_bytes"):
+            table.wrong("driver_bytes", "driver_bytes has no effect with atomic = true")
     elif kind == "parquet":
         found = ParquetSink(
             name=name,

@@ -25,10 +25,11 @@ from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import source_options
 from pk.spark.pipeline.relations import Builder
 from pk.spark.pipeline.row_filters import is_in_ranges, is_one_of
-from pk.spark.pipeline.sinks import Query, records, topic_options, write_batch
+from pk.spark.pipeline.sinks import Query, records, topic_options
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.reasons import reason
 from pk.spark.schemas.options import split_options
+from pk.spark.sink.foreach_batch import write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -254,12 +255,14 @@ class StepLetters:
                 made = self._letters(query, source, part)
                 rows = made if rows is None else rows.union(made)
         assert rows is not None, "a query's records are of its sources"
-        options = {
-            **topic_options(self._pipeline, self._kafka, None),
-            "queryId": f"{self._identity}-{query.name}-failed",
-            "stagingLocation": str(self._places.own / "staged-dead-letters"),
-        }
-        write_batch(options, rows, number)
+        write_batch(
+            rows,
+            number,
+            topic_options(self._pipeline, self._kafka, None),
+            checkpoint=str(self._places.own / "dead-letters"),
+            query_id=f"{self._identity}-{query.name}-failed",
+            atomic=True,
+        )
         known.written(query.name)
 
     def _letters(

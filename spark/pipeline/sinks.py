@@ -1,7 +1,7 @@
 """The queries of a pipeline: each sink is one, with a checkpoint of its own.
 
-A topic's sink is the data source `pk`, exactly once. The others take each batch as a whole and are
-given its number, so that a batch that comes again after a crash changes nothing.
+Each sink takes a batch as a whole and is given its number, so that a batch that comes again after a
+crash changes nothing.
 
 Dead letters join the records of the first topic sink that their source feeds: then both are in one
 transaction. Without such a sink they get a query of their own.
@@ -10,7 +10,7 @@ transaction. Without such a sink they get a query of their own.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
@@ -37,6 +37,8 @@ from pk.spark.pipeline.table_sinks import write_delta, write_iceberg, write_parq
 from pk.spark.pipeline.targets import check_every, check_target
 from pk.spark.reasons import sentence
 from pk.spark.schemas.options import split_options
+from pk.spark.sink import DRIVER_BYTES
+from pk.spark.sink.foreach_batch import write_batch
 from pk.spark.sink.options import check_columns, parse_sink_options
 from pk.spark.text.json_writing import as_bytes, as_json
 
@@ -173,14 +175,16 @@ def start(
         writer = writer.trigger(processingTime=pipeline.every)
     sink = query.sink
     if sink is None or isinstance(sink, TopicSink):
-        options = topic_options(pipeline, kafka, sink)
-        if query.mode == "append":
-            return writer.format("pk").options(**options).start()
-        # Spark's Python sinks only append, so each batch is a job; its number makes it exact
-        # too.
-        staging = {"stagingLocation": str(places.query(query.name) / "pk-staging")}
-        known = {**staging, **options, "queryId": f"{identity}-{query.name}"}
-        return writer.foreachBatch(partial(write_batch, known)).start()
+        write = partial(
+            _write_topic,
+            options=topic_options(pipeline, kafka, sink),
+            checkpoint=str(places.query(query.name)),
+            # Spark's id of the query, which is in the checkpoint. Others have had this name.
+            query_id=None if query.mode == "append" else f"{identity}-{query.name}",
+            atomic=sink is not None and sink.atomic,
+            driver_bytes=DRIVER_BYTES if sink is None else sink.driver_bytes,
+        )
+        return writer.foreachBatch(write).start()
     if isinstance(sink, ParquetSink) and scheme(sink.parquet) is not None:
         url = spark_url(sink.parquet)
         # Spark's own sink, for file systems on which a rename is no single step; its list of files
@@ -189,11 +193,9 @@ def start(
     return writer.foreachBatch(_writer(places, sink, f"{identity}-{query.name}")).start()
 
 
-def write_batch(options: Mapping[str, str], frame: "DataFrame", batch: int) -> None:
-    """Writes rows to topics, unless the batch of this number was written. Raises
-    PySparkException."""
-    writer = frame.write.format("pk").options(**options)
-    writer.option("batchId", str(batch)).mode("append").save()
+def _write_topic(frame: "DataFrame", batch: int, **given: Any) -> None:
+    """Spark passes frame and batch by their places."""
+    write_batch(frame, batch, **given)
 
 
 def topic_options(

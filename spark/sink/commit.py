@@ -14,6 +14,7 @@ If it is unknown whether the commit took place, the same steps find out.
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from pk.net.client.errors import ClientError, TransactionOutcomeUnknown
 from pk.net.client.transaction import Transactions
 from pk.spark.connections import connections
 from pk.spark.errors import SparkError
-from pk.spark.sink.marker import Marker, Markers
+from pk.spark.sink.marker import Marker, Markers, encode_deletes
 from pk.spark.sink.messages import SealedMessage
 from pk.spark.sink.options import SinkOptions
 from pk.spark.sink.publish import Identity, Publisher, new_identity
@@ -83,13 +84,40 @@ async def _publish_batch(
     batch_id: int,
     messages: Sequence[SealedMessage],
 ) -> bool:
-    markers = Markers(cluster, options, query_id)
-    partition = await markers.partition()
-    identity, transactions = _transactions(cluster, options, query_id, messages)
-    await transactions.begin()
-    last = await markers.last(partition)
-    if last is not None and last.batch_id >= batch_id:
-        transactions.leave()
+    commit = BatchCommit(cluster, options, query_id, batch_id, size_of(messages))
+    if not await commit.take_over():
+        return False
+    await commit.publish(messages, sum(message.records for message in messages))
+    return True
+
+
+class BatchCommit:
+    """The transaction of a stream's batch, on the driver. Lives in the process's loop
+    (pk.spark.connections)."""
+
+    def __init__(
+        self, cluster: Cluster, options: SinkOptions, query_id: str, batch_id: int, size: int
+    ) -> None:
+        """`size` is that of what is published, in bytes."""
+        self.markers = Markers(cluster, options, query_id)
+        self._cluster = cluster
+        self._options = options
+        self._query_id = query_id
+        self._batch_id = batch_id
+        self._identity, self._transactions = open_transactions(cluster, options, query_id, size)
+
+    async def take_over(self) -> bool:
+        """Keeps earlier drivers from publishing the batch. False if it is published already.
+
+        Raises CheckpointTooOld, MarkerUnreadable, KafkaError, ClientError.
+        """
+        query_id, batch_id = self._query_id, self._batch_id
+        partition = await self.markers.partition()
+        await self._transactions.begin()
+        last = await self.markers.last(partition)
+        if last is None or last.batch_id < batch_id:
+            return True
+        self.leave()
         if last.batch_id > batch_id:
             raise CheckpointTooOld(
                 f"query {query_id} has published batch {last.batch_id}, and its checkpoint asks for"
@@ -97,23 +125,38 @@ async def _publish_batch(
                 " query; a query that is to begin again needs a new checkpoint"
             )
         return False
-    marker = Marker(batch_id, sum(message.records for message in messages))
-    publisher = Publisher(cluster, options.config, identity, transactions)
-    try:
-        await publisher.publish(by_partition(messages))
-        encoded = marker.encode(query_id, time.time_ns() // 1_000_000)
-        await publisher.publish({partition: [encoded]})
-        await transactions.end(commit=True)
-    except BaseException as e:
-        await abort(transactions, e)
-        raise
-    return True
+
+    def leave(self) -> None:
+        """Ends without publishing."""
+        self._transactions.leave()
+
+    async def publish(
+        self, messages: Sequence[SealedMessage], records: int, files: Sequence[str] = ()
+    ) -> None:
+        """Publishes messages with the batch's marker, which has the number of the batch's records.
+        Deletes the markers of files.
+
+        Raises StagingFailed, KafkaError, ClientError.
+        """
+        partition, now_ms = await self.markers.partition(), time.time_ns() // 1_000_000
+        marker = Marker(self._batch_id, records).encode(self._query_id, now_ms)
+        deletes = encode_deletes(self._query_id, files, now_ms)
+        publisher = Publisher(
+            self._cluster, self._options.config, self._identity, self._transactions
+        )
+        try:
+            await publisher.publish(by_partition(messages))
+            await publisher.publish({partition: chain([marker], deletes)})
+            await self._transactions.end(commit=True)
+        except BaseException as e:
+            await abort(self._transactions, e)
+            raise
 
 
 async def publish_job(options: SinkOptions, job_id: str, messages: Sequence[SealedMessage]) -> None:
     """Publishes all of a batch job. Raises StagingFailed, KafkaError, ClientError."""
     cluster = await connections().cluster(options.bootstrap, options.config)
-    identity, transactions = _transactions(cluster, options, job_id, messages)
+    identity, transactions = open_transactions(cluster, options, job_id, size_of(messages))
     await transactions.begin()
     try:
         publisher = Publisher(cluster, options.config, identity, transactions)
@@ -136,12 +179,17 @@ async def publish_sealed(publisher: Publisher, sealed: Sealed) -> None:
     await publisher.publish(by_partition([SealedMessage.of(sealed)]))
 
 
-def _transactions(
-    cluster: Cluster, options: SinkOptions, name: str, messages: Sequence[SealedMessage]
+def size_of(messages: Sequence[SealedMessage]) -> int:
+    """The bytes of messages."""
+    return sum(section.size for message in messages for section in message.sections)
+
+
+def open_transactions(
+    cluster: Cluster, options: SinkOptions, name: str, size: int
 ) -> tuple[Identity, Transactions]:
+    """A producer with the transactional id of `name`, for transactions of about `size` bytes."""
     config = replace(options.config, transactional_id=f"pk-spark-{name}")
     if "transaction.timeout.ms" not in options.client:
-        size = sum(section.size for message in messages for section in message.sections)
         timeout_ms = min(_TIMEOUT_MS + size // _BYTES_A_MS, _TIMEOUT_MAX_MS)
         config = replace(config, transaction_timeout_ms=timeout_ms)
     identity = Identity()

@@ -5,6 +5,9 @@ It is written in the transaction that publishes the batch, so one is never there
 A committed group offset would be a marker too, but brokers drop those of a group without members
 after a week.
 
+Where executors publish a batch, each of its files has a marker too, written in the file's own
+transaction (pk.spark.sink.publish_files). The marker of the batch deletes them.
+
 The topic grows by a record a batch until it is compacted, so it is read from its end: a query that
 runs finds its marker there. It must not be missed. Transactions of other queries share
 the partition, and a reader of committed records stops before the first that is open; so it waits
@@ -12,7 +15,7 @@ until all that was there when it began is decided.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,6 +44,7 @@ _CONFIGS: Final[dict[str, str | None]] = {
     "segment.ms": str(24 * 3600 * 1000),
 }
 _TAIL: Final = 1_000
+_DELETES: Final = 1_000
 _WAIT_MS: Final = 120_000
 
 
@@ -59,6 +63,24 @@ class Marker:
         """A record batch that holds the marker."""
         value = json.dumps({"batch": self.batch_id, "records": self.records}).encode()
         return build_batch([(now_ms, query_id.encode(), value, ())])
+
+
+def file_key(query_id: str, name: str) -> bytes:
+    """The key of a file's marker."""
+    return f"{query_id}\n{name}".encode()
+
+
+def encode_file(query_id: str, name: str, records: int, now_ms: int) -> bytearray:
+    """A record batch that holds the marker of a file."""
+    value = json.dumps({"records": records}).encode()
+    return build_batch([(now_ms, file_key(query_id, name), value, ())])
+
+
+def encode_deletes(query_id: str, names: Sequence[str], now_ms: int) -> Iterator[bytearray]:
+    """Record batches that delete the markers of files."""
+    for begin in range(0, len(names), _DELETES):
+        part = names[begin : begin + _DELETES]
+        yield build_batch([(now_ms, file_key(query_id, name), None, ()) for name in part])
 
 
 class Markers:
@@ -99,6 +121,23 @@ class Markers:
                 return found
             stop, length = start, length * 4
         return None
+
+    async def files(self, tp: TopicPartition, start: int) -> tuple[set[str], int]:
+        """The names of the files that have a marker from `start` on, and the last batch that has
+        one there, else -1. Raises MarkerUnreadable, KafkaError, ClientError."""
+        begin, end = await self.bounds(tp, IsolationLevel.READ_UNCOMMITTED)
+        if not begin <= start <= end:
+            raise MarkerUnreadable(
+                f"{tp} had markers of published files from offset {start} on, and has the offsets"
+                f" from {begin} to {end} now"
+            )
+        key, prefix = self._query_id.encode(), file_key(self._query_id, "")
+        found = await self.read(
+            tp, start, end, lambda other: other == key or other.startswith(prefix)
+        )
+        names = {name[len(prefix) :].decode() for name, _ in found if name != key}
+        batches = [int(json.loads(value)["batch"]) for name, value in found if name == key]
+        return names, max(batches, default=-1)
 
     async def _last_between(self, tp: TopicPartition, start: int, stop: int) -> Marker | None:
         key = self._query_id.encode()

@@ -97,12 +97,14 @@ class SealedMessage(WriterCommitMessage):
         return raw
 
 
-def inline_limit(task: int, results_bytes: str | None) -> int:
+def inline_limit(task: int, results_bytes: str | None, all_bytes: int | None = None) -> int:
     """How many bytes task number `task` may put in its message. `results_bytes` is
-    spark.driver.maxResultSize."""
+    spark.driver.maxResultSize, `all_bytes` the limit of all messages together."""
     match = _SIZE.fullmatch(results_bytes or "")
     total = int(match[1]) << _SHIFTS[match[2].lower()] if match else 0
     most = min(INLINE_BYTES, (total or _RESULTS_BYTES) // 32)
+    if all_bytes is not None:
+        most = min(most, all_bytes // 16)
     # Eight tasks with the most, then less with the square: sixteen times the most at the very most.
     return most if task < 8 else most * 64 // (task * task)
 

@@ -35,9 +35,9 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Raises RowRefused, Unencodable, StagingFailed, KafkaError, ClientError."""
-        query_id, batch_id = _property(_QUERY), int(_property(_BATCH) or 0)
+        query_id, batch_id = task_property(_QUERY), int(task_property(_BATCH) or 0)
         assert query_id is not None
-        rows = _encoded(iterator, self.encoders)
+        rows = encoded_rows(iterator, self.encoders)
         return _written(rows, self.options, query_id, batch_id, query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -74,7 +74,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Raises RowRefused, Unencodable, StagingFailed, KafkaError, ClientError."""
-        return _written(_encoded(iterator, self.encoders), self.options, self.job_id, 0, None)
+        return _written(encoded_rows(iterator, self.encoders), self.options, self.job_id, 0, None)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Raises CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError, ClientError."""
@@ -96,7 +96,10 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         remove_staged(sealed, None if place is None else f"{place}/{self.job_id}")
 
 
-def _encoded(rows: Iterator[pa.RecordBatch], encoders: tuple[Any, ...]) -> Iterator[pa.RecordBatch]:
+def encoded_rows(
+    rows: Iterator[pa.RecordBatch], encoders: tuple[Any, ...]
+) -> Iterator[pa.RecordBatch]:
+    """The rows with encoded columns. Raises Unencodable."""
     if not encoders:
         return rows
     from pk.spark.schemas.writing import encoded
@@ -117,23 +120,29 @@ def _written(
     context = TaskContext.get()
     assert context is not None
     task = context.partitionId()
-    sealed = _seal(rows, options, task + batch_id)
+    sealed = seal_rows(rows, options, task + batch_id)
     if options.delivery is Delivery.AT_LEAST_ONCE:
-        kept = connections()
-        publisher = kept.run(open_publisher, options)
-        for part in sealed:
-            kept.run(publish_sealed, publisher, part)
+        publish_now(sealed, options)
         return SealedMessage.of(None, query_id)
     return collect(
         sealed,
-        limit=inline_limit(task, _property(_RESULTS)),
+        limit=inline_limit(task, task_property(_RESULTS)),
         place=options.staging,
         name=f"{folder}/{batch_id}/{task}-{uuid.uuid4()}",
         query_id=query_id,
     )
 
 
-def _seal(rows: Iterator[pa.RecordBatch], options: SinkOptions, turn: int) -> Iterator[Sealed]:
+def publish_now(sealed: Iterator[Sealed], options: SinkOptions) -> None:
+    """Publishes what a task seals, without transactions. Raises KafkaError, ClientError."""
+    kept = connections()
+    publisher = kept.run(open_publisher, options)
+    for part in sealed:
+        kept.run(publish_sealed, publisher, part)
+
+
+def seal_rows(rows: Iterator[pa.RecordBatch], options: SinkOptions, turn: int) -> Iterator[Sealed]:
+    """Seals the rows of a task. Raises RowRefused, KafkaError, ClientError."""
     kept, config = connections(), options.config
 
     async def count(topic: str) -> int:
@@ -152,7 +161,8 @@ def _seal(rows: Iterator[pa.RecordBatch], options: SinkOptions, turn: int) -> It
     )
 
 
-def _property(name: str) -> str | None:
+def task_property(name: str) -> str | None:
+    """A local property of the running task."""
     context = TaskContext.get()
     assert context is not None
     return context.getLocalProperty(name)

@@ -307,13 +307,13 @@ def test_the_programs_of_the_page_run(
     """The programs of docs/spark/streams.md: in this session, with this broker."""
     page = (DOCS / "spark" / "streams.md").read_text(encoding="utf-8")
     programs = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    names = {name: fresh(name) for name in ("orders", "shouted", "seen")}
+    names = {name: fresh(name) for name in ("orders", "shouted", "seen", "counted")}
     for name in names.values():
         topics.create_topic(pk_kafka, name, 2)
     topics.produce(pk_kafka, names["orders"], 2, 20)
     text = "\n".join(programs).replace("localhost:9092", pk_kafka.bootstrap)
     for name, real in names.items():
-        text = text.replace(f'"{name}")', f'"{real}")')
+        text = text.replace(f'"{name}")', f'"{real}")').replace(f'"{name}"}}', f'"{real}"}}')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     exec(compile(text, "docs/spark/streams.md", "exec"), {})  # noqa: S102 (the page is ours)
@@ -321,7 +321,8 @@ def test_the_programs_of_the_page_run(
     assert committed(pk_kafka, names["orders"], 2) == values
     assert committed(pk_kafka, names["shouted"], 2) == values
     assert committed(pk_kafka, names["seen"], 2) == Counter(b"seen: " + v for v in values)
-    assert len(programs) == 3
+    assert sum(int(v) * n for v, n in committed(pk_kafka, names["counted"], 2).items()) == 40
+    assert len(programs) == 4
 
 
 def test_secrets_do_not_show_in_plans(spark: SparkSession) -> None:

@@ -1,0 +1,172 @@
+"""Large batches of streams by a real Spark: executors publish them. What needs no session is tested
+without: tests/spark/sink/test_large_batch.py."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from clients import topics
+from clients.fixtures import Kafka
+from clients.pk_broker import PkBroker
+from confluent_kafka import Consumer, TopicPartition
+from pipeline_world import World
+
+from pk.spark import write_batch
+from pk.spark.pipeline.definition import parse_pipeline
+from pk.spark.pipeline.run import settings
+from pk.spark.session.local import launch
+from pk.spark.sink.large_batch import LargeBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.peer
+
+Fresh = Callable[[str], str]
+WAIT_S = 300
+PIPELINE = """
+name = "p"
+checkpoint = "cp"
+[[source]]
+name = "orders"
+topic = "orders"
+[[sink]]
+from = "orders"
+topic = "out"
+driver_bytes = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    conf = settings(parse_pipeline(PIPELINE, "p.toml")) | {"spark.sql.shuffle.partitions": "2"}
+    with launch(cores=2, conf=conf) as own:
+        yield own.session()
+
+
+def committed(kafka: Kafka, topic: str, partitions: int) -> dict[int, list[bytes]]:
+    """The values of each partition that a reader of committed records gets, by librdkafka."""
+    given: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap,
+        "group.id": topic,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "log_level": 0,
+    }
+    consumer = Consumer(given)
+    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
+    found: dict[int, list[bytes]] = {n: [] for n in range(partitions)}
+    ends = 0
+    while ends < partitions:
+        message = consumer.poll(WAIT_S)
+        assert message is not None
+        if message.error():
+            ends += 1
+            continue
+        partition, value = message.partition(), message.value()
+        assert partition is not None and isinstance(value, bytes)
+        found[partition].append(value)
+    consumer.close()
+    return found
+
+
+def run(frame: DataFrame, checkpoint: Path, write: Callable[[DataFrame, int], None]) -> None:
+    writer = frame.writeStream.foreachBatch(write).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    assert query.awaitTermination(WAIT_S)
+
+
+def forget(checkpoint: Path) -> int:
+    """Spark has not noted the last batch: it comes again."""
+    commits = checkpoint / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+    return last
+
+
+def test_large_batches_of_a_program_are_exact_if_they_come_again(
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    source, target = (topics.create_topic(pk_kafka, fresh(n), 3) for n in ("in", "out"))
+    topics.produce(pk_kafka, source, 3, 100)
+    frame = (
+        spark.readStream.format("pk")
+        .option("kafka.bootstrap.servers", pk_kafka.bootstrap)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 150)
+        .load()
+        .selectExpr("partition", "concat_ws(':', partition, offset) AS value")
+    )
+    checkpoint = tmp_path / "cp"
+    options = {"kafka.bootstrap.servers": pk_kafka.bootstrap, "topic": target}
+
+    def write(rows: DataFrame, batch: int) -> None:
+        write_batch(rows, batch, options, checkpoint=checkpoint, driver_bytes=0)
+
+    run(frame, checkpoint, write)
+    wanted = {n: [b"%d:%d" % (n, offset) for offset in range(100)] for n in range(3)}
+    assert committed(pk_kafka, target, 3) == wanted, "in order"
+    forget(checkpoint)
+    run(frame.repartition(3), checkpoint, write)
+    assert committed(pk_kafka, target, 3) == wanted
+    [query] = (checkpoint / "pk-sealed").iterdir()
+    assert query.name == json.loads((checkpoint / "metadata").read_text())["id"]
+    assert list(query.iterdir()) == []
+
+
+def test_a_driver_that_died_before_the_markers_goes_on(
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Executors have published, the driver has not noted it; the rows would be others now."""
+    from pk.spark.sink.foreach_batch import write_batch as write_kind
+
+    target = topics.create_topic(pk_kafka, fresh("out"), 3)
+    given = {"kafka.bootstrap.servers": pk_kafka.bootstrap, "topic": target}
+
+    class Dies(LargeBatch):
+        def publish_listed(self, listed: Any, publish: Any) -> None:
+            publish(listed)
+            raise RuntimeError("died")
+
+    write = partial(
+        write_kind, options=given, checkpoint=tmp_path, query_id=fresh("query"), driver_bytes=0
+    )
+    rows = spark.range(0, 300, 1, 3).selectExpr("concat(id, ':', rand()) AS value")
+    with pytest.raises(RuntimeError, match="died"):
+        write(rows, 0, kind=Dies)
+    write(rows, 0)
+    values = [value for each in committed(pk_kafka, target, 3).values() for value in each]
+    assert Counter(int(v.split(b":")[0]) for v in values) == Counter(range(300))
+
+
+def test_a_write_is_refused_with_the_reason(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(3).selectExpr("id AS value")
+    options = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
+    with pytest.raises(ValueError, match="is not the checkpoint of a query"):
+        write_batch(rows, 0, options, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="column value must be a string or binary"):
+        write_batch(rows, 0, options, checkpoint=tmp_path, query_id="q")
+    with pytest.raises(ValueError, match="queryId may have letters"):
+        write_batch(rows, 0, options, checkpoint=tmp_path, query_id="a/b")
+
+
+@pytest.mark.parametrize("way", ["driver_bytes = 0", "atomic = true"])
+def test_a_pipeline_of_either_way_is_exact(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    with PkBroker() as broker:
+        world = World(broker.bootstrap, spark, tmp_path)
+        world.topic("orders", [str(n) for n in range(100)])
+        world.topic("out")
+        pipeline = world.pipeline(PIPELINE.replace("driver_bytes = 0", way))
+        world.run(pipeline)
+        forget(tmp_path / "cp" / "sinks" / "orders")
+        world.run(pipeline)
+        found = Counter(value for _, value, _ in world.committed("out"))
+        assert found == Counter(b"%d" % n for n in range(100))
