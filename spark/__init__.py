@@ -29,7 +29,8 @@ def write_batch(
     `checkpoint` is the query's checkpointLocation, a directory or a URL of object storage that the
     driver and the executors share. What tasks seal is kept there, or in the option
     `stagingLocation`. `query_id` names the query; by default it is the id that Spark has in the
-    checkpoint.
+    checkpoint. A query that calls this twice for a batch gives each call its own name: a second
+    batch of the same name and number is left out.
 
     Up to `driver_bytes` of sealed records are published by the driver, in one transaction. More are
     published by executors, in a transaction for each sealed file, so the batch becomes visible bit

@@ -6,12 +6,14 @@ and for a large batch one whose tasks publish what was sealed (pk.spark.sink.lar
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from pk.spark.connections import connections
@@ -28,12 +30,13 @@ from pk.spark.sink.writer import encoded_rows, publish_now, seal_rows, task_prop
 from pk.spark.source import KafkaSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 FOLDER: Final = "pk-sealed"
 """In the checkpoint."""
 
 _COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
+_QUERY: Final = "sql.streaming.queryId"
 _RESULTS: Final = "spark.driver.maxResultSize"
 
 _PART: Final = (
@@ -68,10 +71,12 @@ def write_batch(
     atomic: bool = False,
     driver_bytes: int = DRIVER_BYTES,
     kind: Callable[..., LargeBatch] = LargeBatch,
+    lanes_kind: "Callable[..., PublishLanes] | None" = None,
 ) -> None:
-    """See `pk.spark.write_batch`. `kind` makes the batch."""
+    """See `pk.spark.write_batch`. `kind` and `lanes_kind` make the batch and the function of the
+    second job."""
     if query_id is None:
-        query_id = _query_id(store_at(checkpoint))
+        query_id = _query_id(frame.sparkSession, store_at(checkpoint))
     given = {name.lower(): value for name, value in options.items()}
     given |= {"queryid": query_id, "batchid": str(batch_id)}
     sink, encoders = KafkaSource(given).writing(frame.schema)
@@ -88,15 +93,20 @@ def write_batch(
 
     def publish(listed: SealedList) -> None:
         lanes = sorted(listed.lanes)
-        publishing = PublishLanes(sink, store, f"{batch.folder}/{LIST}", lanes)
+        make = lanes_kind or PublishLanes
+        publishing = make(sink, store, f"{batch.folder}/{LIST}", lanes)
         numbers = frame.sparkSession.range(0, len(lanes), 1, len(lanes))
         numbers.mapInArrow(lambda batches: publishing(batches), _PUBLISHED).collect()
 
     batch.write(seal, publish)
 
 
-def _query_id(checkpoint: Store) -> str:
-    """The id of the query that has this checkpoint. Raises OptionError."""
+def _query_id(spark: "SparkSession", checkpoint: Store) -> str:
+    """The id of the query that runs in this thread. Raises OptionError."""
+    with suppress(PySparkException):  # a session of Spark Connect has no context
+        found = spark.sparkContext.getLocalProperty(_QUERY)
+        if found is not None:
+            return found
     try:
         return str(json.loads(checkpoint.read("metadata"))["id"])
     except (OSError, ValueError, KeyError) as e:

@@ -14,6 +14,7 @@ from spark_faults.main import (
     as_blind,
     as_connector,
     as_first_batch,
+    as_publishing,
     as_toy,
     parser_of_options,
 )
@@ -64,6 +65,32 @@ def test_a_driver_that_does_not_look_for_the_marker_is_found_out(tmp_path: Path)
 
 
 @pytest.mark.faults
+def test_batches_that_executors_publish_are_exact_under_kills(tmp_path: Path) -> None:
+    kinds = ("driver", "driver", "leader", "coordinator")
+    plan = as_publishing(as_toy(Plan(kills=6, kinds=kinds, minutes=5)))
+    outcome = Run(plan, tmp_path)()
+    assert outcome.exact, f"{outcome}\n{log(tmp_path)}"
+
+
+@pytest.mark.faults
+def test_tasks_that_do_not_look_for_the_markers_of_files_are_found_out(tmp_path: Path) -> None:
+    plan = as_publishing(as_toy(Plan(kills=20, kinds=(), minutes=5)))
+    outcome = Run(as_blind(plan), tmp_path)()
+    assert outcome.twice, f"{outcome}\n{log(tmp_path)}"
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("blind", [0.0, 1.0])
+def test_files_are_published_once_though_ids_expired_before_the_batch_was_repeated(
+    tmp_path: Path, blind: float
+) -> None:
+    plan = Plan(kills=0, kinds=(), driver=TOY, queries=1, chances={"blind": blind}, publish=True)
+    outcome = stand_still(plan, tmp_path)
+    assert outcome.records and bool(outcome.twice) == bool(blind), outcome
+    assert outcome.exact != bool(blind), f"{outcome}\n{log(tmp_path)}"
+
+
+@pytest.mark.faults
 @pytest.mark.parametrize("blind", [0.0, 1.0])
 def test_a_batch_is_published_once_though_ids_expired_before_it_was_repeated(
     tmp_path: Path, blind: float
@@ -79,6 +106,14 @@ def test_spark_is_exact_under_kills(tmp_path: Path) -> None:
     plan = Plan(kills=4, kinds=KINDS, queries=2, minutes=5, chances=OFTEN)
     outcome = Run(plan, tmp_path)()
     assert outcome.exact, f"{outcome}\n{log(tmp_path)}"
+
+
+@pytest.mark.slow
+def test_spark_is_exact_where_executors_publish(tmp_path: Path) -> None:
+    kinds = ("driver", "executor", "executor", "coordinator")
+    plan = as_publishing(Plan(kills=4, kinds=kinds, queries=2, minutes=10, executors=True))
+    outcome = Run(plan, tmp_path)()
+    assert outcome.exact and outcome.kills["executor"], f"{outcome}\n{log(tmp_path)}"
 
 
 @pytest.mark.slow

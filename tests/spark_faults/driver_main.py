@@ -5,22 +5,38 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pk.spark.java import worker_environment
 from pk.spark.session.fork_server import ForkServer
 from pk.spark.session.local import OwnSpark, Where, launch
 from spark_faults.faulty import CHANCES, NAME, NOTES, FaultySource
+from spark_faults.large import writer
 from spark_faults.streams import Forms, run, settings
 from spark_faults.work import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def faults(work: Work) -> dict[str, str]:
     return {CHANCES: json.dumps(work.chances), NOTES: work.notes}
+
+
+def foreach(work: Work, query: int) -> Callable[[DataFrame, int], None]:
+    """Writes the batches of a query by `write_batch`."""
+    options = {
+        "kafka.bootstrap.servers": work.bootstrap,
+        "kafka.compression.type": random.choice(["none", "lz4", "zstd"]),
+        "topic": work.topic(query),
+    }
+    return writer(options, str(work.checkpoint(query)), work.chances, work.notes)
 
 
 @contextmanager
@@ -50,7 +66,7 @@ def _run(own: OwnSpark, work: Work) -> None:
     try:
         spark = own.session()
         spark.dataSource.register(FaultySource)
-        run(spark, work, Forms("pk", NAME, faults))
+        run(spark, work, Forms("pk", NAME, faults, foreach if work.publish else None))
     except Exception:
         print(own.log_tail(), file=sys.stderr, flush=True)
         raise

@@ -8,6 +8,7 @@ output exactly once.
     scripts/spark-faults --kills 20 --connector    # Spark's own connector: must find doubles
     scripts/spark-faults --kills 20 --local        # executors are threads of the driver
     scripts/spark-faults --kills 200 --toy         # a driver without Spark, back within a second
+    scripts/spark-faults --kills 60 --publish      # executors publish the batches, by write_batch
 
 Three brokers of pk, an input that grows all the while, and several queries in one driver: one as it
 comes, one repartitioned with rand(), one behind a join with adaptive execution; speculation is on.
@@ -15,7 +16,8 @@ Killed (SIGKILL) are the driver with all its processes, executors, the leader of
 and the coordinator of a query's transactions; besides, and not counted, single Python workers and,
 by the sink's own chance (spark_faults.faulty), the process that commits, inside and after its
 commit. Tasks raise before and after they wrote. A driver that was killed starts again with other
-executors and cores.
+executors and cores. With --publish the driver dies between sealing, list, publication and markers,
+and tasks fail between a file's records and its marker; --blind then looks for no marker of a file.
 
 The judge is librdkafka with isolation.level=read_committed (spark_faults.judge). With --blind and
 --connector the run ends as soon as a record came twice, and fails if none does.
@@ -31,6 +33,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from spark_faults.large import POINTS
 from spark_faults.run import CONNECTOR, TOY, Plan, Run
 from spark_faults.standstill import stand_still
 
@@ -49,9 +52,14 @@ def as_toy(plan: Plan) -> Plan:
 
 def as_blind(plan: Plan) -> Plan:
     """The same where nobody looks for the marker, and batches are repeated often."""
-    return replace(
-        plan, until_twice=True, chances=plan.chances | {"after_commit": 0.2, "blind": 1.0}
-    )
+    often = "published" if plan.publish else "after_commit"
+    return replace(plan, until_twice=True, chances=plan.chances | {often: 0.2, "blind": 1.0})
+
+
+def as_publishing(plan: Plan) -> Plan:
+    """The same where executors publish the batches. Faults are those of that way."""
+    chance = max(plan.chances.values())
+    return replace(plan, publish=True, chances=dict.fromkeys(POINTS, chance))
 
 
 def as_connector(plan: Plan) -> Plan:
@@ -86,6 +94,7 @@ def parser_of_options() -> argparse.ArgumentParser:
     kind.add_argument("--first-batch", action="store_true", help="kill inside batch 0")
     kind.add_argument("--standstill", action="store_true", help="move the brokers' clock by 8 days")
     kind.add_argument("--connector", action="store_true", help="Spark's own connector")
+    parser.add_argument("--publish", action="store_true", help="executors publish the batches")
     parser.add_argument("--blind", action="store_true", help="do not look for the marker")
     parser.add_argument("--local", action="store_true", help="executors are not processes")
     parser.add_argument("--toy", action="store_true", help="a driver without Spark: many kills")
@@ -96,8 +105,8 @@ def parser_of_options() -> argparse.ArgumentParser:
 def main() -> int:
     parser = parser_of_options()
     given = parser.parse_args()
-    if given.connector and (given.blind or given.toy):
-        parser.error("--connector is neither blind nor a toy")
+    if given.connector and (given.blind or given.toy or given.publish):
+        parser.error("--connector is neither blind nor a toy, and executors always publish there")
     plan = Plan(
         given.kills,
         KINDS if given.local else KINDS + EXECUTOR,
@@ -109,6 +118,8 @@ def main() -> int:
         plan = as_first_batch(plan)
     if given.toy:
         plan = as_toy(plan)
+    if given.publish:
+        plan = as_publishing(plan)
     if given.blind:
         plan = as_blind(plan)
     if given.connector:

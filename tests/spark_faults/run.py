@@ -27,6 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 from pk.core.wire.messages.pk_faults import PkFaultsRequest
 from pk.net.client.admin import open_admin
 from pk.net.client.results import TransactionDescription
+from pk.spark.sink.sealed_files import LANES
 from spark_faults.driver import Driver
 from spark_faults.judge import Judge, Outcome, logged
 from spark_faults.work import PARTITIONS, Work
@@ -62,6 +63,9 @@ EXECUTORS = {
     "spark.task.maxFailures": "8",
     "spark.deploy.maxExecutorRetries": "-1",
 }
+DEATHS = ("in_commit", "sealed", "listed", "in_publish", "published", "after_commit")
+"""How a driver dies by its own chance."""
+
 UNDECIDED = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -93,6 +97,9 @@ class Plan:
 
     config: Mapping[str, str] = field(default_factory=dict)
     """Of the brokers, beyond CONFIG."""
+
+    publish: bool = False
+    """Whether executors publish the batches, which then become visible bit by bit."""
 
 
 class Input(threading.Thread):
@@ -243,6 +250,7 @@ class Run:
             start=plan.start,
             chances=dict(plan.chances if chances is None else chances),
             conf=conf,
+            publish=plan.publish,
             former="" if former is None else str(former),
         )
 
@@ -281,7 +289,7 @@ class Run:
         kills = self.outcome.kills
         if any(kind in PROCESSES for kind in self.plan.kinds):
             return sum(kills[kind] for kind in PROCESSES)
-        return kills["in_commit"] + kills["after_commit"]
+        return sum(kills[kind] for kind in DEATHS)
 
     def _wait_for_batch(self, driver: Driver, folder: Path) -> None:
         """Waits until a query has done one more batch: where nothing is done, a fault hits
@@ -340,13 +348,16 @@ class Run:
             time.sleep(0.1)
         self.judge.read()
         self.outcome.twice = self.judge.twice
-        self.outcome.split += self.judge.split(folder, self.plan.queries)
+        if not self.plan.publish:
+            self.outcome.split += self.judge.split(folder, self.plan.queries)
 
     def transactions(self, folder: Path) -> dict[str, TransactionDescription]:
         """The transactional ids of a folder's queries that brokers know."""
         names: list[str] = []
         for path in folder.glob("query-*/metadata"):
-            names.append(f"pk-spark-{json.loads(path.read_text())['id']}")
+            name = f"pk-spark-{json.loads(path.read_text())['id']}"
+            lanes = range(LANES) if self.plan.publish else ()
+            names += [name, *(f"{name}-lane-{lane}" for lane in lanes)]
 
         async def ask() -> dict[str, TransactionDescription]:
             async with open_admin(self.cluster.bootstrap) as admin:

@@ -34,6 +34,9 @@ class Forms:
     options: Callable[[Work], dict[str, str]] = field(default=lambda _: {})
     """Of the sink, beyond those that both have."""
 
+    foreach: Callable[[Work, int], Callable[[DataFrame, int], None]] | None = None
+    """Writes the batches of a query instead of the sink."""
+
     raises: bool = False
     """Whether rows raise by the work's chances; else the sink's tasks do it themselves."""
 
@@ -83,9 +86,13 @@ def frame(spark: SparkSession, work: Work, query: int, forms: Forms, *, last: bo
 def start(spark: SparkSession, work: Work, query: int, forms: Forms, *, last: bool) -> Any:
     """The running query. With `last` it has no faults, and ends at the end of the input."""
     given = work.of(work.folder) if last else work
+    rows = frame(spark, work, query, forms, last=last).writeStream
+    if forms.foreach is not None:
+        writer = rows.foreachBatch(forms.foreach(given, query)).queryName(work.label(query))
+        writer = writer.option("checkpointLocation", str(work.checkpoint(query)))
+        return (writer.trigger(availableNow=True) if last else writer).start()
     writer = (
-        frame(spark, work, query, forms, last=last)
-        .writeStream.format(forms.sink)
+        rows.format(forms.sink)
         .queryName(f"{work.label(query)}")
         .option("kafka.bootstrap.servers", work.bootstrap)
         .option("kafka.compression.type", random.choice(["none", "lz4", "zstd"]))

@@ -19,19 +19,26 @@ import threading
 import time
 import traceback
 import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 
 from pk.spark.connections import connections
+from pk.spark.files.store import LocalStore
 from pk.spark.read.options import parse_options
 from pk.spark.sink import commit
 from pk.spark.sink.commit import publish_batch
+from pk.spark.sink.large_batch import LargeBatch
 from pk.spark.sink.messages import SealedMessage, collect, remove_staged
 from pk.spark.sink.options import parse_sink_options
-from pk.spark.sink.seal import seal
+from pk.spark.sink.publish_files import publish_lane
+from pk.spark.sink.seal import Sealed, seal
+from pk.spark.sink.sealed_files import Part, SealedList, keep
 from pk.spark.stream.reader import KafkaStreamReader
 from spark_faults.faulty import TaskFails, no_marker, note
+from spark_faults.large import LIMITS, FaultyBatch, task_faults
 from spark_faults.work import BATCH_OFFSETS, BATCH_OFFSETS_LAST, PARTITIONS, Work
 
 TASKS_MAX = 5
@@ -101,6 +108,9 @@ class Query:
         ]
         random.shuffle(values)
         count = random.randint(1, TASKS_MAX)
+        if self._work.publish:
+            self._large(values, count, batch, chances)
+            return
         messages = [self._task(values[task::count], task, batch, chances) for task in range(count)]
         if self._strikes(chances, "in_commit"):
             wait_s = random.random() * 0.2
@@ -110,6 +120,40 @@ class Query:
         if self._strikes(chances, "after_commit"):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def _large(
+        self, values: list[bytes], count: int, batch: int, chances: dict[str, float]
+    ) -> None:
+        """The batch by executors, whose tasks are threads."""
+        kind = type("Faulty", (FaultyBatch,), {"chances": chances, "notes": self._work.notes})
+        store = LocalStore(self._folder / "pk-sealed")
+        large: LargeBatch = kind(self._sink, store, self._id, batch, random.choice(LIMITS))
+
+        def seal_all() -> Iterator[Part]:
+            for task in range(count):
+                yield from keep(
+                    self._sealed(values[task::count]),
+                    store=store,
+                    folder=large.folder,
+                    task=task,
+                    limit=random.choice([0, 10_000, 1 << 20]),
+                )
+
+        def publish(listed: SealedList) -> None:
+            with ThreadPoolExecutor(len(listed.lanes)) as pool:
+                for done in [pool.submit(self._lane, large, listed, n) for n in listed.lanes]:
+                    done.result()
+
+        large.write(seal_all, publish)
+
+    def _lane(self, batch: LargeBatch, listed: SealedList, lane: int) -> None:
+        for _ in range(FAILURES_MAX):
+            try:
+                connections().run(publish_lane, batch.options, batch.store, listed, lane)
+                return
+            except TaskFails:
+                continue
+        raise TaskFails
+
     def _task(
         self, values: list[bytes], task: int, batch: int, chances: dict[str, float]
     ) -> SealedMessage:
@@ -117,17 +161,8 @@ class Query:
             try:
                 if self._strikes(chances, "before"):
                     raise TaskFails
-                rows = pa.RecordBatch.from_pydict(
-                    {"key": pa.array([v[-5:] for v in values]), "value": pa.array(values)}
-                )
-                sealed = seal(
-                    [rows],
-                    topic=self._work.topic(self._number),
-                    config=self._sink.config,
-                    partitions_of=lambda _: PARTITIONS,
-                )
                 message = collect(
-                    sealed,
+                    self._sealed(values),
                     limit=random.choice([0, 10_000, 1 << 20]),
                     place=self._sink.staging,
                     name=f"{self._id}/{batch}/{task}-{uuid.uuid4()}",
@@ -139,6 +174,17 @@ class Query:
             except TaskFails:
                 continue
         raise TaskFails
+
+    def _sealed(self, values: list[bytes]) -> Iterator[Sealed]:
+        rows = pa.RecordBatch.from_pydict(
+            {"key": pa.array([v[-5:] for v in values]), "value": pa.array(values)}
+        )
+        return seal(
+            [rows],
+            topic=self._work.topic(self._number),
+            config=self._sink.config,
+            partitions_of=lambda _: PARTITIONS,
+        )
 
     def _strikes(self, chances: dict[str, float], fault: str) -> bool:
         if random.random() >= chances.get(fault, 0):
@@ -171,7 +217,9 @@ def run(work: Work, number: int, *, last: bool = False) -> None:
 
 def main(work: Work) -> None:
     random.seed()
-    if work.chances.get("blind"):
+    if work.publish:
+        task_faults(work.chances, work.notes)
+    elif work.chances.get("blind"):
         commit.Markers.last = no_marker  # type: ignore[method-assign]
     if work.former:
         for query in range(work.queries):

@@ -28,6 +28,9 @@ class Work:
     start: str
     chances: dict[str, float]
     conf: dict[str, str]
+    publish: bool = False
+    """Whether executors publish the batches, by `write_batch`."""
+
     former: str = ""
     """A folder of killed queries, which this driver runs to the end of the input before it starts
     its own."""
