@@ -263,6 +263,7 @@ class RemoteLogManager:
                 self._scanned.pop(key, None)
             self._epochs[key] = epoch
             remote.is_current = True
+        self._find_start(partition, remote, epoch)
         if partition.config.remote_storage_enable:
             if not partition.config.remote_log_copy_disable:
                 async with self._copiers:
@@ -278,6 +279,19 @@ class RemoteLogManager:
     @staticmethod
     def _still(partition: Partition, epoch: int) -> bool:
         return partition.leads and partition.leader_epoch == epoch and partition.offline is None
+
+    def _find_start(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
+        """Let the log of a new leader begin with the first record that there is. The last leader
+        may have deleted others in the store, and this broker has not heard of that, or forgot it in
+        a crash. Raises KafkaError."""
+        if not self._still(partition, epoch) or partition.busy:
+            return
+        first = min(remote.first_offset(partition.log), partition.high_watermark)
+        if first > partition.log.state.log_start_offset:
+            logger.info(
+                "%s: the log starts at %d, since what was before is deleted", partition.tp, first
+            )
+            partition.delete_before(first)
 
     # --- copying ---
 

@@ -23,6 +23,7 @@ from pk.core.log.failures import storage_errors
 from pk.core.log.file_slices import EMPTY, Slice
 from pk.core.log.log import Log
 from pk.core.log.lookup import FoundTimestamp
+from pk.core.log.remote.metadata import SegmentState
 from pk.core.log.remote.reading import RemoteReader
 from pk.core.log.remote.segments import (
     RemoteRange,
@@ -155,6 +156,19 @@ class RemoteLog:
         state = log.state
         start = max(state.log_start_offset, state.local_log_start_offset)
         return copied_to(self.segments, state.epochs.entries, start, state.log_end_offset)
+
+    def first_offset(self, log: Log) -> int:
+        """The first offset from the start of `log` on that is in either tier, in any epoch."""
+        state = log.state
+        start, local_start = state.log_start_offset, state.local_log_start_offset
+        if start >= local_start or self.has(log, start, start):
+            return start
+        starts = [
+            segment.start_offset
+            for segment in self.segments
+            if segment.state is SegmentState.COPY_FINISHED and segment.end_offset >= start
+        ]
+        return max(start, min([*starts, local_start]))
 
     def has(self, log: Log, start_offset: int, end_offset: int) -> bool:
         """Whether all offsets of `log` from `start_offset` to `end_offset` can be read."""

@@ -276,6 +276,31 @@ class TestDeleting:
             assert t.starts()[0] == t.segments()[0].start_offset
 
     @simulated
+    async def test_a_leader_that_does_not_know_the_start_of_its_log_finds_it(self) -> None:
+        """A follower notes where the log starts every minute, and forgets the rest in a crash."""
+        async with tiered(2) as t:
+            await t.create(1, 2, retention__ms="60000")
+            await t.produce(2)
+            await t.turn()
+            await t.retain(1, 2)
+            await trio.sleep(61)
+            await t.produce(1)
+            await t.turn()
+            start, _, end = t.starts(1)
+            assert start > 0
+            await t.cluster.until(lambda: t.ends() == {end} and t.starts(2)[0] == start)
+            follower = t.cluster.partition(2)
+            follower.log.state.log_start_offset = 0
+            await t.retain(2)
+            await t.cluster.change("t", 0, leader=2)
+            await t.turn(2)
+            await t.cluster.until(lambda: follower.high_watermark == end)
+            await t.turn(2)
+            assert t.starts(2)[0] == start
+            found = await t.fetch(start, 2)
+            assert found.error_code == 0 and found.records
+
+    @simulated
     async def test_deleted_records_are_deleted_there(self) -> None:
         async with tiered() as t:
             await t.create(1)
