@@ -92,7 +92,7 @@ WORDS = {
     "misc errtext": "help errors NAME",
     "misc list-offsets": "topics offsets TOPIC",
     "misc": "help",
-    "node list": "brokers list",
+    "node list": "node status",
     "node describe": "brokers describe ID",
     "node logdirs": "brokers logdirs",
     "query": "consume TOPIC --where EXPRESSION",
