@@ -21,6 +21,7 @@ from pk.core.config import (
     ConfigError,
     Key,
     Scope,
+    TopicConfig,
     Type,
     Value,
     any_broker_key,
@@ -126,8 +127,37 @@ def check_topic(
                 "Tiered Storage functionality is disabled in the broker. Topic cannot be "
                 "configured with remote log storage."
             )
+        if enabled:
+            _check_tiered(config.topic(own))
     except ConfigError as e:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
+
+
+def _check_tiered(topic: TopicConfig) -> None:
+    """Raise ConfigError if a tiered topic is compacted, or keeps more locally than it keeps. The
+    words are Apache Kafka's."""
+    if topic.cleanup_policy not in ((), ("delete",)):
+        raise ConfigError(
+            "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy "
+            "being an empty list."
+        )
+    limits = (
+        ("retention.bytes", topic.retention_bytes, topic.local_retention_bytes),
+        ("retention.ms", topic.retention_ms, topic.local_retention_ms),
+    )
+    for name, whole, local in limits:
+        refused = f"Invalid value {local} for configuration local.{name}: Value must not be"
+        if local == -1 < whole:
+            raise ConfigError(f"{refused} -1 as {name} value is set as {whole}.")
+        if local > whole > -1:
+            raise ConfigError(f"{refused} more than {name} property value: {whole}")
+    for name, whole, local in limits:
+        if topic.remote_log_copy_disable and local != whole:
+            raise ConfigError(
+                f"When `remote.log.copy.disable` is set to true, the `local.{name}` and `{name}` "
+                "must be set to the identical value because there will be no more logs copied to "
+                "the remote storage."
+            )
 
 
 def _check_throttled(name: str, value: Value) -> None:

@@ -223,6 +223,27 @@ def older_jars(version: str) -> Path:
     return folder
 
 
+def tiered_jar() -> Path:
+    """Apache Kafka's own test jar with LocalTieredStorage, a store in a directory, fetched by Maven
+    at the first call ever.
+
+    Raises ApacheKafkaError with Maven's last words if it fails.
+    """
+    folder = _home().with_name(f"{VERSION}-tiered")
+    jar = folder / f"kafka-storage-{VERSION}-test.jar"
+    with locked(folder.with_name(f".{VERSION}-tiered-lock")):
+        if not jar.exists():
+            artifact = f"org.apache.kafka:kafka-storage:{VERSION}:jar:test"
+            options = [f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+            ran = subprocess.run(
+                ["mvn", "-q", "-B", "dependency:copy", *options],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if ran.returncode:
+                raise ApacheKafkaError(f"mvn failed: {(ran.stdout + ran.stderr)[-2000:]}")
+    return jar
+
+
 _FLINK = (
     ("org.apache.flink", "flink-clients", "2.1.0"),
     ("org.apache.flink", "flink-streaming-java", "2.1.0"),
