@@ -26,8 +26,10 @@ from pk.core.values import TopicPartition
 from pk.net.client import admin, consumer, delivery, producer, share_consumer, typed
 from pk.net.client.connection import OnRequest
 from pk.net.client.consumer import Rebalanced
-from pk.net.client.delivery import BatchDelivered
+from pk.net.client.delivery import BatchDelivered, OnSend
 from pk.net.client.partitioner import Partitioner
+from pk.net.client.share_consumer import OnShareRecords
+from pk.net.client.subscription import OnRecords
 
 __all__ = [
     "Admin",
@@ -164,6 +166,7 @@ async def open_producer(
     on_delivery: Callable[[BatchDelivered], None] | None = None,
     on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None,
     on_request: OnRequest | None = None,
+    on_send: OnSend | None = None,
 ) -> AsyncGenerator[Producer]:
     """See `pk.client.open_producer`."""
     manager = Producer.open(
@@ -173,6 +176,7 @@ async def open_producer(
         on_delivery=on_delivery,
         on_refusal=on_refusal,
         on_request=on_request,
+        on_send=on_send,
     )
     async with opened(manager) as client:
         yield client
@@ -184,9 +188,11 @@ async def open_consumer(
     config: Mapping[str, object] | None = None,
     *,
     on_request: OnRequest | None = None,
+    on_records: OnRecords | None = None,
 ) -> AsyncGenerator[Consumer]:
     """See `pk.client.open_consumer`."""
-    async with opened(Consumer.open(bootstrap, config, on_request=on_request)) as client:
+    manager = Consumer.open(bootstrap, config, on_request=on_request, on_records=on_records)
+    async with opened(manager) as client:
         yield client
 
 
@@ -196,9 +202,11 @@ async def open_share_consumer(
     config: Mapping[str, object] | None = None,
     *,
     on_request: OnRequest | None = None,
+    on_records: OnShareRecords | None = None,
 ) -> AsyncGenerator[ShareConsumer]:
     """See `pk.client.open_share_consumer`."""
-    async with opened(ShareConsumer.open(bootstrap, config, on_request=on_request)) as client:
+    manager = ShareConsumer.open(bootstrap, config, on_request=on_request, on_records=on_records)
+    async with opened(manager) as client:
         yield client
 
 

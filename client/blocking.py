@@ -46,11 +46,20 @@ from pk.net.client import admin, consumer, delivery, producer, share_consumer
 from pk.net.client.accumulator import Pair, Row
 from pk.net.client.cluster import in_nursery
 from pk.net.client.connection import OnRequest
-from pk.net.client.delivery import BatchDelivered, RecordMetadata, Run
+from pk.net.client.delivery import (
+    BatchDelivered,
+    OnSend,
+    OnSettled,
+    OutgoingRecord,
+    RecordMetadata,
+    Run,
+    Seen,
+    see,
+)
 from pk.net.client.errors import Closed
 from pk.net.client.partitioner import Partitioner
-from pk.net.client.share_consumer import ShareRecord
-from pk.net.client.subscription import ConsumerRecord
+from pk.net.client.share_consumer import OnShareRecords, ShareRecord
+from pk.net.client.subscription import ConsumerRecord, OnRecords
 from pk.net.client.typed import (
     Deserializer,
     NotLoaded,
@@ -89,10 +98,13 @@ Partitions = tuple[TopicPartition, ...]
 class Delivery:
     """A record that was sent."""
 
-    __slots__ = ("_error", "_on_trio", "_sender", "arguments")
+    __slots__ = ("_error", "_on_trio", "_sender", "_settled", "arguments")
 
-    def __init__(self, sender: Sender, arguments: tuple[Any, ...]) -> None:
+    def __init__(
+        self, sender: Sender, arguments: tuple[Any, ...], settled: OnSettled | None = None
+    ) -> None:
         self._sender = sender
+        self._settled = settled
         self.arguments: tuple[Any, ...] | None = arguments
         """The arguments of `send`; None once the client's thread has taken the record."""
         self._on_trio: delivery.Delivery | None = None
@@ -120,10 +132,15 @@ class Delivery:
     def accepted(self, on_trio: delivery.Delivery) -> None:
         """The record is in a batch."""
         self._on_trio, self.arguments = on_trio, None
+        if self._settled is not None:
+            on_trio.watch(self._settled)
 
     def refused(self, error: Exception) -> None:
         """The record cannot be sent."""
         self._error, self.arguments = error, None
+        settled, self._settled = self._settled, None
+        if settled is not None:
+            settled(error)
 
 
 class Deliveries:
@@ -156,9 +173,11 @@ class Sender:
         self.refusal: Exception | None = None
         """The first error of a record since a transaction began: it must not commit."""
 
-    def put(self, arguments: tuple[Any, ...], size_bytes: int) -> Delivery:
+    def put(
+        self, arguments: tuple[Any, ...], size_bytes: int, settled: OnSettled | None = None
+    ) -> Delivery:
         """Leave a record for the client's thread. Waits while too much is left. Raises Closed."""
-        record = Delivery(self, arguments)
+        record = Delivery(self, arguments, settled)
         with self._room:
             while self._waiting_bytes >= _WAITING_BYTES_MAX and not self._closed:
                 self._room.wait()
@@ -176,13 +195,21 @@ class Sender:
 
     async def run(self) -> None:
         """Take records, in a trio task, until it is cancelled."""
-        while True:
-            await self._news.wait()
-            self._news = trio.Event()
-            while self._waiting:
-                with self._room:
-                    records = list(self._waiting)
-                await self._take(records)
+        try:
+            while True:
+                await self._news.wait()
+                self._news = trio.Event()
+                while self._waiting:
+                    with self._room:
+                        records = list(self._waiting)
+                    await self._take(records)
+        finally:
+            self._refuse_rest()
+
+    def _refuse_rest(self) -> None:
+        for record in self._waiting:
+            if record.arguments is not None:
+                record.refused(_not_taken())
 
     async def _take(self, records: list[Delivery]) -> None:
         send_nowait = self._client.send_nowait
@@ -225,7 +252,7 @@ class Sender:
         """Wait until the producer has `record`."""
         while record.arguments is not None:
             if self._closed:
-                record.refused(Closed("the producer was closed before it took this record"))
+                record.refused(_not_taken())
                 return
             await self._progress.wait()
 
@@ -249,6 +276,10 @@ class Sender:
         self._progress.set()
 
 
+def _not_taken() -> Closed:
+    return Closed("the producer was closed before it took this record")
+
+
 def _size(record: Delivery) -> int:
     assert record.arguments is not None
     _, value, key, headers, _, _ = record.arguments
@@ -258,9 +289,16 @@ def _size(record: Delivery) -> int:
 class Producer(ProducerMethods):
     """A producer, made by `open_producer`; see `pk.client.Producer`."""
 
-    def __init__(self, client: producer.Producer, through: Portal, sender: Sender) -> None:
+    def __init__(
+        self,
+        client: producer.Producer,
+        through: Portal,
+        sender: Sender,
+        on_send: OnSend | None,
+    ) -> None:
         super().__init__(client, through)
         self._sender = sender
+        self._on_send = on_send
 
     def send(
         self,
@@ -275,8 +313,27 @@ class Producer(ProducerMethods):
         """Sends a record; see `pk.client.Producer.send` for the arguments. Waits only while a lot
         has been sent that the client could not take yet. Raises Closed; every other error is raised
         by `Delivery.result`."""
+        if self._on_send is not None:
+            return self._put_seen(
+                *see(self._on_send, topic, value, key, headers, partition, timestamp_ms)
+            )
         size_bytes = producer.record_size(key, value, headers)
         return self._sender.put((topic, value, key, headers, partition, timestamp_ms), size_bytes)
+
+    def _put_seen(self, record: OutgoingRecord, settled: OnSettled | None) -> Delivery:
+        key, value, headers = record.key, record.value, record.headers
+        arguments = record.topic, value, key, headers, record.partition, record.timestamp_ms
+        try:
+            return self._sender.put(arguments, producer.record_size(key, value, headers), settled)
+        except BaseException as e:
+            if settled is not None:
+                settled(e)
+            raise
+
+    def _send_seen(self, records: Iterable[Seen]) -> Deliveries:
+        self._portal.run(self._sender.all_taken)
+        on_trio = self._portal.run(self._client.send_seen, list(records))
+        return Deliveries(on_trio, self._portal)
 
     def send_many(
         self,
@@ -287,6 +344,10 @@ class Producer(ProducerMethods):
         timestamp_ms: int | None = None,
     ) -> Deliveries:
         """Sends many records, each a (key, value); see `pk.client.Producer.send_many`."""
+        if (on_send := self._on_send) is not None:
+            return self._send_seen(
+                see(on_send, topic, v, k, (), partition, timestamp_ms) for k, v in records
+            )
 
         async def send() -> delivery.Deliveries:
             await self._sender.all_taken()
@@ -299,6 +360,10 @@ class Producer(ProducerMethods):
     def send_rows(self, topic: str, rows: Sequence[Row]) -> Deliveries:
         """Sends records with headers, timestamps and partitions of their own; see
         `pk.client.Producer.send_rows`."""
+        if (on_send := self._on_send) is not None:
+            return self._send_seen(
+                see(on_send, topic, v, k, headers, p, ms) for k, v, headers, ms, p in rows
+            )
 
         async def send() -> delivery.Deliveries:
             await self._sender.all_taken()
@@ -356,6 +421,31 @@ class Producer(ProducerMethods):
 class Consumer(ConsumerMethods):
     """A consumer, made by `open_consumer`; see `pk.client.Consumer`."""
 
+    def __init__(
+        self, client: consumer.Consumer, through: Portal, on_records: OnRecords | None
+    ) -> None:
+        super().__init__(client, through)
+        self._on_records = on_records
+
+    def poll(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> list[ConsumerRecord]:
+        """The next records; see `pk.client.Consumer.poll`."""
+        start_ns = 0 if self._on_records is None else time.time_ns()
+        records = super().poll(timeout_ms=timeout_ms, records_max=records_max)
+        if self._on_records is not None and records:
+            self._on_records(records, start_ns)
+        return records
+
+    def poll_by_partition(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Like `poll`, with the records of each partition in a list of their own."""
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in self.poll(timeout_ms=timeout_ms, records_max=records_max):
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return found
+
     def subscribe(
         self,
         topics: Iterable[str] = (),
@@ -388,6 +478,25 @@ class Consumer(ConsumerMethods):
 
 class ShareConsumer(ShareConsumerMethods):
     """A share consumer, made by `open_share_consumer`; see `pk.client.ShareConsumer`."""
+
+    def __init__(
+        self,
+        client: share_consumer.ShareConsumer,
+        through: Portal,
+        on_records: OnShareRecords | None,
+    ) -> None:
+        super().__init__(client, through)
+        self._on_records = on_records
+
+    def poll(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> list[ShareRecord]:
+        """The next records; see `pk.client.ShareConsumer.poll`."""
+        start_ns = 0 if self._on_records is None else time.time_ns()
+        records = super().poll(timeout_ms=timeout_ms, records_max=records_max)
+        if self._on_records is not None and records:
+            self._on_records(records, start_ns)
+        return records
 
     def __iter__(self) -> Iterator[ShareRecord]:
         """Yields each record, without end. The records come in polls of `max.poll.records`; a poll
@@ -511,8 +620,10 @@ def open_producer(
     on_delivery: Callable[[BatchDelivered], None] | None = None,
     on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None,
     on_request: OnRequest | None = None,
+    on_send: OnSend | None = None,
 ) -> Generator[Producer]:
-    """See `pk.client.open_producer`. The callbacks run in the client's thread."""
+    """See `pk.client.open_producer`. `on_send` runs in the thread that sends, the other callbacks
+    in the client's."""
     manager = producer.open_producer(
         bootstrap,
         config,
@@ -525,7 +636,7 @@ def open_producer(
         sender = Sender(client, through)
         with through.opened(_running(sender)):
             try:
-                yield Producer(client, through, sender)
+                yield Producer(client, through, sender, on_send)
                 through.run(sender.all_taken)
             finally:
                 through.run_sync(sender.close)
@@ -537,11 +648,12 @@ def open_consumer(
     config: Mapping[str, object] | None = None,
     *,
     on_request: OnRequest | None = None,
+    on_records: OnRecords | None = None,
 ) -> Generator[Consumer]:
-    """See `pk.client.open_consumer`."""
+    """See `pk.client.open_consumer`. `on_records` runs in the thread that polls."""
     manager = consumer.open_consumer(bootstrap, config, on_request=on_request)
     with portal() as through, through.opened(manager) as client:
-        yield Consumer(client, through)
+        yield Consumer(client, through, on_records)
 
 
 @contextmanager
@@ -550,11 +662,12 @@ def open_share_consumer(
     config: Mapping[str, object] | None = None,
     *,
     on_request: OnRequest | None = None,
+    on_records: OnShareRecords | None = None,
 ) -> Generator[ShareConsumer]:
-    """See `pk.client.open_share_consumer`."""
+    """See `pk.client.open_share_consumer`. `on_records` runs in the thread that polls."""
     manager = share_consumer.open_share_consumer(bootstrap, config, on_request=on_request)
     with portal() as through, through.opened(manager) as client:
-        yield ShareConsumer(client, through)
+        yield ShareConsumer(client, through, on_records)
 
 
 @contextmanager

@@ -60,7 +60,16 @@ def _sources() -> tuple[Source, ...]:
             "The methods that `Producer` forwards to `pk.client.Producer`.",
             (("net/client/producer.py", "Producer"),),
             frozenset(
-                ("open", "send", "send_nowait", "send_many", "send_rows", "transaction", "close")
+                (
+                    "open",
+                    "send",
+                    "send_nowait",
+                    "send_many",
+                    "send_rows",
+                    "send_seen",
+                    "transaction",
+                    "close",
+                )
             ),
         ),
         Source(

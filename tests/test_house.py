@@ -84,6 +84,8 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "core/broker/clock.py": frozenset({"time"}),
     "core/group/metadata_hash.py": frozenset({"xxhash"}),
     "core/group/consumer/regex.py": frozenset({"re2"}),
+    "client/otel.py": frozenset({"opentelemetry"}),
+    "client/prometheus.py": frozenset({"prometheus_client"}),
     "net/metrics/exposition.py": frozenset({"prometheus_client"}),
     "cli/cluster/metrics.py": frozenset({"prometheus_client"}),
     "net/oauth/jwt_validator.py": frozenset({"jwt"}),

@@ -6,7 +6,7 @@ idempotent producer finds by its sequence.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import trio
@@ -63,6 +63,7 @@ class Batch(BatchBuilder):
         "settled",
         "splits",
         "transactional",
+        "watchers",
     )
 
     def __init__(
@@ -108,12 +109,22 @@ class Batch(BatchBuilder):
         self.splits: list[tuple[int, Batch]] = []
         """(index of its first record, batch) for each of the batches this one was split into."""
 
+        self.watchers: list[tuple[int, Callable[[Batch, int], None]]] | None = None
+        """(index of a record, what to call when it is settled)."""
+
+    def watch(self, index: int, settled: Callable[["Batch", int], None]) -> None:
+        """Call `settled` with the batch that then has record `index`, and its index there, when the
+        record is settled."""
+        if self.watchers is None:
+            self.watchers = []
+        self.watchers.append((index, settled))
+
     def forget_records(self) -> None:
         """Free the memory of the records once their outcome is known."""
         self.built = None
         self._body = bytearray()
 
-    def extend(self, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
+    def extend_pairs(self, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
         """Append as many `pairs` as fit, from index `start` on, with one timestamp; returns the
         index of the first one left.
 
@@ -167,8 +178,8 @@ class Batch(BatchBuilder):
         return index
 
     def extend_rows(self, now_ms: int, rows: Sequence[Row], start: int) -> int:
-        """Like `extend`, for records with headers and timestamps of their own; `now_ms` is for
-        those without a timestamp."""
+        """Like `extend_pairs`, for records with headers and timestamps of their own; `now_ms` is
+        for those without a timestamp."""
         append = self.append
         for index in range(start, len(rows)):
             key, value, headers, timestamp_ms, _ = rows[index]
@@ -241,6 +252,10 @@ class Batch(BatchBuilder):
                     transactional=self.transactional,
                 )
             self.splits.append((first, half))
+            for index, settled in self.watchers or ():
+                if first <= index < first + half.count:
+                    half.watch(index - first, settled)
+        self.watchers = None
         return [half for _, half in self.splits]
 
 
@@ -395,7 +410,7 @@ class Accumulator:
         """Add as many `pairs` to `batch` as fit, from index `start` on; returns the index of the
         first one left."""
         size_before = batch.size_estimate
-        index = batch.extend(timestamp_ms, pairs, start)
+        index = batch.extend_pairs(timestamp_ms, pairs, start)
         self._extended(batch, size_before, all_in=index == len(pairs))
         return index
 
@@ -470,6 +485,10 @@ class Accumulator:
         batch.error = error
         batch.forget_records()
         batch.settled.set()
+        if batch.watchers is not None:
+            for index, settled in batch.watchers:
+                settled(batch, index)
+            batch.watchers = None
         if self.waiting:
             self._freed.set()
             self._freed = trio.Event()

@@ -16,6 +16,7 @@ nothing, because the records last returned may not have been processed.
 """
 
 import re
+import time
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -51,7 +52,7 @@ from pk.net.client.results import (
     OffsetAndMetadata,
 )
 from pk.net.client.steps import Step, StepKind
-from pk.net.client.subscription import ConsumerRecord, FetchedBatch, PartitionState
+from pk.net.client.subscription import ConsumerRecord, FetchedBatch, OnRecords, PartitionState
 from pk.net.client.watch import Watch
 
 Rebalanced = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
@@ -116,6 +117,7 @@ class Consumer:
         self._event = trio.Event()
         self._last_served: TopicPartition | None = None
         self._records_consumed = 0
+        self._on_records: OnRecords | None = None
         self._closing = False
         """Whether it is closed, or is making its last commits."""
 
@@ -130,19 +132,22 @@ class Consumer:
         config: Mapping[str, object] | None = None,
         *,
         on_request: OnRequest | None = None,
+        on_records: OnRecords | None = None,
     ) -> AsyncGenerator[Self]:
         """A consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed at
         the end of the block.
 
         `bootstrap` is `host:port` with commas between several, or a sequence of them. `config` has
         consumer configs by Kafka's names, as strings or values. `on_request` is called after each
-        request, for traces.
+        request, for traces. `on_records` is called with the records that `poll` returns or the
+        loop yields, and the time at which the poll began (ns since 1970); not with whole batches.
 
         Raises ConfigError for an unknown or invalid config.
         """
         parsed = parse(ConsumerConfig, config)
         async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
             consumer = cls(cluster, parsed, nursery)
+            consumer._on_records = on_records
             consumer.start()
             async with consumer:
                 yield consumer
@@ -354,7 +359,7 @@ class Consumer:
         """Counters since the consumer was opened (`…-total`) and current values, by the names of
         Kafka's consumer metrics. `records-lag-max` is the largest `lag` of an assigned partition,
         NaN before the first fetch."""
-        lags = [lag for state in self._states.values() if (lag := state.lag) is not None]
+        lags = [lag for state in list(self._states.values()) if (lag := state.lag) is not None]
         return {
             "records-consumed-total": self._records_consumed,
             "fetch-total": self._fetcher.fetches,
@@ -431,6 +436,7 @@ class Consumer:
         no records.
         """
         limit = self.config.max_poll_records if records_max is None else records_max
+        start_ns = 0 if self._on_records is None else time.time_ns()
         records: list[ConsumerRecord] = []
 
         def take(state: PartitionState) -> bool:
@@ -439,6 +445,8 @@ class Consumer:
 
         await self._poll(take, lambda: bool(records), timeout_ms)
         self._records_consumed += len(records)
+        if self._on_records is not None and records:
+            self._on_records(records, start_ns)
         return records
 
     async def poll_by_partition(
@@ -509,6 +517,8 @@ class Consumer:
         if last is None or not last.has_data or self._serve(last, take):
             self._take(take)
         self._records_consumed += len(records)
+        if self._on_records is not None and records:
+            self._on_records(records, time.time_ns())
         return bool(records)
 
     async def _poll(

@@ -1,7 +1,7 @@
 """Results of sending: of one record (`Delivery`), of one call (`Deliveries`), of a batch
 (`BatchDelivered`)."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 import trio
@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from pk.core.errors import without_frames
 from pk.core.record.batch import records as decoded
+from pk.core.record.build import Headers
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Batch
 
@@ -21,6 +22,45 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
+
+
+class OutgoingRecord(Struct):
+    """A record that is about to be sent. `on_send` may change it, for example add headers."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    partition: int | None
+    """None: the partitioner chooses."""
+
+    timestamp_ms: int | None
+    """None: the time at which it is put into a batch."""
+
+
+OnSettled = Callable[[RecordMetadata | BaseException], None]
+"""Called once with the position of a record, or with the error for which it was not sent, in the
+client's own task or thread. It must not raise or wait."""
+
+OnSend = Callable[[OutgoingRecord], OnSettled | None]
+"""Called with each record, in the task or thread that sends it; what it returns is called when the
+record is settled."""
+
+Seen = tuple[OutgoingRecord, OnSettled | None]
+
+
+def see(
+    on_send: OnSend,
+    topic: str,
+    value: bytes | None,
+    key: bytes | None,
+    headers: Headers,
+    partition: int | None,
+    timestamp_ms: int | None,
+) -> Seen:
+    """Call `on_send` with a record; returns the record as it is to be sent."""
+    record = OutgoingRecord(topic, value, key, list(headers), partition, timestamp_ms)
+    return record, on_send(record)
 
 
 class Run(Struct, frozen=True):
@@ -72,9 +112,24 @@ class Delivery:
         self._timestamp_ms = timestamp_ms
 
     @property
+    def place(self) -> tuple[Batch, int]:
+        """The batch that the record was put into, and its index there."""
+        return self._batch, self._index
+
+    @property
     def done(self) -> bool:
         """Whether `wait` would return (or raise) at once."""
         return _settled(self._batch, self._index)[0].settled.is_set()
+
+    def watch(self, settled: OnSettled) -> None:
+        """Call `settled` with the result of `wait`, or with its error, when there is one."""
+        timestamp_ms = self._timestamp_ms
+
+        def tell(batch: Batch, index: int) -> None:
+            error = batch.error
+            settled(Delivery(batch, index, timestamp_ms).result() if error is None else error)
+
+        self._batch.watch(self._index, tell)
 
     async def wait(self) -> RecordMetadata:
         """Wait until the record is acknowledged. Raises KafkaError or ClientError if it was given
@@ -127,6 +182,16 @@ class Deliveries:
 
     def add(self, batch: Batch, first: int, count: int) -> None:
         self._runs.append((batch, first, count))
+
+    def add_one(self, delivery: Delivery) -> None:
+        """Add a record that was sent by itself."""
+        batch, index = delivery.place
+        if self._runs:
+            last, first, count = self._runs[-1]
+            if last is batch and first + count == index:
+                self._runs[-1] = (batch, first, count + 1)
+                return
+        self._runs.append((batch, index, 1))
 
     async def wait(self) -> list[Run]:
         """Wait until all are settled; returns their positions. Raises the first error, after all

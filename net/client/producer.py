@@ -11,6 +11,7 @@ fail with `Closed`.
 """
 
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from operator import itemgetter
@@ -34,7 +35,16 @@ from pk.net.client.accumulator import (
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.config import ProducerConfig, idempotence, parse
 from pk.net.client.connection import OnRequest
-from pk.net.client.delivery import BatchDelivered, Deliveries, Delivery
+from pk.net.client.delivery import (
+    BatchDelivered,
+    Deliveries,
+    Delivery,
+    OnSend,
+    OnSettled,
+    OutgoingRecord,
+    Seen,
+    see,
+)
 from pk.net.client.errors import (
     BufferExhausted,
     ClientError,
@@ -80,6 +90,7 @@ class Producer:
         self._sticky: dict[str, Sticky] = {}
         self._keys: dict[str, KeyCache] = {}
         self._closed = False
+        self._on_send: OnSend | None = None
 
     @classmethod
     @asynccontextmanager
@@ -92,6 +103,7 @@ class Producer:
         on_delivery: Callable[[BatchDelivered], None] | None = None,
         on_refusal: Callable[[TopicPartition, KafkaError], None] | None = None,
         on_request: OnRequest | None = None,
+        on_send: OnSend | None = None,
     ) -> AsyncGenerator[Self]:
         """A producer for the cluster that `bootstrap` belongs to. Connects on first use; flushes
         when the block ends.
@@ -99,7 +111,10 @@ class Producer:
         `bootstrap`: one address or several, `host:port`. `config`: Kafka's producer keys.
         `partitioner` replaces the default (murmur2 of the key, sticky without one). `on_delivery`
         is called for every batch that was acknowledged or given up, `on_refusal` for every error
-        after which a batch is retried, `on_request` for every request. Raises ConfigError.
+        after which a batch is retried, `on_request` for every request. `on_send` is called with
+        each record before it is put into a batch, and may change it; the function that it returns
+        is called when the record is settled. With it `send_many` and `send_rows` are as slow as
+        `send`. Raises ConfigError.
         """
         parsed = parse(ProducerConfig, config)
         idempotent = idempotence(parsed, config)
@@ -130,6 +145,7 @@ class Producer:
                 sender.transactions = Transactions(cluster, parsed, sender)
             nursery.start_soon(sender.keep_metadata)
             producer = cls(cluster, parsed, accumulator, sender, partitioner)
+            producer._on_send = on_send
             try:
                 yield producer
                 await producer.flush()
@@ -157,6 +173,10 @@ class Producer:
         does not exist or a record above `max.request.size`, NoTransaction outside a transaction if
         the producer has a `transactional.id`, Closed.
         """
+        if self._on_send is not None:
+            return await self._send_seen(
+                *see(self._on_send, topic, value, key, headers, partition, timestamp_ms)
+            )
         info = self._topic_now(topic) or await self._topic(topic)
         size = record_size(key, value, headers)
         if not self._accumulator.has_room(size):
@@ -180,7 +200,52 @@ class Producer:
         size = record_size(key, value, headers)
         if info is None or not self._accumulator.has_room(size):
             raise trio.WouldBlock
-        return self._append(info, topic, value, key, headers, partition, timestamp_ms, size)
+        if self._on_send is None:
+            return self._append(info, topic, value, key, headers, partition, timestamp_ms, size)
+        return self._append_seen(
+            info, *see(self._on_send, topic, value, key, headers, partition, timestamp_ms)
+        )
+
+    async def send_seen(self, seen: Sequence[Seen]) -> Deliveries:
+        """Sends records that `on_send` has seen, one by one. Raises what `send` raises."""
+        deliveries = self._deliveries()
+        left = deque(seen)
+        try:
+            while left:
+                deliveries.add_one(await self._send_seen(*left.popleft()))
+        except BaseException as e:
+            for _, settled in left:
+                if settled is not None:
+                    settled(e)
+            raise
+        return deliveries
+
+    async def _send_seen(self, record: OutgoingRecord, settled: OnSettled | None) -> Delivery:
+        try:
+            info = self._topic_now(record.topic) or await self._topic(record.topic)
+            await self._room(record_size(record.key, record.value, record.headers))
+            await self._checkpoint()
+        except BaseException as e:
+            if settled is not None:
+                settled(e)
+            raise
+        return self._append_seen(info, record, settled)
+
+    def _append_seen(
+        self, info: TopicInfo, record: OutgoingRecord, settled: OnSettled | None
+    ) -> Delivery:
+        key, value, headers = record.key, record.value, record.headers
+        size = record_size(key, value, headers)
+        place = record.partition, record.timestamp_ms
+        try:
+            delivery = self._append(info, record.topic, value, key, headers, *place, size)
+        except Exception as e:
+            if settled is not None:
+                settled(e)
+            raise
+        if settled is not None:
+            delivery.watch(settled)
+        return delivery
 
     async def send_many(
         self,
@@ -197,6 +262,10 @@ class Producer:
         for the same partition keep their order. Raises what `send` raises; records before the
         faulty one may then be in batches already.
         """
+        if (on_send := self._on_send) is not None:
+            return await self.send_seen(
+                [see(on_send, topic, v, k, (), partition, timestamp_ms) for k, v in records]
+            )
         info = self._topic_now(topic) or await self._topic(topic)
         deliveries = self._deliveries()
         if timestamp_ms is None:
@@ -226,6 +295,10 @@ class Producer:
     async def send_rows(self, topic: str, rows: Sequence[Row]) -> Deliveries:
         """Like `send_many`, for records with headers, timestamps and partitions of their own.
         Raises what `send` raises."""
+        if (on_send := self._on_send) is not None:
+            return await self.send_seen(
+                [see(on_send, topic, v, k, headers, p, ms) for k, v, headers, ms, p in rows]
+            )
         info = self._topic_now(topic) or await self._topic(topic)
         deliveries = self._deliveries()
         now_ms = time.time_ns() // 1_000_000

@@ -19,6 +19,7 @@ returned are accepted. If it ends with an exception, unacknowledged records go b
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -63,6 +64,11 @@ class ShareRecord(NamedTuple):
     """How often it has been delivered to the group, this time included."""
 
 
+OnShareRecords = Callable[[Sequence[ShareRecord], int], None]
+"""Called with the records that a poll returns, one or more, and the time at which the poll began
+(ns since 1970)."""
+
+
 class _Held(NamedTuple):
     """The source of a record that this consumer holds."""
 
@@ -104,6 +110,7 @@ class ShareConsumer:
         self._news = trio.Event()
         self._stale = trio.Event()
         self._closed = False
+        self._on_records: OnShareRecords | None = None
         self.on_outcome: (
             Callable[[TopicPartition, Sequence[int], KafkaError | ClientError | None], None] | None
         ) = None
@@ -119,9 +126,12 @@ class ShareConsumer:
         config: Mapping[str, object] | None = None,
         *,
         on_request: OnRequest | None = None,
+        on_records: OnShareRecords | None = None,
     ) -> AsyncGenerator[Self]:
         """A share consumer of the cluster that `bootstrap` belongs to. Connects on first use;
-        closed when the block ends.
+        closed when the block ends. `on_request` is called after each request, `on_records` with
+        the records that `poll` returns or the loop yields, and the time at which the poll began
+        (ns since 1970).
 
         Raises ConfigError.
         """
@@ -130,6 +140,7 @@ class ShareConsumer:
             raise ConfigError("group.id: a share consumer needs a group")
         async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
             consumer = cls(cluster, parsed, nursery)
+            consumer._on_records = on_records
             consumer.start()
             async with consumer:
                 yield consumer
@@ -185,8 +196,9 @@ class ShareConsumer:
         """
         limit = self.config.max_poll_records if records_max is None else records_max
         deadline = trio.current_time() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
+        start_ns = 0 if self._on_records is None else time.time_ns()
         await self._fill(limit, deadline)
-        return self._take(limit)
+        return self._take(limit, start_ns)
 
     async def _fill(self, limit: int, deadline: float) -> None:
         """The first part of a poll: settle earlier records and wait for new ones."""
@@ -211,19 +223,22 @@ class ShareConsumer:
         later poll returns them, or the end of the block releases them."""
         limit = self.config.max_poll_records
         while True:
+            start_ns = 0 if self._on_records is None else time.time_ns()
             await self._fill(limit, float("inf"))
             for _ in range(limit):
                 if self._closed or not self._buffer:
                     break
-                (record,) = self._take(1)
+                (record,) = self._take(1, start_ns)
                 yield record
 
-    def _take(self, limit: int) -> list[ShareRecord]:
+    def _take(self, limit: int, start_ns: int) -> list[ShareRecord]:
         taken: list[ShareRecord] = []
         while self._buffer and len(taken) < limit:
             record, held = self._buffer.popleft()
             taken.append(record)
             self._held[TopicPartition(record.topic, record.partition), record.offset] = held
+        if self._on_records is not None and taken:
+            self._on_records(taken, start_ns)
         return taken
 
     def _settle(self) -> None:

@@ -1,7 +1,7 @@
 """The state of each partition that a consumer reads, and fetched data waiting to be returned."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pk.core.errors import KafkaError
@@ -34,6 +34,11 @@ class ConsumerRecord(NamedTuple):
     """The clock of `timestamp`: the producer's, or the broker's at the time of the append."""
 
     leader_epoch: int
+
+
+OnRecords = Callable[[Sequence[ConsumerRecord], int], None]
+"""Called with the records that a poll returns, one or more, and the time at which the poll began
+(ns since 1970)."""
 
 
 class FetchedBatch(NamedTuple):

@@ -37,7 +37,7 @@ nullable = st.none() | st.binary(max_size=200)
 @given(st.lists(st.tuples(nullable, nullable), min_size=1, max_size=50))
 def test_the_bulk_path_makes_the_batch_that_appending_makes(pairs: list[Pair]) -> None:
     bulk, single = new_batch(), new_batch()
-    assert bulk.extend(1000, pairs, 0) == len(pairs)
+    assert bulk.extend_pairs(1000, pairs, 0) == len(pairs)
     for key, value in pairs:
         assert single.append(1000, key, value)
     bulk.seal()
@@ -52,7 +52,7 @@ def test_the_bulk_path_fills_batches_within_their_bound(values: list[bytes], lim
     start, found = 0, []
     while start < len(pairs):
         batch = new_batch(limit)
-        end = batch.extend(0, pairs, start)
+        end = batch.extend_pairs(0, pairs, start)
         assert end > start
         assert batch.size_estimate <= limit or end == start + 1
         batch.seal()
@@ -63,7 +63,7 @@ def test_the_bulk_path_fills_batches_within_their_bound(values: list[bytes], lim
 
 def test_a_stamp_is_what_the_broker_reads() -> None:
     batch = new_batch(codec=Codec.LZ4)
-    batch.extend(5, [(None, b"x")] * 3, 0)
+    batch.extend_pairs(5, [(None, b"x")] * 3, 0)
     batch.seal()
     assert batch.built is not None
     for producer_id, epoch, sequence in ((2**40, 3, 17), (7, 32_767, SEQUENCES - 2)):

@@ -34,6 +34,7 @@ PROGRAMS = (
     "### With a schema registry",
     "### Exactly once",
     "## Share consumer",
+    "## Hooks and traces",
 )
 """The headings of whole programs."""
 
@@ -102,6 +103,34 @@ def test_the_typed_programs_send_an_order_and_read_it(
         command, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.stdout, ran.stderr) == ("0 alice Order(item='tea', price=3)\n", "")
+
+
+def test_the_spans_of_one_record_are_of_one_trace(
+    kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str]
+) -> None:
+    topic = fresh("orders")
+    script = tmp_path / "traces.py"
+    text = program("## Hooks and traces").replace('"orders"', f'"{topic}"')
+    script.write_text(text.replace('"billing"', f'"{topic}"'), encoding="utf-8")
+
+    async def make() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await admin.create_topics([NewTopic(topic, 1)])
+
+    trio.run(make)
+    command = [sys.executable, "-W", "error", str(script), kafka.bootstrap]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stderr == ""
+    spans = [
+        json.loads(f"{{{text}\n}}")
+        for text in re.findall(r"^\{(.*?)\n\}$", ran.stdout, re.MULTILINE | re.DOTALL)
+    ]
+    send, poll, process = spans
+    names = [span["name"] for span in spans]
+    assert names == [f"send {topic}", f"poll {topic}", f"process {topic}"]
+    assert process["context"]["trace_id"] == send["context"]["trace_id"]
+    assert poll["links"][0]["context"]["span_id"] == send["context"]["span_id"]
+    assert process["attributes"]["messaging.consumer.group.name"] == topic
 
 
 @pytest.mark.slow
