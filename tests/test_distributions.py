@@ -24,6 +24,9 @@ from pk.core import __version__
 CLIENT_ONLY = {"typer", "rich", "prompt-toolkit", "google-re2", "cbor2", "tomlkit", "pk-broker"}
 """Libraries of the command line and of the broker, which the client does not need."""
 
+MODULES = {"opentelemetry-api": "opentelemetry", "protobuf": "google"}
+"""The modules of libraries that have another name than their distribution."""
+
 DEVELOPMENT = {"dev", "docs", "plots"}
 """Extras that only pk's own development needs."""
 
@@ -65,10 +68,11 @@ def test_the_client_imports_from_its_own_wheel_alone() -> None:
         - EVERYWHERE
         - {"pk"}
     )
-    by_others = {"antlr4", "google", "referencing"}  # what protobuf and jsonschema bring
+    by_others = {"antlr4", "referencing"}  # what proto-schema-parser and jsonschema bring
     declared, extras = own_requirements("pk-client")
     lines = [*declared, *(line for extra in extras.values() for line in extra)]
-    names = {Requirement(line).name.replace("-", "_") for line in lines}
+    required = {Requirement(line).name for line in lines}
+    names = {MODULES.get(name, name.replace("-", "_")) for name in required}
     assert used - by_others <= names
 
 
