@@ -102,7 +102,14 @@ if TYPE_CHECKING:
     )
     from pk.net.client.share_consumer import ShareConsumer, ShareRecord, open_share_consumer
     from pk.net.client.subscription import ConsumerRecord, FetchedBatch
-    from pk.net.client.typed import TypedConsumer, TypedProducer, TypedRecord, UndecodableRecord
+    from pk.net.client.typed import (
+        TypedConsumer,
+        TypedProducer,
+        TypedRecord,
+        TypedShareConsumer,
+        TypedShareRecord,
+        UndecodableRecord,
+    )
     from pk.net.oauth.token_provider import AccessToken
     from pk.net.schemas.answers import RegistryUnreachable
     from pk.net.schemas.blocking import Schemas
@@ -201,6 +208,8 @@ __all__ = [
     "TypedConsumer",
     "TypedProducer",
     "TypedRecord",
+    "TypedShareConsumer",
+    "TypedShareRecord",
     "Unanswered",
     "UndecodableRecord",
     "UnfitValue",
@@ -330,6 +339,8 @@ _HOMES = {
         "TypedConsumer",
         "TypedProducer",
         "TypedRecord",
+        "TypedShareConsumer",
+        "TypedShareRecord",
         "UndecodableRecord",
     ),
     "pk.net.oauth.token_provider": ("AccessToken",),

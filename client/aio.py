@@ -40,6 +40,7 @@ __all__ = [
     "ShareConsumer",
     "TypedConsumer",
     "TypedProducer",
+    "TypedShareConsumer",
     "open_admin",
     "open_consumer",
     "open_producer",
@@ -146,6 +147,12 @@ class TypedConsumer(typed.TypedConsumer[K, V]):
     """A consumer of typed records; see `pk.client.TypedConsumer`."""
 
     _load = bridged(typed.TypedConsumer[K, V]._load)
+
+
+class TypedShareConsumer(typed.TypedShareConsumer[K, V]):
+    """A share consumer of typed records; see `pk.client.TypedShareConsumer`."""
+
+    _load = bridged(typed.TypedShareConsumer[K, V]._load)
 
 
 class Admin(admin.Admin):

@@ -58,17 +58,21 @@ from pk.net.client.delivery import (
 )
 from pk.net.client.errors import Closed
 from pk.net.client.partitioner import Partitioner
-from pk.net.client.share_consumer import OnShareRecords, ShareRecord
+from pk.net.client.share_consumer import AcknowledgeType, OnShareRecords, ShareRecord
 from pk.net.client.subscription import ConsumerRecord, OnRecords
 from pk.net.client.typed import (
     Deserializer,
     NotLoaded,
     RecordDeserializer,
     RecordSerializer,
+    SerializedRow,
     Serializer,
+    ShareRecordDeserializer,
     TypedRecord,
+    TypedShareRecord,
     UndecodableRecord,
     seek_back,
+    without_headers,
 )
 
 __all__ = [
@@ -80,6 +84,7 @@ __all__ = [
     "ShareConsumer",
     "TypedConsumer",
     "TypedProducer",
+    "TypedShareConsumer",
     "open_admin",
     "open_consumer",
     "open_producer",
@@ -542,6 +547,25 @@ class TypedProducer(Generic[K, V]):
             timestamp_ms=timestamp_ms,
         )
 
+    def send_many(
+        self,
+        topic: str,
+        records: Sequence[tuple[K | None, V | None]],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Deliveries:
+        """Serializes and sends many records, each a (key, value); see
+        `pk.client.TypedProducer.send_many`."""
+        rows: list[SerializedRow] = []
+        while (needed := self._serializer.serialize_many(topic, records, rows)) is not None:
+            needed.load()
+        if (pairs := without_headers(rows)) is not None:
+            return self.producer.send_many(
+                topic, pairs, partition=partition, timestamp_ms=timestamp_ms
+            )
+        return self.producer.send_rows(topic, [(*row, timestamp_ms, partition) for row in rows])
+
 
 class TypedConsumer(Generic[K, V]):
     """Reads keys and values of a program's own types with `consumer`, which keeps all its other
@@ -591,6 +615,70 @@ class TypedConsumer(Generic[K, V]):
             seek_back(self.consumer, records)
             raise
         return found
+
+
+class TypedShareConsumer(Generic[K, V]):
+    """Reads keys and values of a program's own types with `consumer`, a share consumer, which keeps
+    all its other methods; see `pk.client.TypedShareConsumer`."""
+
+    def __init__(
+        self,
+        consumer: ShareConsumer,
+        *,
+        key: Deserializer[K],
+        value: Deserializer[V],
+        on_undecodable: Callable[[UndecodableRecord], AcknowledgeType] | None = None,
+    ) -> None:
+        """`key` and `value`: a function that takes bytes, or a `SchemaDeserializer`."""
+        self.consumer = consumer
+        self._deserializer = ShareRecordDeserializer(
+            key, value, on_undecodable, consumer.acknowledge
+        )
+
+    def poll(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> list[TypedShareRecord[K, V]]:
+        """The next records, deserialized; see `pk.client.TypedShareConsumer.poll`."""
+        deserializer = self._deserializer
+        end = time.monotonic() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
+        while True:
+            if deserializer.errors:
+                raise deserializer.errors.popleft()
+            records = list(deserializer.left)
+            if not records:
+                left_ms = None if timeout_ms is None else max(0.0, (end - time.monotonic()) * 1000)
+                records = self.consumer.poll(timeout_ms=left_ms, records_max=records_max)
+                deserializer.left.extend(records)
+            found: list[TypedShareRecord[K, V]] = []
+            try:
+                while (needed := deserializer.take(found)) is not None:
+                    needed.load()
+            except Exception:
+                if not found:
+                    raise
+            except BaseException:  # interrupted: the program does not get them
+                read = {(record.topic, record.partition, record.offset) for record in found}
+                again = [r for r in records if (r.topic, r.partition, r.offset) in read]
+                deserializer.left.extendleft(reversed(again))
+                raise
+            if found or (not deserializer.errors and (not records or time.monotonic() >= end)):
+                return found
+
+    def __iter__(self) -> Iterator[TypedShareRecord[K, V]]:
+        """Yields each record, without end. The records come in polls of `max.poll.records`; a poll
+        settles those of the poll before it."""
+        while True:
+            yield from self.poll()
+
+    def acknowledge(
+        self,
+        record: TypedShareRecord[K, V],
+        kind: AcknowledgeType = AcknowledgeType.ACCEPT,
+    ) -> None:
+        """Acknowledges a record that a poll has returned; see
+        `pk.client.ShareConsumer.acknowledge`."""
+        place = TopicPartition(record.topic, record.partition)
+        self.consumer.acknowledge_offset(place, record.offset, kind)
 
 
 class Admin(AdminMethods):

@@ -21,10 +21,12 @@ import trio
 from pk.core.record.batch import TimestampType
 from pk.core.record.build import Headers
 from pk.core.values import TopicPartition
+from pk.net.client.accumulator import Pair
 from pk.net.client.consumer import Consumer
-from pk.net.client.delivery import Delivery
+from pk.net.client.delivery import Deliveries, Delivery
 from pk.net.client.errors import ClientError, Closed
 from pk.net.client.producer import Producer
+from pk.net.client.share_consumer import AcknowledgeType, ShareConsumer, ShareRecord
 from pk.net.client.subscription import ConsumerRecord
 
 K = TypeVar("K")
@@ -32,6 +34,9 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
+
+SerializedRow = tuple[bytes | None, bytes | None, Headers]
+"""Key, value and headers."""
 
 
 class NotLoaded(Exception):
@@ -82,11 +87,31 @@ class TypedRecord(NamedTuple, Generic[K, V]):
     leader_epoch: int
 
 
+class TypedShareRecord(NamedTuple, Generic[K, V]):
+    """A `ShareRecord` with its key and value deserialized."""
+
+    offset: int
+    timestamp: int
+    key: K | None
+    value: V | None
+    headers: RecordHeaders
+    topic: str
+    partition: int
+    timestamp_type: TimestampType
+    """The clock of `timestamp`: the producer's, or the broker's at the time of the append."""
+
+    leader_epoch: int
+    delivery_count: int
+    """How often it has been delivered to the group, this time included."""
+
+
 class UndecodableRecord(ClientError):
     """The key or the value of a record that was read cannot be deserialized. `record` has the
     bytes, `part` names the one that failed; the deserializer's own error is the cause."""
 
-    def __init__(self, record: ConsumerRecord, part: Literal["key", "value"], why: str) -> None:
+    def __init__(
+        self, record: ConsumerRecord | ShareRecord, part: Literal["key", "value"], why: str
+    ) -> None:
         super().__init__(
             f"the {part} of the record at offset {record.offset} of"
             f" {record.topic}/{record.partition} cannot be deserialized: {why}"
@@ -110,6 +135,28 @@ class RecordSerializer(Generic[K, V]):
         value_data, value_header = _serialized(self._value, topic, False, value)
         more = [header for header in (key_header, value_header) if header is not None]
         return key_data, value_data, [*headers, *more] if more else headers
+
+    def serialize_many(
+        self,
+        topic: str,
+        records: Sequence[tuple[K | None, V | None]],
+        rows: list[SerializedRow],
+    ) -> NotLoaded | None:
+        """Append records to `rows`, from the first one that is not there on, until something must
+        be loaded, which is returned; None if all are there. Raises what the serializers raise."""
+        try:
+            for key, value in records[len(rows) :]:
+                rows.append(self.serialize(topic, key, value, ()))
+        except NotLoaded as needed:
+            return needed
+        return None
+
+
+def without_headers(rows: Sequence[SerializedRow]) -> list[Pair] | None:
+    """The (key, value) of each row; None if one has headers."""
+    if any(headers for _, _, headers in rows):
+        return None
+    return [(key, value) for key, value, _ in rows]
 
 
 def _serialized(
@@ -161,7 +208,9 @@ class RecordDeserializer(Generic[K, V]):
 
 
 def _deserialized(
-    deserializer: Deserializer[T], record: ConsumerRecord, part: Literal["key", "value"]
+    deserializer: Deserializer[T],
+    record: ConsumerRecord | ShareRecord,
+    part: Literal["key", "value"],
 ) -> T | None:
     data = record.key if part == "key" else record.value
     if data is None:
@@ -225,6 +274,28 @@ class TypedProducer(Generic[K, V]):
             headers=sent[2],
             partition=partition,
             timestamp_ms=timestamp_ms,
+        )
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Sequence[tuple[K | None, V | None]],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Deliveries:
+        """Serializes many records, each a (key, value), and puts them into batches; see
+        `Producer.send_many`. If a record cannot be serialized, none is sent. Raises what `send`
+        raises."""
+        rows: list[SerializedRow] = []
+        while (needed := self._serializer.serialize_many(topic, records, rows)) is not None:
+            await self._load(needed)
+        if (pairs := without_headers(rows)) is not None:
+            return await self.producer.send_many(
+                topic, pairs, partition=partition, timestamp_ms=timestamp_ms
+            )
+        return await self.producer.send_rows(
+            topic, [(*row, timestamp_ms, partition) for row in rows]
         )
 
     async def _load(self, needed: NotLoaded) -> None:
@@ -294,6 +365,125 @@ class TypedConsumer(Generic[K, V]):
             seek_back(self.consumer, records)
             raise
         return found
+
+    async def _load(self, needed: NotLoaded) -> None:
+        await trio.to_thread.run_sync(needed.load, abandon_on_cancel=True)
+
+
+class ShareRecordDeserializer(Generic[K, V]):
+    """Deserializes the records of share consumers; used in all three ways."""
+
+    def __init__(
+        self,
+        key: Deserializer[K],
+        value: Deserializer[V],
+        on_undecodable: Callable[[UndecodableRecord], AcknowledgeType] | None,
+        acknowledge: Callable[[ShareRecord, AcknowledgeType], None],
+    ) -> None:
+        self._key = key
+        self._value = value
+        self._on_undecodable = on_undecodable
+        self._acknowledge = acknowledge
+        self.left: deque[ShareRecord] = deque()
+        """Records that a poll took and did not return."""
+
+        self.errors: deque[UndecodableRecord] = deque()
+        """Those that a poll has still to raise."""
+
+    def take(self, found: list[TypedShareRecord[K, V]]) -> NotLoaded | None:
+        """Move records from `left` to `found` until something must be loaded, which is returned;
+        None if all are moved. Acknowledges those that cannot be read."""
+        while self.left:
+            record = self.left[0]
+            try:
+                key = _deserialized(self._key, record, "key")
+                value = _deserialized(self._value, record, "value")
+                found.append(TypedShareRecord(*record[:2], key, value, *record[4:]))
+            except NotLoaded as needed:
+                return needed
+            except UndecodableRecord as e:
+                outcome = AcknowledgeType.RELEASE
+                if self._on_undecodable is None:
+                    self.errors.append(e)
+                else:
+                    outcome = self._on_undecodable(e)
+                self._acknowledge(record, outcome)
+            self.left.popleft()
+        return None
+
+
+class TypedShareConsumer(Generic[K, V]):
+    """Reads keys and values of a program's own types with `consumer`, a share consumer, which keeps
+    all its other methods.
+
+    A record whose bytes cannot be deserialized is released, so that it is delivered again, up to
+    the group's limit. The poll returns the records that it could read, and the next one raises
+    UndecodableRecord. If `on_undecodable` is given, the consumer passes the error to it instead,
+    and acknowledges the record with the outcome that it returns.
+    """
+
+    def __init__(
+        self,
+        consumer: ShareConsumer,
+        *,
+        key: Deserializer[K],
+        value: Deserializer[V],
+        on_undecodable: Callable[[UndecodableRecord], AcknowledgeType] | None = None,
+    ) -> None:
+        """`key` and `value`: a function that takes bytes, or a `SchemaDeserializer`."""
+        self.consumer = consumer
+        self._deserializer = ShareRecordDeserializer(
+            key, value, on_undecodable, consumer.acknowledge
+        )
+
+    async def poll(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> list[TypedShareRecord[K, V]]:
+        """The next records, deserialized; see `ShareConsumer.poll` for the arguments.
+
+        Raises UndecodableRecord, what the registry raises if it does not answer, and what
+        `ShareConsumer.poll` raises; the next poll returns the records that this one did not.
+        """
+        deserializer = self._deserializer
+        end = time.monotonic() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
+        while True:
+            if deserializer.errors:
+                raise deserializer.errors.popleft()
+            records = list(deserializer.left)
+            if not records:
+                left_ms = None if timeout_ms is None else max(0.0, (end - time.monotonic()) * 1000)
+                records = await self.consumer.poll(timeout_ms=left_ms, records_max=records_max)
+                deserializer.left.extend(records)
+            found: list[TypedShareRecord[K, V]] = []
+            try:
+                while (needed := deserializer.take(found)) is not None:
+                    await self._load(needed)
+            except Exception:
+                if not found:
+                    raise
+            except BaseException:  # cancelled: the program does not get them
+                read = {(record.topic, record.partition, record.offset) for record in found}
+                again = [r for r in records if (r.topic, r.partition, r.offset) in read]
+                deserializer.left.extendleft(reversed(again))
+                raise
+            if found or (not deserializer.errors and (not records or time.monotonic() >= end)):
+                return found
+
+    async def __aiter__(self) -> AsyncIterator[TypedShareRecord[K, V]]:
+        """Yields each record, without end. The records come in polls of `max.poll.records`; a poll
+        settles those of the poll before it."""
+        while True:
+            for record in await self.poll():
+                yield record
+
+    def acknowledge(
+        self,
+        record: TypedShareRecord[K, V],
+        kind: AcknowledgeType = AcknowledgeType.ACCEPT,
+    ) -> None:
+        """Acknowledges a record that a poll has returned; see `ShareConsumer.acknowledge`."""
+        place = TopicPartition(record.topic, record.partition)
+        self.consumer.acknowledge_offset(place, record.offset, kind)
 
     async def _load(self, needed: NotLoaded) -> None:
         await trio.to_thread.run_sync(needed.load, abandon_on_cancel=True)
