@@ -14,6 +14,7 @@ file, which matters when 10,000 partitions get one at once.
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -87,6 +88,18 @@ class LeaderEpochs:
         """The epoch that wrote `offset`; -1 if unknown."""
         i = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
         return self._entries[i - 1].epoch if i else NO_EPOCH
+
+    def precede(self, earlier: Iterable[EpochStart]) -> None:
+        """Add epochs from before the first one that is known. `earlier` may go on beyond that."""
+        if not self._entries:
+            self._entries = list(earlier)
+        else:
+            first, *rest = self._entries
+            before = [e for e in earlier if e.start_offset <= first.start_offset]
+            same = [e.start_offset for e in before if e.epoch == first.epoch]
+            first = EpochStart(first.epoch, min([first.start_offset, *same]))
+            self._entries = [*(e for e in before if e.epoch < first.epoch), first, *rest]
+        self.dirty = True
 
     def truncate_end(self, offset: int) -> None:
         """Drop the epochs that begin at or after `offset`, the new end of the log."""

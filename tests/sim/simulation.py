@@ -39,7 +39,7 @@ from sim.stores import Ensemble, ObservedStore
 from sim.tiered import KEYS as TIERED_KEYS
 from sim.tiered import PARTITIONS as TIERED_PARTITIONS
 from sim.tiered import TOPIC as TIERED_TOPIC
-from sim.tiered import LateConsumer, ProcessStorage, RemoteStore, Tiers
+from sim.tiered import LateConsumer, ProcessStorage, RemoteStore, Rereader, Tiers
 from sim.tiered import hooks as tiered_hooks
 from sim.transactions import (
     STATE_TOPIC,
@@ -390,6 +390,8 @@ class Simulation:
             *common("p5"), **where, in_flight=random.choice((1, 3)), rate_s=min(rate_s, 0.5)
         )
         consumers = [Consumer(*common("c7"), **where), LateConsumer(*common("c8"), **where)]
+        if Random(f"{self.result.seed}/reads twice").random() < 0.5:
+            consumers.append(Rereader(*common("c9"), **where))
         self.producers.append(producer)
         self.consumers += consumers
         self.clients += [producer, *consumers]

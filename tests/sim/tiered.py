@@ -21,7 +21,7 @@ from zlib import crc32
 
 import trio
 from sim.chronicle import Violation
-from sim.clients import Consumer
+from sim.clients import Consumer, fetch_once
 from sim.history import Batch, History, Key
 from sim.network import Network
 from sim.nodes import SimNode
@@ -65,6 +65,7 @@ AWAY_AFTER_S: Final = 6.0
 """Between two absences of the store, on average."""
 LATE_S: Final = 3.0
 """By how much a list may be late, and a request that nobody waits for any more."""
+AGAIN_CHANCE: Final = 0.2
 SCAN_S: Final = 5.0
 """How often a leader looks for objects that are no segments."""
 
@@ -212,6 +213,19 @@ class LateConsumer(Consumer):
         await super().run()
 
 
+class Rereader(Consumer):
+    """Begins again from the beginning now and then, also while the store fails."""
+
+    async def run(self) -> None:
+        await self.places(self.topic, len(self.positions))
+        while True:
+            if not await fetch_once(self, self.topic, self.positions, self.wait_ms):
+                await self.pause()
+                await self.refresh([self.topic])
+            if not self.idle and self.random.random() < AGAIN_CHANCE:
+                self.positions = dict.fromkeys(self.positions, 0)
+
+
 class Tiers:
     """What must hold between the tiers of `TOPIC`."""
 
@@ -300,7 +314,7 @@ class Tiers:
             self._changed = False
             changed = [(node, partition) for node, _, partition in self._replicas()]
         for node, partition in changed:
-            if self.holds and partition.log.state.dead is None:
+            if self.holds and partition.log.state.dead is None and _knows_its_epochs(partition):
                 self._check(node, partition)
 
     def _start_moved(self, node: SimNode, partition: Partition) -> None:
@@ -411,6 +425,16 @@ class Tiers:
         if lost := names - self.store.objects.keys():
             return f"the store has lost {min(lost)}"
         return ""
+
+
+def _knows_its_epochs(partition: Partition) -> bool:
+    """Whether a replica knows the leader epochs of its whole log. One that lost them with a file
+    reads them from the store before it serves what is there."""
+    state, remote = partition.log.state, partition.remote
+    if partition.leads and remote is not None and remote.is_current:
+        return True
+    lineage = state.epochs.entries
+    return bool(lineage) and lineage[0].start_offset <= state.log_start_offset
 
 
 @contextmanager

@@ -10,14 +10,15 @@ from unittest.mock import patch
 from sim.patching import patched
 
 from pk.core.broker.remote import remote_log_manager
+from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.broker.remote.remote_log_manager import RemoteLogManager
 from pk.core.broker.replication import log_reconciler, remote_log
 from pk.core.log import retention as log_retention
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.log import Log
 from pk.core.log.remote import plan
-from pk.core.log.remote import segments as remote_segments
-from pk.core.log.remote.metadata import RemoteSegment, SegmentState
+from pk.core.log.remote.metadata import RemoteSegment
+from pk.core.log.remote.reading import CHUNK_BYTES, RemoteReader
 from pk.core.log.remote.segment_object import READ_BYTES, format_tail
 from pk.core.log.remote.segments import RemoteSegments
 
@@ -34,11 +35,41 @@ def deleted_segments_count_as_copied() -> Iterator[None]:
 
 
 @contextmanager
-def late_note_wins() -> Iterator[None]:
-    """A segment whose deletion has begun counts as copied when a late note says so."""
-    following = dict(remote_segments.NEXT)
-    following[SegmentState.DELETE_STARTED] = frozenset(SegmentState)
-    with patch.object(remote_segments, "NEXT", following):
+def metadata_not_read() -> Iterator[None]:
+    """A new leader does not wait until it has read what earlier ones wrote."""
+
+    async def at_once(self: RemoteLogMetadataTopic, key: Any) -> None:
+        self.follow([self.number_for(key)])
+
+    with patched(RemoteLogMetadataTopic, catch_up=at_once):
+        yield
+
+
+@contextmanager
+def start_not_found() -> Iterator[None]:
+    """A new leader takes the start of its log from its disk alone."""
+
+    def believe(self: RemoteLogManager, partition: Any, remote: Any, epoch: int) -> None:
+        pass
+
+    with patched(RemoteLogManager, _find_start=believe):
+        yield
+
+
+@contextmanager
+def part_taken_for_whole() -> Iterator[None]:
+    """A range that came in part is kept as the whole."""
+
+    def unmeasured(self: RemoteReader, segment_id: Any, name: str, number: int, size: int) -> bytes:
+        key = (segment_id, number)
+        chunk = self._chunks.get(key)
+        if chunk is None:
+            start = number * CHUNK_BYTES
+            chunk = self._storage.get(name, start, min(CHUNK_BYTES, size - start))
+            self._chunks.put(key, chunk, len(chunk))
+        return chunk + bytes(min(CHUNK_BYTES, size - number * CHUNK_BYTES) - len(chunk))
+
+    with patched(RemoteReader, _chunk=unmeasured):
         yield
 
 
@@ -82,25 +113,20 @@ def dropped_uncopied() -> Iterator[None]:
 
 
 @contextmanager
-def uncommitted_copied() -> Iterator[None]:
-    """A leader copies closed segments up to the end of its log."""
-    found = remote_log_manager.next_to_copy
-
-    def wrong(segments: Any, from_offset: int, end_offset: int) -> Any:
-        return found(segments, from_offset, 1 << 62)
-
-    with patched(remote_log_manager, next_to_copy=wrong):
-        yield
-
-
-@contextmanager
 def epochs_not_rebuilt() -> Iterator[None]:
-    """A follower that starts at its leader's local start has no leader epochs from before."""
+    """A follower that starts at its leader's local start has no leader epochs from before, and does
+    not read them when it leads."""
 
     def none(entries: Any = ()) -> LeaderEpochs:
         return LeaderEpochs()
 
-    with patch.object(log_reconciler, "LeaderEpochs", none):
+    async def not_found(self: RemoteLogManager, partition: Any, remote: Any, epoch: int) -> None:
+        pass
+
+    with (
+        patch.object(log_reconciler, "LeaderEpochs", none),
+        patched(RemoteLogManager, _find_epochs=not_found),
+    ):
         yield
 
 
@@ -135,11 +161,12 @@ def rot_is_copied() -> Iterator[None]:
 
 BUGS: Final = {
     "remote-any-state": deleted_segments_count_as_copied,
-    "remote-late-note": late_note_wins,
+    "remote-not-read": metadata_not_read,
+    "remote-start-lost": start_not_found,
+    "remote-part-kept": part_taken_for_whole,
     "remote-noted-early": noted_before_stored,
     "remote-orphans-stay": orphans_stay,
     "remote-dropped-uncopied": dropped_uncopied,
-    "remote-uncommitted": uncommitted_copied,
     "remote-epochs-lost": epochs_not_rebuilt,
     "remote-start-stays": deleted_while_it_counts,
     "remote-rot-copied": rot_is_copied,

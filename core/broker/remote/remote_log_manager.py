@@ -259,6 +259,7 @@ class RemoteLogManager:
         key = remote_partition(partition).key
         if self._epochs.get(key) != epoch or not remote.is_current:
             await self._topic.catch_up(key)
+            await self._find_epochs(partition, remote, epoch)
             if self._epochs.get(key) != epoch:
                 self._scanned.pop(key, None)
             self._epochs[key] = epoch
@@ -279,6 +280,21 @@ class RemoteLogManager:
     @staticmethod
     def _still(partition: Partition, epoch: int) -> bool:
         return partition.leads and partition.leader_epoch == epoch and partition.offline is None
+
+    async def _find_epochs(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
+        """Read the leader epochs of remote records from the store if this broker has lost them with
+        its file: without them nobody finds the segments, and they would count as unknown. Raises
+        RemoteStorageError."""
+        segment = remote.last_before_local(partition.log)
+        if segment is None:
+            return
+        tail = await offload(self._reads.reader.tail, segment, limiter=self._threads)
+        state = partition.log.state
+        if not self._still(partition, epoch) or partition.busy:
+            raise RemoteStorageError("the leadership ended before the leader epochs were read")
+        logger.warning("%s: leader epochs were lost; they are in remote storage", partition.tp)
+        state.epochs.precede(e for e in tail.epochs if e.start_offset <= segment.end_offset)
+        state.epochs.truncate_start(state.log_start_offset)
 
     def _find_start(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
         """Let the log of a new leader begin with the first record that there is. The last leader

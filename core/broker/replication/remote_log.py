@@ -23,12 +23,13 @@ from pk.core.log.failures import storage_errors
 from pk.core.log.file_slices import EMPTY, Slice
 from pk.core.log.log import Log
 from pk.core.log.lookup import FoundTimestamp
-from pk.core.log.remote.metadata import SegmentState
+from pk.core.log.remote.metadata import RemoteSegment, SegmentState
 from pk.core.log.remote.reading import RemoteReader
 from pk.core.log.remote.segments import (
     RemoteRange,
     RemoteSegments,
     copied_to,
+    epoch_ranges,
     highest_copied,
     range_at,
 )
@@ -156,6 +157,26 @@ class RemoteLog:
         state = log.state
         start = max(state.log_start_offset, state.local_log_start_offset)
         return copied_to(self.segments, state.epochs.entries, start, state.log_end_offset)
+
+    def last_before_local(self, log: Log) -> RemoteSegment | None:
+        """If leader epochs of `log` before its first local segment are unknown: the segment that
+        has them, since it reaches there. Of several, after an unclean election, the one with the
+        newest epoch that can come before the local ones."""
+        state, lineage = log.state, log.state.epochs.entries
+        local_start = state.local_log_start_offset
+        known_from = lineage[0].start_offset if lineage else local_start
+        if state.log_start_offset >= min(local_start, known_from):
+            return None
+        following = lineage[0].epoch if lineage else log.state.noted_epoch
+        best: tuple[int, RemoteSegment] | None = None
+        for segment in self.segments:
+            if segment.state is not SegmentState.COPY_FINISHED:
+                continue
+            for epoch, start, end in epoch_ranges(segment):
+                fits = start < known_from <= end + 1 and (following < 0 or epoch <= following)
+                if fits and (best is None or epoch > best[0]):
+                    best = epoch, segment
+        return best[1] if best is not None else None
 
     def first_offset(self, log: Log) -> int:
         """The first offset from the start of `log` on that is in either tier, in any epoch."""

@@ -301,6 +301,33 @@ class TestDeleting:
             assert found.error_code == 0 and found.records
 
     @simulated
+    async def test_a_leader_that_lost_its_leader_epochs_reads_them_from_the_store(self) -> None:
+        """As when the file with them is gone: what is left begins with its first local segment."""
+        async with tiered(2) as t:
+            await t.create(1, 2)
+            for leader in (2, 1):
+                await t.produce(2, node=3 - leader)
+                await t.turn(3 - leader)
+                await t.retain(1, 2)
+                await t.cluster.until(lambda: len(t.ends()) == 1)
+                await t.cluster.change("t", 0, leader=leader)
+            await t.produce(1)
+            await t.turn()
+            await t.retain(1, 2)
+            await t.cluster.until(lambda: len(t.ends()) == 1)
+            state = t.cluster.partition(2).log.state
+            whole = state.epochs.entries
+            start, local_start, _ = t.starts(2)
+            assert whole[0].start_offset == start == 0 and len(whole) >= 3
+            state.epochs.truncate_start(local_start)
+            count = len(t.segments())
+            await t.cluster.change("t", 0, leader=2)
+            await t.turn(2)
+            assert state.epochs.entries[: len(whole)] == whole
+            assert len(t.segments(2)) == count and t.starts(2)[0] == 0
+            assert await t.read(2) == t.sent
+
+    @simulated
     async def test_deleted_records_are_deleted_there(self) -> None:
         async with tiered() as t:
             await t.create(1)
