@@ -5,6 +5,7 @@ differently.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import typer
@@ -13,6 +14,7 @@ from pk.cli.command_line.declared import Declared
 from pk.cli.command_line.describe import described, described_noun
 from pk.cli.command_line.kit import HELP, RENAMED, is_given, refused
 from pk.cli.command_line.parsed import Parsed
+from pk.cli.command_line.tree import Command
 from pk.cli.options.option_values import Values
 from pk.cli.options.parameters import BY_OPTION, Parameter, signature
 
@@ -24,9 +26,14 @@ def callback(
     `declared`, for a noun."""
     taken = [*parameters, HELP]
 
+    @cache
+    def node() -> Command:
+        assert declared is not None
+        return described(declared)
+
     def called(context: typer.Context, **_: Any) -> Parsed | None:
         if declared is not None:
-            return _to_run(context, declared)
+            return _to_run(context, declared, node())
         return _help_of_noun(context) if context.invoked_subcommand is None else None
 
     found: Any = called
@@ -63,10 +70,10 @@ def _help_of_noun(context: typer.Context) -> Parsed:
     return Parsed(described_noun(group), _path(context), found, _typed(context), renamed=renamed)
 
 
-def _to_run(context: typer.Context, declared: Declared) -> Parsed:
+def _to_run(context: typer.Context, declared: Declared, node: Command) -> Parsed:
     """The request of a command line. An option before the noun is the command's, if it takes it.
     Raises UsageError."""
-    node, path, typed = described(declared), _path(context), _typed(context)
+    path, typed = _path(context), _typed(context)
     renamed = context.meta[RENAMED]
     if any(each.params[HELP.name] for each in (context.find_root(), *_lineage(context))):
         return Parsed(node, path, Values(), typed, renamed=renamed)
