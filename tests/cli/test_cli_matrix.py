@@ -17,6 +17,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from shapes import check_json
 from terminal import ESCAPE, SIZES, Shown, Terminal, on_terminal, size_name
 
 from pk.cli.command_line.parse import parse
+from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.schema import columns_of
 from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.exits import UsageError
@@ -148,11 +150,10 @@ def kinds_of(case: Case) -> Iterator[tuple[str, tuple[pytest.MarkDecorator, ...]
 def driven() -> set[tuple[str, ...]]:
     found = {tuple(path.split()) for path in LIVE}
     for case in CASES:
-        names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
-        try:
-            found.add(parse(shlex.split(case.words.format(**names))).path)
-        except UsageError:
+        if parsed(case.words) is None:
             assert case.code == 2, case.words
+        else:
+            found.add(path_of(case))
     return found
 
 
@@ -199,13 +200,26 @@ def at_world(world: World, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     return pk
 
 
-def command_of(case: Case) -> Command | None:
-    names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
+@cache
+def parsed(words: str) -> Parsed | None:
+    """The command line of a case, whatever the names in it; None if it is wrong."""
+    names = dict.fromkeys(re.findall(r"{(\w+)}", words), "1")
     try:
-        node = parse(shlex.split(case.words.format(**names))).node
+        return parse(shlex.split(words.format(**names)))
     except UsageError:
         return None
-    return node if isinstance(node, Command) else None
+
+
+def command_of(case: Case) -> Command | None:
+    found = parsed(case.words)
+    return found.node if found is not None and isinstance(found.node, Command) else None
+
+
+def path_of(case: Case) -> tuple[str, ...]:
+    """The words of a case's command, which is one."""
+    found = parsed(case.words)
+    assert found is not None, case.words
+    return found.path
 
 
 def assert_sound(case: Case, code: int, text: str) -> None:
@@ -227,11 +241,10 @@ def firsts() -> list[tuple[str, Case]]:
     found: dict[str, Case] = {}
     for case in CASES:
         command = command_of(case)
-        names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
         if command is None or not command.shows or case.stdin or case.typed or " -f " in case.words:
             continue
         if case.code == 0 and not re.search(r"nowhere|--columns|--where", case.words):
-            found.setdefault(" ".join(parse(shlex.split(case.words.format(**names))).path), case)
+            found.setdefault(" ".join(path_of(case)), case)
     return list(found.items())
 
 
@@ -350,13 +363,11 @@ def first_cases() -> dict[tuple[str, ...], Case]:
     found: dict[tuple[str, ...], Case] = {}
     for case in CASES:
         command = command_of(case)
-        names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
         fits = "--timeout 0" in case.words if case.words.startswith("wait ") else case.code == 0
         if command is None or not fits or case.pipe_only and not case.words.startswith("configs"):
             continue
         if any(option.dest == "bootstrap_server" for option in command.options):
-            words = shlex.split(case.words.format(**names))
-            found.setdefault(parse(words).path, case)
+            found.setdefault(path_of(case), case)
     return {path: case for path, case in found.items() if path not in ASKS_NOBODY}
 
 
