@@ -34,6 +34,9 @@ Frames = Callable[[Side, int], bytes]
 """(node, version) → the requests of a case."""
 
 VERSIONS = versions(range(3, 14), differing=(3, 5, 8, 9, 10, 13))
+THROTTLED_VERSIONS = versions(range(3, 14), differing=(3, 9, 13))
+"""The wait ends an answer before version 9; tagged fields follow it from then on, and from version
+13 an id stands for a topic's name."""
 
 COUNT_AT, SEQUENCE_AT, BASE_TIMESTAMP_AT, DELTA_AT = 57, 53, 27, 23
 
@@ -301,7 +304,7 @@ def test_who_may_not_write_is_refused_as_on_the_general_path(version: int) -> No
     run()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", THROTTLED_VERSIONS)
 def test_who_is_above_a_quota_is_told_as_on_the_general_path(version: int) -> None:
     """The last request of each burst goes beyond. Of a run that goes beyond earlier, the fast path
     tells only in its last answer."""
