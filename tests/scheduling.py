@@ -29,11 +29,17 @@ TOGETHER = frozenset(
 Spark once for all their tests. Those against pk and those against Apache Kafka are two groups."""
 
 FIRST = (
+    "tests/test_site.py",
+    "tests/spark/test_killed_exports.py",
     "tests/clients/test_groups.py",
     "tests/sim/test_seeds.py",
     "tests/cli/test_readme.py",
     "tests/testing/test_plugin.py",
     "tests/testing/test_page.py",
+    "tests/testing/test_examples_of_testing.py",
+    "tests/test_bench_quick.py",
+    "tests/cli/test_up.py",
+    "tests/faults/test_full_disk.py",
 )
 """Files with tests that take long, which begin, after those that stay together."""
 
