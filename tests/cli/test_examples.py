@@ -40,6 +40,7 @@ NOT_RUN = {
     "shell": "test_shell.py",
     "schema-registry start": "starts a registry: test_schema.py",
     "log remote": "wants a store with segments: tests/clients/test_tiered.py",
+    "cluster restore": "wants what a lost cluster left: tests/clients/test_cluster_restore.py",
     "log adopt": "wants a directory of Apache Kafka's: tests/clients/test_adopt.py",
     "spark export": "wants Spark: test_spark_export.py",
     "spark import": "wants Spark: test_spark_import.py",

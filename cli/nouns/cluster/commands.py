@@ -13,9 +13,17 @@ from pk.cli.nouns.cluster.rows import (
     HealthOfCluster,
     NodeRow,
     QuorumOfCluster,
+    RestoredRow,
 )
-from pk.cli.options.option_sets import Change, Connection, Listing, Watch
+from pk.cli.options.option_sets import (
+    Change,
+    Connection,
+    Listing,
+    Watch,
+    replication_factor_option,
+)
 from pk.cli.options.parameters import Argument, Option
+from pk.cli.options.values import Pair, config_pair
 
 CLUSTER = Noun("cluster")
 
@@ -88,4 +96,74 @@ CLUSTER.command(
         "pk cluster features list -f json",
     ),
     shows={"": FeatureRow, "action=upgrade|downgrade|disable": FeatureChange},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore:
+    """Options of `pk cluster restore`."""
+
+    source: Annotated[
+        str | None,
+        Option(
+            "--from",
+            value="URL",
+            help="The store, which must be the brokers' pk.remote.url (default: that one).",
+        ),
+    ] = None
+    topics: Annotated[
+        tuple[str, ...],
+        Option("-t", "--topic", value="TOPIC", help="Only these topics; repeatable."),
+    ] = ()
+    cluster_ids: Annotated[
+        tuple[str, ...],
+        Option(
+            "--cluster-id",
+            value="ID",
+            help="Only topics of this lost cluster, if the store has several; repeatable.",
+        ),
+    ] = ()
+    replication_factor: Annotated[
+        int | None,
+        replication_factor_option("The number of replicas (default: as in the lost cluster)."),
+    ] = None
+    config: Annotated[
+        tuple[Pair, ...],
+        Option(
+            "-c",
+            "--config",
+            value="KEY=VALUE",
+            parser=config_pair,
+            help="A topic config, overriding that of the lost cluster; repeatable.",
+        ),
+    ] = ()
+    verify: Annotated[
+        bool, Option("--verify", help="Read every record first, and leave out damaged segments.")
+    ] = False
+    remote_configs: Annotated[
+        tuple[Pair, ...],
+        Option(
+            "--remote-config",
+            value="KEY=VALUE",
+            parser=config_pair,
+            help="A key pk.remote.*, if the store's environment is not enough; repeatable.",
+        ),
+    ] = ()
+
+
+CLUSTER.command(
+    "restore",
+    help="Take over the topics of a lost cluster from remote storage.",
+    worker="restore:restore",
+    options=Restore,
+    takes=(Change, Listing, Connection),
+    examples=(
+        "pk cluster restore --from s3://my-bucket/kafka --dry-run",
+        "pk cluster restore -t orders -c retention.ms=-1 -y",
+    ),
+    notes=(
+        "Shows to which offset each partition reaches. Reads the store from here; the brokers must "
+        "use the same one."
+    ),
+    shows=RestoredRow,
 )

@@ -83,6 +83,24 @@ class FeatureRow(TypedDict):
     note: str | None
 
 
+class RestoredRow(TypedDict):
+    """A partition of a lost cluster, in `pk cluster restore`. The offsets are the first and the
+    last one that the store has."""
+
+    topic: str
+    partition: int
+    start_offset: Annotated[int | None, Shown("FIRST OFFSET")]
+    end_offset: Annotated[int | None, Shown("LAST OFFSET")]
+    segments: Annotated[int, Shown(show=show_count)]
+    size: Annotated[int, Shown("BYTES")]
+    topic_id: Annotated[str | None, Shown(wide=True)]
+    cluster_ids: Annotated[list[str], Shown(wide=True)]
+    damaged: Annotated[list[str], Shown("DAMAGED OBJECTS", wide=True)]
+    note: str | None
+    result: str
+    error: Annotated[str | None, Shown(wide=True)]
+
+
 FeatureChange = TypedDict(
     "FeatureChange",
     {

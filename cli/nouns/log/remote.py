@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 
+from pk.cli.cluster.remote_store import opened_store
 from pk.cli.exits import CommandError, Exit
 from pk.cli.nouns.log.rows import RemoteSegmentRow
 from pk.cli.options.values import Pair
 from pk.cli.output.rows import listing
 from pk.cli.phrases import count
 from pk.cli.runtime.context import Context
-from pk.core.config import BrokerConfig, ConfigError
 from pk.core.log.remote.checking import CheckedObject, checked_objects
 from pk.core.log.remote.storage import RemoteStorageError
-from pk.core.log.remote.stores import open_storage, store_options
+
+OBJECTS_AT_ONCE = 16
 
 
 def remote(
@@ -23,28 +24,22 @@ def remote(
     configs: Sequence[Pair],
 ) -> int:
     """`pk log remote`."""
-    given = {pair.key: pair.value for pair in configs}
-    if stray := [key for key in given if not key.startswith("pk.remote.")]:
-        raise CommandError(f"-X takes only keys pk.remote.*, not {stray[0]}.")
+    storage = opened_store(url, configs)
     try:
-        config = BrokerConfig({**given, "pk.remote.url": url})
-        storage = open_storage(url, store_options(config), create=False)
-        found = list(checked_objects(storage, topics, records=verify))
-    except (ConfigError, RemoteStorageError) as e:
+        # Not the objects: their tails are large.
+        checked = checked_objects(storage, topics, records=verify, at_once=OBJECTS_AT_ONCE)
+        rows = [_row(one) for one in checked]
+    except RemoteStorageError as e:
         raise CommandError(f"{e}.") from e
-    context.show(
-        listing(
-            RemoteSegmentRow,
-            [_row(one) for one in found],
-            lambda row: "red" if row["problem"] else None,
-        )
-    )
-    wrong = sum(bool(one.problem) for one in found)
-    partitions = {one.segment.partition for one in found if one.segment is not None}
+    context.show(listing(RemoteSegmentRow, rows, lambda row: "red" if row["problem"] else None))
+    wrong = sum(bool(row["problem"]) for row in rows)
+    partitions = {
+        (row["cluster_id"], row["topic"], row["partition"]) for row in rows if row["topic"]
+    }
     what = count(wrong, "finding") if wrong else "nothing is wrong"
     context.say(
-        f"{count(len(partitions), 'partition')}, {count(len(found), 'segment')}, "
-        f"{sum(one.stored.size for one in found):,} bytes: {what}."
+        f"{count(len(partitions), 'partition')}, {count(len(rows), 'segment')}, "
+        f"{sum(row['size'] for row in rows):,} bytes: {what}."
     )
     return Exit.FAILED if wrong else Exit.OK
 

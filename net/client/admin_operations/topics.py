@@ -1,15 +1,18 @@
 """Admin operations on topics, partitions and their offsets."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.net.client import results as r
-from pk.net.client.admin_operations.base import AdminBase, by_topic, failure
+from pk.net.client.admin_operations.base import AdminBase, by_topic, check, failure
 from pk.net.client.answers import Answers
 from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
+
+if TYPE_CHECKING:
+    from pk.core.wire.messages.pk_restore_topics import RestoredTopic
 
 _DELETE_TOPICS = 20
 _LIST_OFFSETS = 2
@@ -181,6 +184,32 @@ class TopicOperations(AdminBase):
             response = await self._controller(ask)
         self._forget(t.name for t in new)
         return Answers({t.name: _created(t) for t in response.topics})
+
+    async def restore_topics(
+        self, topics: Sequence["RestoredTopic"], *, producer_id_next: int
+    ) -> Answers[str, None]:
+        """Creates topics of a lost cluster that begin with its segments in remote storage; only pk
+        can.
+
+        `producer_id_next` is above the ids of all producers in the segments. A topic that is here
+        already, with its id, is no error. Returns before the leaders have restored anything.
+        """
+        from pk.core.wire.messages.pk_restore_topics import PkRestoreTopicsRequest
+
+        request = PkRestoreTopicsRequest(
+            topics=list(topics),
+            producer_id_next=producer_id_next,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+
+        async def ask(connection: Connection) -> Any:
+            response = await connection.request(request)
+            check(response, "PkRestoreTopics")
+            return response
+
+        response = await self._controller(ask)
+        self._forget(topic.name for topic in topics)
+        return Answers({t.name: failure(t.error_code, t.error_message) for t in response.topics})
 
     async def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
         """Deletes topics by name (DeleteTopics)."""
