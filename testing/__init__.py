@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pk.testing.imports import collections_off, preload
 
 if TYPE_CHECKING:
-    from pk.core.errors import ErrorCode
+    from pk.core.errors import ErrorCode, KafkaError
     from pk.testing.broker_thread import Broker, Request, broker
     from pk.testing.cluster_processes import Cluster, cluster
     from pk.testing.unittest_case import KafkaTestCase
@@ -25,6 +25,7 @@ __all__ = [
     "Broker",
     "Cluster",
     "ErrorCode",
+    "KafkaError",
     "KafkaTestCase",
     "Request",
     "broker",
@@ -36,6 +37,7 @@ _HOMES = {
     "Broker": "pk.testing.broker_thread",
     "Cluster": "pk.testing.cluster_processes",
     "ErrorCode": "pk.core.errors",
+    "KafkaError": "pk.core.errors",
     "KafkaTestCase": "pk.testing.unittest_case",
     "Request": "pk.testing.broker_thread",
     "broker": "pk.testing.broker_thread",

@@ -37,6 +37,7 @@ from pk.core.wire.messages.create_topics import (
 from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
 from pk.net.node import Node
 from pk.testing.faults import AWAY_S, Faults, api_key, reason_of
+from pk.testing.records import Records
 
 T = TypeVar("T")
 
@@ -80,7 +81,7 @@ class Request(Struct, frozen=True):
     """Its fields, by Kafka's names in snake_case."""
 
 
-class Broker(Faults):
+class Broker(Faults, Records):
     """See the top of this file. `with Broker() as kafka:` or `async with`, or `start` and
     `stop`."""
 

@@ -20,6 +20,7 @@ from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
 from pk.net.client.admin import Admin, open_admin
 from pk.net.client.results import NewTopic
 from pk.testing.faults import Faults, reason_of
+from pk.testing.records import Records
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class ClusterError(Exception):
     """The cluster did not start; the message has its output."""
 
 
-class Cluster(Faults):
+class Cluster(Faults, Records):
     """See the top of this file. `with Cluster(3) as kafka:`, or `start` and `stop`."""
 
     def __init__(self, brokers: int = 3, config: Mapping[str, str] | None = None) -> None:
@@ -39,6 +40,7 @@ class Cluster(Faults):
         self._brokers = brokers
         self._config = {"pk.faults.enable": "true", **(config or {})}
         self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
         self._url = ""
 
     def start(self) -> Self:
@@ -49,27 +51,28 @@ class Cluster(Faults):
         words = ["up", "--brokers", str(self._brokers), "--memory", "--port", "0"]
         for key, value in self._config.items():
             words += ["-X", f"{key}={value}"]
-        process = self._process = subprocess.Popen(
-            [sys.executable, "-m", "pk.cli.main", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        )
-        assert process.stdout is not None and process.stderr is not None
-        written: list[bytes] = []
-        lines = process.stdout
-        reader = threading.Thread(target=lambda: written.extend(process.stderr or ()), daemon=True)
-        reader.start()
-        for line in lines:
-            written.append(line)
-            if b" is ready after " in line:
-                self._url = line.split()[-1].decode()
-                self._readers = [reader, threading.Thread(target=lines.read, daemon=True)]
-                self._readers[1].start()
-                return self
+        ready, notify = os.pipe()
+        with os.fdopen(ready, "rb") as answer:
+            try:
+                process = self._process = subprocess.Popen(
+                    [sys.executable, "-m", "pk.cli.main", *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | {"PK_READY_FD": str(notify)},
+                    pass_fds=(notify,),
+                )
+            finally:
+                os.close(notify)
+            written: list[bytes] = []
+            output = process.stdout
+            assert output is not None
+            self._reader = threading.Thread(target=lambda: written.extend(output), daemon=True)
+            self._reader.start()
+            self._url = answer.readline().decode().strip()  # empty if the process has ended
+        if self._url:
+            return self
         self.stop()
-        reader.join(STOP_S)
         raise ClusterError(b"".join(written).decode(errors="replace") or "the cluster ended")
 
     def stop(self) -> None:
@@ -84,11 +87,10 @@ class Cluster(Faults):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        for reader in getattr(self, "_readers", ()):
-            reader.join(STOP_S)
-        for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
+        if self._reader is not None:
+            self._reader.join(STOP_S)
+        if process.stdout is not None:
+            process.stdout.close()
 
     def __enter__(self) -> Self:
         return self.start()

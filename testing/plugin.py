@@ -10,13 +10,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import pytest
 
 if TYPE_CHECKING:
     from pk.testing.broker_thread import Broker
     from pk.testing.cluster_processes import Cluster
+
+
+Scope = Literal["function", "class", "module", "package", "session"]
+
+_SCOPE: Final = "kafka_scope"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the setting."""
+    parser.addini(
+        _SCOPE, "scope of the fixture `kafka`: function, class, module, session", default="function"
+    )
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Scope:
+    """The scope of `kafka`, as the project's settings say. Raises UsageError."""
+    wanted: Any = config.getini(_SCOPE)
+    if wanted not in get_args(Scope):
+        raise pytest.UsageError(f"{_SCOPE}: not a scope of fixtures: {wanted!r}")
+    return wanted
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,7 +51,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Import the broker if a collected test needs it."""
     if session.config.option.collectonly:
         return
-    if any(map(_uses_our_kafka, session.items)):
+    ours = [item for item in session.items if _uses_our_kafka(item)]
+    if session.config.getini(_SCOPE) != "function":
+        for item in ours:
+            if any(marker.name == "kafka_config" for marker in item.own_markers):
+                raise pytest.UsageError(
+                    f"{item.nodeid}: kafka_config on a test needs a broker of its own, but"
+                    f" {_SCOPE} is {session.config.getini(_SCOPE)}"
+                )
+    if ours:
         from pk.testing.imports import preload
 
         preload()
@@ -45,9 +73,10 @@ def _uses_our_kafka(item: pytest.Item) -> bool:
     return bool(definitions) and definitions[-1].func.__module__ == __name__
 
 
-@pytest.fixture
+@pytest.fixture(scope=_scope)
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker of this test's own, in a thread, with its log in memory."""
+    """A broker of this test's own, in a thread, with its log in memory; with `kafka_scope =
+    session` one for all tests."""
     from pk.testing import Broker
 
     keys: dict[str, str] = {}
@@ -57,7 +86,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
+@pytest.fixture(scope=_scope)
 def kafka_url(kafka: Broker) -> str:
     """host:port of `kafka`, for `bootstrap.servers`."""
     return kafka.url
@@ -65,8 +94,20 @@ def kafka_url(kafka: Broker) -> str:
 
 @pytest.fixture
 def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> str:
-    """A topic with one partition, named after the test."""
-    return kafka.create_topic(re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:200])
+    """A topic with one partition, named after the test, with a number if another test of a shared
+    broker has the same name."""
+    from pk.testing import ErrorCode, KafkaError
+
+    base = name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:200]
+    number = 1
+    while True:
+        try:
+            return kafka.create_topic(name)
+        except KafkaError as e:
+            if e.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+        number += 1
+        name = f"{base}-{number}"
 
 
 @pytest.fixture

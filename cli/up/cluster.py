@@ -35,6 +35,10 @@ from pk.net.endings import drop_dead_terminal, ending_signals
 
 EMBEDDED = "embedded"
 
+READY_FD = "PK_READY_FD"
+"""The environment variable with a descriptor that gets the addresses when the cluster is ready, for
+programs that start one."""
+
 OURS = (
     "node.id",
     "broker.id",
@@ -171,6 +175,8 @@ def _nodes(directory: str, count: int, store: str, found: ClusterState | None) -
 async def up_cluster(context: Context, options: Up, count: int) -> int:
     """Runs the cluster until a signal arrives, then drains it; a second signal ends it at once."""
     started = time.monotonic()
+    # Taken out before there are children, which do not have the descriptor.
+    notify = int(os.environ.pop(READY_FD, "-1"))
     found = cluster_files.read_state(options.data) if options.data is not None else None
     given, store = _given(options, count), _store(options, found)
     port = check_port(PORT if options.port is None else options.port)
@@ -224,6 +230,9 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
                     spent_ms = (time.monotonic() - started) * 1000
                     _show(state)
                     context.write(ready_line(context, count, spent_ms, where, state.bootstrap))
+                    if notify >= 0:
+                        os.write(notify, f"{state.bootstrap}\n".encode())
+                        os.close(notify)
                     for line in hints:
                         _say(line)
                     registry = registry_port(options)

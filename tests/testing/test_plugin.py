@@ -67,6 +67,40 @@ def test_pk_is_not_imported_before_a_fixture_is_used():
     # `pk.core` itself holds the version, and nothing else.
     assert not [name for name in sys.modules if name.startswith(("pk.core.", "pk.net"))]
 """
+SHARED = """
+import pytest
+from pk.testing import KafkaError
+
+URLS = set()
+
+
+@pytest.fixture(scope="session")
+def filled(kafka, kafka_url):
+    kafka.create_topic("orders", 2)
+    kafka.produce("orders", "1 book", None, key="alice", headers=[("h", b"1")])
+    kafka.produce("orders", "2 books", partition=1 - kafka.records("orders")[0].partition)
+    return kafka_url
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_broker_has_the_records(filled, kafka, kafka_topic, n):
+    URLS.add(filled)
+    print("URL", filled)
+    assert len(URLS) == 1
+    found = kafka.records("orders", 3)
+    assert sorted(str(r.value) for r in found) == ["None", "b'1 book'", "b'2 books'"]
+    assert [r.offset for r in found if r.key == b"alice"] == [0, 1]
+    assert kafka.records(kafka_topic) == []
+    assert kafka.produce(kafka_topic, "x")[0].offset == 0
+    with pytest.raises(TimeoutError, match="of 2 records"):
+        kafka.records(kafka_topic, 2, timeout_s=0.2)
+
+
+class TestOther:
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_one_broker_has_the_records(self, kafka_topic, n):
+        assert kafka_topic == f"test_one_broker_has_the_records-{n}--2"
+"""
 CLUSTER = """
 def test_a_leader_moves(kafka_cluster):
     kafka = kafka_cluster(2, {"num.partitions": "1"})
@@ -77,6 +111,8 @@ def test_a_leader_moves(kafka_cluster):
     assert kafka.clear_faults() == 2  # one of each broker
     kafka.drop_connections()
     kafka.set_clock(3600)
+    kafka.produce("orders", "1 book")
+    assert [record.value for record in kafka.records("orders")] == [b"1 book"]
 """
 
 
@@ -177,6 +213,18 @@ def test_a_broker_in_memory_imports_only_what_it_needs() -> None:
     assert {"trio", "pk.net.node"} <= found
     under = tuple(f"{name}." for name in NOT_FOR_A_BROKER)
     assert [name for name in found if name in NOT_FOR_A_BROKER or name.startswith(under)] == []
+
+
+def test_one_broker_for_all_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_shared.py").write_text(SHARED)
+    said, _ = run_project(tmp_path, "-o", "kafka_scope=session")
+    assert "4 passed" in said
+
+
+def test_a_config_of_one_test_needs_a_broker_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "test_billing.py").write_text(BILLING)
+    with pytest.raises(AssertionError, match="kafka_config on a test needs a broker of its own"):
+        run_project(tmp_path, "-o", "kafka_scope=session")
 
 
 @pytest.mark.slow

@@ -1,0 +1,78 @@
+"""Records that a test writes to a broker or a cluster, and reads from it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pk.net.client.delivery import RecordMetadata
+    from pk.net.client.subscription import ConsumerRecord
+
+READ_S: Final = 60.0
+
+
+class Records:
+    """The helpers that `Broker` and `Cluster` share. They block: in async code, call them in a
+    thread."""
+
+    @property
+    def url(self) -> str:
+        """The brokers, for `bootstrap.servers`."""
+        raise NotImplementedError
+
+    def produce(
+        self,
+        topic: str,
+        *values: str | bytes | None,
+        key: str | bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+    ) -> list[RecordMetadata]:
+        """Write a record for each of `values`, in order; where they are. Strings are encoded as
+        UTF-8. Raises KafkaError or ClientError."""
+        from pk.client.blocking import open_producer
+
+        with open_producer(self.url) as producer:
+            sent = [
+                producer.send(
+                    topic, _bytes(value), key=_bytes(key), headers=headers, partition=partition
+                )
+                for value in values
+            ]
+            return [delivery.result() for delivery in sent]
+
+    def records(
+        self, topic: str, count: int | None = None, *, timeout_s: float = READ_S
+    ) -> list[ConsumerRecord]:
+        """The records that are in a topic now, by partition and offset, or with `count` as soon as
+        there are that many. Those of open and aborted transactions are left out.
+
+        Raises TimeoutError if there are fewer after `timeout_s` seconds, and KafkaError.
+        """
+        from pk.client.blocking import open_consumer
+
+        config = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        end = time.monotonic() + timeout_s
+        found: list[ConsumerRecord] = []
+        with open_consumer(self.url, config) as consumer:
+            partitions = consumer.partitions(topic)
+            consumer.assign(partitions)
+            ends = consumer.end_offsets(partitions)
+            while time.monotonic() < end:
+                if count is not None:
+                    done = len(found) >= count
+                else:
+                    done = all(consumer.position(p) >= ends.value(p).offset for p in partitions)
+                if done:
+                    return sorted(found, key=lambda record: (record.partition, record.offset))
+                left_ms = max(0.0, end - time.monotonic()) * 1000
+                found += consumer.poll(timeout_ms=left_ms if count is not None else 50)
+        wanted = "" if count is None else f" of {count}"
+        raise TimeoutError(f"{len(found)}{wanted} records of {topic} came in {timeout_s:g} s")
+
+
+def _bytes(text: str | bytes | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
