@@ -57,6 +57,48 @@ def test_part_of_an_object_and_a_stray_one_are_findings(store: Path) -> None:
     assert done.code == 0 and done.json == []
 
 
+def test_cat_shows_the_records_as_from_the_files(tmp_path: Path) -> None:
+    store, folder = tmp_path / "store", tmp_path / "data"
+    log = a_log()
+    copied = copy_all(log, ObjectStorage.open(f"file://{store}", {}))
+    end = copied[-1].end_offset
+    directory = folder / f"{log.state.tp.topic}-{log.state.tp.partition}"
+    directory.mkdir(parents=True)
+    for segment in log.state.segments:
+        name = f"{segment.base_offset:020d}.log"
+        (directory / name).write_bytes(segment.file.pread(segment.size, 0))
+    url = f"file://{store}"
+    for where in (f"start..{end + 1}", "7..30", "45", f"-20..{end + 1}"):
+        begin, dots, rest = where.partition("..")
+        until = f"{begin}..{rest}" if dots else f"{begin}..{end + 1}"
+        if begin.startswith("-"):
+            until = f"{end + 1 + int(begin)}..{rest}"
+        ours = run_command(["log", "cat", url, "-o", where, "-f", "jsonl"], tmp_path)
+        files = run_command(["log", "cat", str(directory), "-o", until, "-f", "jsonl"], tmp_path)
+        assert ours.code == files.code == 0, (ours.err, files.err)
+        assert ours.out == files.out and ours.lines
+    committed = ["-o", f"start..{end + 1}", "--isolation-level", "read_committed", "-f", "jsonl"]
+    assert len(run_command(["log", "cat", url, *committed], tmp_path).lines) > 10
+    chosen = run_command(
+        ["log", "cat", url, "-t", log.state.tp.topic, "-p", str(log.state.tp.partition), "-n", "3",
+         "-f", "%o "], tmp_path
+    )  # fmt: skip
+    assert chosen.text.split() == ["0", "1", "2"]
+
+
+def test_cat_refuses_what_the_store_has_not(store: Path) -> None:
+    url = f"file://{store}"
+    for words, why in (
+        ([url, "-t", "absent"], "no topic absent"),
+        ([url, "-p", "77"], "no partition 77"),
+        ([f"{url}-absent"], ""),
+        ([str(store), "-t", "t"], "for the URL of a store"),
+        ([url, "-X", "log.dirs=/x"], "pk.remote."),
+    ):
+        done = run_command(["log", "cat", *words], store.parent)
+        assert done.code != 0 and why in done.err, (words, done.err)
+
+
 def test_other_keys_are_refused(store: Path) -> None:
     done = run_command(["log", "remote", f"file://{store}", "-X", "log.dirs=/x"], store.parent)
     assert done.code != 0 and "pk.remote." in done.err

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from pk.cli.cluster.position_lookup import say_inverted
 from pk.cli.cluster.topics import partition_numbers
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.nouns.log.file_positions import Log, check_there, file_positions, is_control
+from pk.cli.nouns.log.file_positions import (
+    Log,
+    ReadableLog,
+    check_there,
+    file_positions,
+    is_control,
+)
+from pk.cli.nouns.log.stored_log import is_store, stored_logs
 from pk.cli.positions.grammar import START, Positions, everywhere
 from pk.cli.records.output import Output
 from pk.cli.records.range_reader import Part
@@ -28,11 +35,11 @@ class _Committed:
     that did not abort. A reader sees nothing after the start of an open transaction, same as a
     consumer. Only the log is read, not its indexes."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ReadableLog) -> None:
         self._aborted: dict[int, list[tuple[int, int]]] = {}
         self.stable = self._last_stable(log)
 
-    def _last_stable(self, log: Log) -> int:
+    def _last_stable(self, log: ReadableLog) -> int:
         """The first offset of the oldest open transaction, or the end of the log. Collects the
         aborted transactions."""
         begun: dict[int, int] = {}
@@ -86,7 +93,14 @@ def _request(options: "CatRecords") -> _Request:
 def cat(context: Context, options: "CatRecords") -> None:
     """`pk log cat`."""
     request = _request(options)
-    logs = _logs(options.partition_dir, request.numbers)
+    urls = [path for path in options.partition_dir if is_store(path)]
+    if not urls and (options.topics or options.configs):
+        raise Unusable("-t and -X are for the URL of a store; a directory has its own partitions.")
+    logs: list[ReadableLog] = []
+    for url in urls:
+        logs += stored_logs(url, options.topics, request.numbers, options.configs)
+    if directories := [path for path in options.partition_dir if path not in urls]:
+        logs += _logs(directories, request.numbers)
     output = Output(context, options)
     with output.completed():
         for log in logs:
@@ -114,7 +128,7 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
     return [Log(disk, d) for d in found if not numbers or held.get(d) in numbers]
 
 
-def _copy(context: Context, log: Log, request: _Request, output: Output) -> None:
+def _copy(context: Context, log: ReadableLog, request: _Request, output: Output) -> None:
     span = log.range_of(request.positions)
     if span is None:
         return

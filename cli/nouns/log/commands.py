@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pk.cli.command_line.declare import Noun
-from pk.cli.nouns.log.options import CatRecords, DumpLog, IndexesOnly
+from pk.cli.nouns.log.options import CatRecords, DumpLog, IndexesOnly, StoreKeys
 from pk.cli.nouns.log.rows import DUMPED, AdoptedTopicRow, FindingRow, RemoteSegmentRow
 from pk.cli.options.option_sets import Change, Debug, Listing
 from pk.cli.options.parameters import Argument, Option
@@ -77,7 +77,8 @@ LOG.command(
         "pk log cat data/orders-0 data/orders-1 -o @-1h",
         "pk log cat data/__consumer_offsets-7 -f table",
     ),
-    notes="Stops at the end of the files. Read-only; safe while a broker runs.",
+    notes="Stops at the end of the files, or of what the store has. Read-only; safe while a broker "
+    "runs.",
     blocking=True,
     screen="streams",
     repeatable=True,
@@ -99,15 +100,7 @@ class RemoteSegments:
     verify: Annotated[
         bool, Option("--verify", help="Read every record, and check each batch's CRC.")
     ] = False
-    configs: Annotated[
-        tuple[Pair, ...],
-        Option(
-            "-X",
-            value="KEY=VALUE",
-            parser=config_pair,
-            help="A key pk.remote.*, if the store's environment is not enough; repeatable.",
-        ),
-    ] = ()
+    configs: StoreKeys = ()
 
 
 LOG.command(

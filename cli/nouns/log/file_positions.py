@@ -35,15 +35,66 @@ def check_there(numbers: Iterable[int], there: Iterable[int]) -> None:
             raise CommandError(f"There is no partition {number} in the directories named, {which}.")
 
 
-class Log:
-    """A partition's files, read by offset and by time."""
+class ReadableLog:
+    """A partition's log, read by offset and by time."""
+
+    tp: TopicPartition
+    start: int
+    """The first offset."""
+    end: int
+    """The offset after the last record."""
+    where: str
+    """The place that errors name."""
+    check: str
+    """The command that shows what is damaged."""
+
+    def batches(self, offset: int) -> Iterator[Batch]:
+        """The batches from the one that contains `offset` on. Raises CommandError."""
+        raise NotImplementedError
+
+    def records(self, batch: Batch) -> list[Record]:
+        """The records of a batch. Raises CommandError."""
+        where = f"{self.where}, offset {batch.header.base_offset}"
+        if (error := batch.crc_error) is not None:
+            raise CommandError(f"{where}: {error}; `{self.check}` shows what is damaged.")
+        try:
+            return batch.records()
+        except KafkaError as e:
+            raise CommandError(f"{where}: the records cannot be read: {e.message}.") from None
+
+    def offset_at(self, timestamp: int) -> int:
+        """The first offset whose record is at or after `timestamp` (epoch milliseconds); -1 if
+        there is none."""
+        for batch in self.batches(self.start):
+            if batch.header.max_timestamp >= timestamp and not is_control(batch):
+                for record in self.records(batch):
+                    if record.timestamp >= timestamp and record.offset >= self.start:
+                        return record.offset
+        return -1
+
+    def range_of(self, positions: Positions) -> ResolvedRange | None:
+        """The offsets that `positions` means in this partition; None if they do not name it."""
+        asked = positions.of(self.tp.partition)
+        return asked and resolve_range(positions, self.tp.partition, self._bounds(asked))
+
+    def _bounds(self, positions: Iterable[Position | None]) -> Bounds:
+        """The offsets that positions count from."""
+        times = {p.value for p in positions if p is not None and p.anchor is Anchor.TIME}
+        return Bounds(self.start, self.end, {t: self.offset_at(t) for t in times}, None)
+
+
+class Log(ReadableLog):
+    """A partition's files."""
+
+    check = "pk log verify"
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self.partition = Partition(disk, directory)
         tp = self.partition.tp
         if tp is None:
             raise CommandError(f"{directory} is not named TOPIC-PARTITION.")
-        self.tp: TopicPartition = tp
+        self.tp = tp
+        self.where = self.partition.directory
         self._disk = disk
         segments = self.partition.segments
         self.start = max(segments[0].base_offset if segments else 0, self._checkpointed())
@@ -78,36 +129,6 @@ class Log:
             yield from self.partition.batches(offset, _wait)
         except KafkaError as e:
             raise CommandError(f"{e.message}; `pk log verify` shows what is damaged.") from None
-
-    def records(self, batch: Batch) -> list[Record]:
-        """The records of a batch. Raises CommandError."""
-        where = f"{self.partition.directory}, offset {batch.header.base_offset}"
-        if (error := batch.crc_error) is not None:
-            raise CommandError(f"{where}: {error}; `pk log verify` shows what is damaged.")
-        try:
-            return batch.records()
-        except KafkaError as e:
-            raise CommandError(f"{where}: the records cannot be read: {e.message}.") from None
-
-    def offset_at(self, timestamp: int) -> int:
-        """The first offset whose record is at or after `timestamp` (epoch milliseconds); -1 if
-        there is none."""
-        for batch in self.batches(self.start):
-            if batch.header.max_timestamp >= timestamp and not is_control(batch):
-                for record in self.records(batch):
-                    if record.timestamp >= timestamp and record.offset >= self.start:
-                        return record.offset
-        return -1
-
-    def range_of(self, positions: Positions) -> ResolvedRange | None:
-        """The offsets that `positions` means in this partition; None if they do not name it."""
-        asked = positions.of(self.tp.partition)
-        return asked and resolve_range(positions, self.tp.partition, self._bounds(asked))
-
-    def _bounds(self, positions: Iterable[Position | None]) -> Bounds:
-        """The offsets that positions count from."""
-        times = {p.value for p in positions if p is not None and p.anchor is Anchor.TIME}
-        return Bounds(self.start, self.end, {t: self.offset_at(t) for t in times}, None)
 
 
 def _wait() -> None:

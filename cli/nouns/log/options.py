@@ -21,13 +21,24 @@ from pk.cli.options.option_sets import (
     offset_option,
 )
 from pk.cli.options.parameters import Argument, Option
-from pk.cli.options.values import count
+from pk.cli.options.values import Pair, config_pair, count
 
 IndexesOnly = Annotated[
     bool,
     Option(
         "--verify-index-only",
         help="Check the indexes against the batch headers, and show only problems.",
+    ),
+]
+
+
+StoreKeys = Annotated[
+    tuple[Pair, ...],
+    Option(
+        "-X",
+        value="KEY=VALUE",
+        parser=config_pair,
+        help="A key pk.remote.*, if the store's environment is not enough; repeatable.",
     ),
 ]
 
@@ -118,10 +129,16 @@ class CatRecords:
         tuple[str, ...],
         Argument(
             "PARTITION_DIR",
-            help="A partition's directory, or a data directory for all its partitions.",
+            help="A partition's directory, a data directory for all its partitions, or the URL of "
+            "remote storage, as in pk.remote.url.",
             complete="directory",
         ),
     ]
+    topics: Annotated[
+        tuple[str, ...],
+        Option("-t", "--topic", value="TOPIC", help="Only these topics of a store; repeatable."),
+    ] = ()
+    configs: StoreKeys = ()
     offset: Annotated[
         str | None,
         offset_option(
