@@ -88,8 +88,8 @@ def write_batch(
     sealing = SealRows(sink, tuple(encoders), store, batch.folder, batch_id, batch.driver_bytes)
 
     def seal() -> Iterable[Part]:
-        found = rows.mapInArrow(lambda batches: sealing(batches), _PART).collect()
-        return [_part(row) for row in found]
+        found = rows.mapInArrow(lambda batches: sealing(batches), _PART).toArrow()
+        return [_part(row) for row in found.to_pylist()]
 
     def publish(listed: SealedList) -> None:
         lanes = sorted(listed.lanes)
@@ -186,8 +186,8 @@ def _row(part: Part) -> pa.RecordBatch:
 
 
 def _part(row: Any) -> Part:
-    task, number, text, name, lane, data = row
+    task, number, text, name, lane, data = row.values()
     sections = [Section(*each) for each in json.loads(text)]
     size = sum(section.size for section in sections)
     file = None if name is None else SealedFile(name, lane, size, sections)
-    return Part(task, number, sections, file, bytes(data))
+    return Part(task, number, sections, file, data)

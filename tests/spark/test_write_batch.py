@@ -30,6 +30,10 @@ pytestmark = pytest.mark.peer
 
 Fresh = Callable[[str], str]
 WAIT_S = 300
+CONNECT_BACK = "Python worker failed to connect back"
+"""Spark gives the process of a stream's reader ten seconds to start, which a busy machine may not
+have."""
+
 PIPELINE = """
 name = "p"
 checkpoint = "cp"
@@ -77,9 +81,19 @@ def committed(kafka: Kafka, topic: str, partitions: int) -> dict[int, list[bytes
 
 
 def run(frame: DataFrame, checkpoint: Path, write: Callable[[DataFrame, int], None]) -> None:
+    """Runs the query until it has read the present records."""
+    from pyspark.errors import StreamingQueryException
+
     writer = frame.writeStream.foreachBatch(write).trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
-    assert query.awaitTermination(WAIT_S)
+    while True:
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        try:
+            assert query.awaitTermination(WAIT_S), query.lastProgress
+        except StreamingQueryException as e:
+            if CONNECT_BACK in str(e):
+                continue  # it goes on from its checkpoint
+            raise
+        return
 
 
 def forget(checkpoint: Path) -> int:
