@@ -1,6 +1,6 @@
 """How thorough a run is. The everyday run takes a share of the examples that hypothesis makes, and
-of the versions of a request that differ in nothing a test looks at; with PK_THOROUGH set, which
-.ci/run does, a run takes all of them.
+of the versions of a request that differ in nothing a test looks at, and each third of the places at
+which a history is cut off; with PK_THOROUGH set, which .ci/run does, a run takes all of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ THOROUGH = bool(os.environ.get("PK_THOROUGH") or os.environ.get("PK_EXPLORE"))
 
 _SHARE = 4
 _EXAMPLES_MIN = 5
+
+STRIDE = 1 if THOROUGH else 3
+"""The next operation to fail at, after one, for tests that let every operation of a history fail:
+the everyday run takes each third."""
 
 
 def examples(count: int) -> int:

@@ -1,5 +1,6 @@
 """Kills the end of an export's run at each step that it takes in the file system, and lets the next
-run begin: `python killed_exports.py FORM DIRECTORY` prints how many steps there were.
+run begin: `python killed_exports.py FORM DIRECTORY` prints how many steps there were, or a few
+more.
 
 Each case is a fork, so that the libraries are loaded once. Without Spark: the files are there.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset  # noqa: F401 (before the forks)
+from effort import STRIDE
 from exported_files import a_run, empty, wanted
 from pyarrow import parquet
 from s3_server import s3_server
@@ -163,7 +165,7 @@ def main(form: str, directory: Path) -> None:
 
 
 def kill_at_each_step(form: str, directory: Path) -> None:
-    for step in itertools.count(1):
+    for step in itertools.count(1, STRIDE):
         out = directory / str(step) / "out"
         out.parent.mkdir()
         assert forked(export, form, out, 6) == 0

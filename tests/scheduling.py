@@ -29,7 +29,6 @@ TOGETHER = frozenset(
 Spark once for all their tests. Those against pk and those against Apache Kafka are two groups."""
 
 FIRST = (
-    "tests/test_site.py",
     "tests/spark/test_killed_exports.py",
     "tests/clients/test_groups.py",
     "tests/sim/test_seeds.py",

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import pk.client
 from pk.core.config import BROKER_KEYS, TOPIC_KEYS
 from pk.core.errors import ErrorCode
@@ -14,6 +16,7 @@ from pk.net.client.config import ProducerConfig, keys
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     words = (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path))
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
+from effort import STRIDE
+
 from pk.core.log.disk import MemoryDisk
 
 Reported = TypeVar("Reported")
@@ -40,12 +42,13 @@ def cut_everywhere(
     run: Callable[[CuttingDisk, int, Reported], None],
     check: Callable[[CuttingDisk, Reported], None],
 ) -> tuple[int, CuttingDisk, Reported]:
-    """Run the history of a seed again and again; the power goes one operation later each time, and
-    what is left is checked.
+    """Run the history of a seed again and again; the power goes later each time, by an operation or
+    `STRIDE` of them, and what is left is checked.
 
-    How many places it was cut at, and the disk and what is known of the run that came to its end.
+    How many operations there were, or a few more, and the disk and what is known of the run that
+    came to its end.
     """
-    at = 0
+    at = seed % STRIDE
     while True:
         disk, so_far = CuttingDisk(), reported()
         disk.make("/d")
@@ -62,7 +65,7 @@ def cut_everywhere(
                 zeroed=random.random() < 0.3,
             )
             check(disk, so_far)
-            at += 1
+            at += STRIDE
             continue
         disk.left = None
         return at, disk, so_far

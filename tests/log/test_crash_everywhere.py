@@ -114,7 +114,7 @@ def check(disk: CuttingDisk, reported: Reported) -> None:
 
 
 def everywhere(seed: int) -> int:
-    """How many places the history was cut at."""
+    """How many operations the history has, or a few more."""
     return cut_everywhere(seed, Reported, run, check)[0]
 
 

@@ -100,7 +100,7 @@ def check(disk: CuttingDisk) -> None:
 
 
 def everywhere(seed: int) -> int:
-    """How many places the history was cut at."""
+    """How many operations the history has, or a few more."""
     at, disk, _ = cut_everywhere(
         seed, lambda: None, lambda disk, seed, _: run(disk, seed), lambda disk, _: check(disk)
     )

@@ -131,7 +131,7 @@ def check_keys(log: Log, reported: Reported, end: int) -> None:
 
 
 def everywhere(seed: int) -> tuple[int, int]:
-    """How many places the history was cut at, and how many rounds of compaction it had."""
+    """How many operations the history has, or a few more, and how many rounds of compaction."""
     at, _, reported = cut_everywhere(seed, Reported, run, check)
     return at, reported.rounds
 
