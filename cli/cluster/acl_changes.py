@@ -71,13 +71,11 @@ async def apply(
     failed: dict[AclBinding, Failure] = {}
     for start in range(0, len(adding), _AT_ONCE):
         answers = await admin.create_acls(adding[start : start + _AT_ONCE])
-        failed |= {rule: error for rule, error in answers.items() if error is not None}
+        failed |= answers.errors
     for start in range(0, len(deleting), _AT_ONCE):
         wanted = {AclFilter(*rule): rule for rule in deleting[start : start + _AT_ONCE]}
         deleted = await admin.delete_acls(list(wanted))
-        failed |= {
-            wanted[one]: answer for one, answer in deleted.items() if isinstance(answer, Exception)
-        }
+        failed |= {wanted[one]: error for one, error in deleted.errors.items()}
     await until_acls(
         admin,
         present=[rule for rule in adding if rule not in failed],

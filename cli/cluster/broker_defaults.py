@@ -62,8 +62,7 @@ async def broker_defaults(
                 )
             except (KafkaError, ClientError):
                 return
-            entries = answers[resource]
-            if not isinstance(entries, Exception):
+            for entries in answers.ok.values():
                 by_name = {e.name: e for e in entries}
                 defaults = {key: default_of(key, by_name) for key in keys}
                 found[broker] = {k: d for k, d in defaults.items() if d is not None}

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 from msgspec.structs import replace
@@ -129,18 +129,17 @@ async def ask_brokers(context: Context, admin: Admin) -> BrokerSnapshot:
         topics.update(described.ok)
 
     async def ask_dirs(broker: int) -> None:
-        dirs[broker] = late
+        dirs.add(broker, late)
         with trio.move_on_after(_ANSWER_S):
-            answers = await admin.describe_log_dirs([broker])
-            dirs[broker] = answers[broker]
+            dirs.update(await admin.describe_log_dirs([broker]))
 
     async def ask_features(broker: int) -> None:
-        features[broker] = late
+        features.add(broker, late)
         with trio.move_on_after(_ANSWER_S):
             try:
-                features[broker] = await admin.describe_features(broker)
+                features.add(broker, await admin.describe_features(broker))
             except (ClientError, KafkaError) as e:
-                features[broker] = e
+                features.add(broker, e)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask_topics)
@@ -171,9 +170,8 @@ def broker_rows(snapshot: BrokerSnapshot) -> list[BrokerRow]:
     rows: list[BrokerRow] = []
     for broker in known_brokers(snapshot):
         node = snapshot.nodes.get(broker)
-        features = snapshot.features.get(broker)
-        dirs = snapshot.dirs.get(broker)
-        answered = not isinstance(dirs, Exception) and dirs is not None
+        features = snapshot.features.ok.get(broker)
+        dirs = snapshot.dirs.ok.get(broker)
         rows.append(
             {
                 "broker": broker,
@@ -181,32 +179,31 @@ def broker_rows(snapshot: BrokerSnapshot) -> list[BrokerRow]:
                 "port": node.port if node else None,
                 "rack": node.rack if node else None,
                 "controller": is_controller(broker, snapshot.cluster),
-                "state": state_of(node, dirs, features),
+                "state": state_of(node, dirs, snapshot.features.errors.get(broker)),
                 "leaders": leaders[broker],
                 "replicas": replicas[broker],
-                "log_bytes": _bytes_of(dirs) if answered else None,
+                "log_bytes": None if dirs is None else _bytes_of(dirs),
                 "fenced": node.fenced if node else None,
                 "supports": release_of(features),
                 "metadata_offset": _metadata_offset(features),
-                "usable_bytes": _usable(dirs) if answered else None,
+                "usable_bytes": None if dirs is None else _usable(dirs),
             }
         )
     return rows
 
 
 def state_of(
-    node: Node | None, dirs: tuple[LogDirDescription, ...] | Exception | None, features: object
+    node: Node | None, dirs: Iterable[LogDirDescription] | None, error: Exception | None
 ) -> str:
     """`up`, `fenced`, `down` (holds replicas, but is not registered), or `silent` (registered, but
-    does not answer)."""
+    does not answer). `error`: why the broker did not describe its features."""
     if node is None:
         return "down"
     if node.fenced:
         return "fenced"
-    if isinstance(features, (ClientError, TimeoutError)):
+    if isinstance(error, (ClientError, TimeoutError)):
         return "silent"
-    failed = isinstance(dirs, tuple) and any(d.error_code for d in dirs)
-    return "directory failed" if failed else "up"
+    return "directory failed" if any(d.error_code for d in dirs or ()) else "up"
 
 
 def broker_style(row: BrokerRow | BrokerOfCluster) -> str | None:
@@ -214,18 +211,18 @@ def broker_style(row: BrokerRow | BrokerOfCluster) -> str | None:
     return None if row["state"] == "up" else "red"
 
 
-def _bytes_of(dirs: Any) -> int:
+def _bytes_of(dirs: Iterable[LogDirDescription]) -> int:
     return sum(replica.size_bytes for d in dirs for replica in d.replicas)
 
 
-def _usable(dirs: Any) -> int | None:
+def _usable(dirs: Iterable[LogDirDescription]) -> int | None:
     known = [d.usable_bytes for d in dirs if d.usable_bytes >= 0]
     return sum(known) if known else None
 
 
-def _metadata_offset(features: object) -> int | None:
+def _metadata_offset(features: FeatureDescription | None) -> int | None:
     """How far a broker has replicated the metadata log: KRaft brokers return it as the epoch of
     their features."""
-    if isinstance(features, FeatureDescription) and features.finalized_epoch >= 0:
+    if features is not None and features.finalized_epoch >= 0:
         return features.finalized_epoch
     return None

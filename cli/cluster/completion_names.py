@@ -95,12 +95,11 @@ async def fetch(admin: "Admin") -> Seen:
     import trio
 
     from pk.cli.cluster.brokers import describe_nodes
-    from pk.net.client.results import TopicDescription
 
     with trio.fail_after(_FIRST_ANSWER_S):
         cluster, nodes = await describe_nodes(admin)
     described = await admin.describe_topics()
-    topics = {n: t for n, t in sorted(described.items()) if isinstance(t, TopicDescription)}
+    topics = dict(sorted(described.ok.items()))
     groups: dict[str, str] | None = None
     with trio.move_on_after(
         _GROUPS_S
@@ -134,14 +133,13 @@ async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
     """Remembers the members of nonempty groups, unless there are too many groups to describe.
     Raises ClientError."""
     from pk.cli.runtime.name_cache import remember_members
-    from pk.net.client.results import GroupDescription
 
     peopled = [g for g, state in (seen.groups or {}).items() if state not in ("Empty", "Dead")]
     if not peopled:
         return
-    for name, found in (await admin.describe_groups(peopled[:_GROUPS_MAX])).items():
-        if isinstance(found, GroupDescription):
-            remember_members(bootstrap, name, found.members)
+    described = await admin.describe_groups(peopled[:_GROUPS_MAX])
+    for name, found in described.ok.items():
+        remember_members(bootstrap, name, found.members)
 
 
 async def set_configs(

@@ -83,17 +83,16 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
     described = await admin.describe_configs(list(wanted))
     rows: list[AlteredConfig] = []
     needed: dict[ConfigResource, list[ConfigChange]] = {}
-    defaults = await _hidden_defaults(admin, wanted, described)
+    defaults = await _hidden_defaults(admin, wanted, described.ok)
     known: dict[ConfigResource, Sequence[ConfigEntry]] = {}
     for resource, changes in wanted.items():
-        answer = described[resource]
-        if isinstance(answer, Exception):
-            if resource.type is ResourceType.TOPIC and is_unknown(answer):
+        if (error := described.errors.get(resource)) is not None:
+            if resource.type is ResourceType.TOPIC and is_unknown(error):
                 raise CommandError((await unknown_topic(context, admin, resource.name)).said)
-            raise CommandError(f"{spoken_name(resource)}: {sentence(answer)}", exit_code(answer))
-        known[resource] = answer
-        remember_keys(resource, answer)
-        entries = {entry.name: entry for entry in answer}
+            raise CommandError(f"{spoken_name(resource)}: {sentence(error)}", exit_code(error))
+        known[resource] = described.ok[resource]
+        remember_keys(resource, known[resource])
+        entries = {entry.name: entry for entry in known[resource]}
         for change in changes:
             entry = entries.get(change.name)
             check_key(change.name, entries)
@@ -134,20 +133,19 @@ def say_nothing_to_change(context: Context, plan: ConfigPlan) -> None:
 async def _hidden_defaults(
     admin: Admin,
     wanted: ConfigChanges,
-    described: Mapping[ConfigResource, Sequence[ConfigEntry] | Exception],
+    described: Mapping[ConfigResource, Sequence[ConfigEntry]],
 ) -> Mapping[str, Default]:
     """Topic key → the default that a topic falls back to if the key is deleted, if the topic's
     description does not give it and the brokers agree on it. As in Kafka, the description of a
     topic's `retention.ms` does not name `log.retention.hours`."""
     keys: set[str] = set()
-    for resource, changes in wanted.items():
-        answer = described[resource]
-        if resource.type is not ResourceType.TOPIC or isinstance(answer, Exception):
+    for resource, entries in described.items():
+        if resource.type is not ResourceType.TOPIC:
             continue
-        told = {entry.name for entry in answer if _beneath(resource, entry) is not None}
+        told = {entry.name for entry in entries if _beneath(resource, entry) is not None}
         keys |= {
             change.name
-            for change in changes
+            for change in wanted[resource]
             if change.operation is ConfigOperation.DELETE and change.name not in told
         }
     keys &= TOPIC_SYNONYMS.keys()
@@ -238,16 +236,14 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[AlteredConfig
     trying = context.change.dry_run
     kept = None if trying else await remember_configs(context, plan.known, plan.wanted)
     answers = await admin.alter_configs(plan.wanted, validate_only=trying)
-    failed = [resource for resource in plan.wanted if answers[resource] is not None]
+    failed = answers.errors
     if not trying:
         await until_configs(admin, plan.known, plan.wanted, failed)
     if kept is not None:
         settle_configs(kept, failed)
         if len(failed) < len(plan.wanted):
             context.say(how_to_undo(kept))
-    for resource in failed:
-        error = answers[resource]
-        assert error is not None
+    for resource, error in failed.items():
         context.failed(error, spoken_name(resource))
         for row in plan.rows:
             if row["resource"] == shown_name(resource) and row["result"] != "unchanged":
@@ -260,7 +256,7 @@ async def refusals(context: Context, wanted: ConfigChanges) -> list[Exception]:
     """The errors with which the broker would refuse the changes; empty if it accepts all."""
     admin = await context.admin()
     answers = await admin.alter_configs(wanted, validate_only=True)
-    return [error for error in answers.values() if error is not None]
+    return list(answers.errors.values())
 
 
 def _after(

@@ -43,10 +43,10 @@ def level_name(feature: str, level: int) -> str | None:
     return METADATA_LEVELS[level - 1]
 
 
-def release_of(features: object) -> str | None:
+def release_of(features: FeatureDescription | None) -> str | None:
     """The newest metadata.version that a broker supports, by Apache's name: the closest known name
     to its release."""
-    if not isinstance(features, FeatureDescription):
+    if features is None:
         return None
     for feature in features.supported:
         if feature.name == METADATA_VERSION:

@@ -6,14 +6,14 @@ two.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pk.cli.cluster.offset_row import OffsetRow
 from pk.cli.cluster.topics import check_partitions, existing_topics, topic_partitions
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.output.formats import Row
 from pk.cli.phrases import join, partition_name
-from pk.cli.positions.resolve import bounds_of, now_ms
+from pk.cli.positions.resolve import Listed, bounds_of, now_ms
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name
 from pk.cli.runtime.name_cache import remember, remember_members
@@ -33,7 +33,8 @@ SHARE = "Share"
 _WITHIN_MS = 500
 """The precision of a time lag; records that are closer together were mostly sent in one batch."""
 
-Commits = Mapping[TopicPartition, r.OffsetAndMetadata | Exception]
+Commits = Answers[TopicPartition, r.OffsetAndMetadata] | Answers[TopicPartition, r.ShareGroupOffset]
+NO_COMMITS: Final = Answers[TopicPartition, r.OffsetAndMetadata]()
 
 
 def note_listing(context: Context, listed: r.ListedGroups) -> None:
@@ -88,12 +89,13 @@ def unknown_group(name: str, known: Iterable[str]) -> CommandError:
     return CommandError(f"Group {name!r} does not exist{hint}")
 
 
-def is_absent(answer: object) -> bool:
-    """Whether an answer says that the group does not exist: an unknown group is Dead to a
+def is_absent(answers: Answers[str, Any], name: str) -> bool:
+    """Whether the answer for a group says that it does not exist: an unknown group is Dead to a
     broker."""
-    if isinstance(answer, r.GroupDescription):
-        return answer.state == "Dead"
-    return isinstance(answer, KafkaError) and answer.code == ErrorCode.GROUP_ID_NOT_FOUND
+    group, error = answers.ok.get(name), answers.errors.get(name)
+    if isinstance(group, r.GroupDescription):
+        return group.state == "Dead"
+    return isinstance(error, KafkaError) and error.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def describe_existing(
@@ -104,15 +106,14 @@ async def describe_existing(
     known: list[str] | None = None
     found: list[r.GroupDescription] = []
     for name in names:
-        answer = answers[name]
-        if is_absent(answer):
+        if is_absent(answers, name):
             known = await group_names(context, admin) if known is None else known
             context.failed(unknown_group(name, known), name)
-        elif isinstance(answer, r.GroupDescription):
-            found.append(answer)
-            remember_members(context.settings.bootstrap, name, answer.members)
+        elif name in answers.errors:
+            context.failed(answers.errors[name], name)
         else:
-            context.failed(answer, name)
+            found.append(answers.ok[name])
+            remember_members(context.settings.bootstrap, name, answers.ok[name].members)
     return found
 
 
@@ -131,22 +132,23 @@ async def offsets_of(admin: Admin, types: Mapping[str, str]) -> Answers[str, Com
     shares = [name for name, type in types.items() if type == SHARE]
     found: Answers[str, Commits] = Answers()
     if committing:
-        found.update(await admin.list_groups_offsets(committing))
+        commits = await admin.list_groups_offsets(committing)
+        for name in commits:
+            found.add(name, commits.errors.get(name) or commits.ok[name])
     if shares:
-        found.update(await admin.list_share_groups_offsets(shares))
+        starts = await admin.list_share_groups_offsets(shares)
+        for name in starts:
+            found.add(name, starts.errors.get(name) or starts.ok[name])
     return found
 
 
 async def types_of(admin: Admin, names: Iterable[str]) -> dict[str, str]:
     """The type of each group; "" if it does not exist. Raises what kept one from being known."""
     types: dict[str, str] = {}
-    for name, answer in (await admin.describe_groups(names)).items():
-        if isinstance(answer, r.GroupDescription):
-            types[name] = answer.type
-        elif is_absent(answer):
-            types[name] = ""
-        else:
-            raise answer
+    answers = await admin.describe_groups(names)
+    for name in answers:
+        absent = name in answers.errors and is_absent(answers, name)
+        types[name] = "" if absent else answers.value(name).type
     return types
 
 
@@ -197,7 +199,7 @@ async def offset_rows(
     tps = {
         g.group_id: sorted(
             tp
-            for tp in {*commits.get(g.group_id, ()), *owners[g.group_id]}
+            for tp in {*commits.get(g.group_id, NO_COMMITS), *owners[g.group_id]}
             if is_selected(tp, wanted)
         )
         for g in groups
@@ -210,9 +212,9 @@ async def offset_rows(
                 context,
                 name,
                 tp,
-                commits.get(name, {}).get(tp),
-                starts[tp],
-                ends[tp],
+                commits.get(name, NO_COMMITS),
+                starts.ok.get(tp),
+                ends,
                 owners[name].get(tp),
             )
             for tp in found
@@ -228,21 +230,22 @@ def _offset_row(
     context: Context,
     group: str,
     tp: TopicPartition,
-    commit: object,
-    start: object,
-    end: object,
+    commits: Commits,
+    start: r.ListedOffset | None,
+    ends: Listed,
     owner: r.MemberDescription | None,
 ) -> OffsetRow:
-    error = next((a for a in (commit, end) if isinstance(a, Exception)), None)
+    error = commits.errors.get(tp) or ends.errors.get(tp)
     if error is not None:
         context.failed(error, f"{group} {partition_name(tp)}")
-    at = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
+    commit, end = commits.ok.get(tp), ends.ok.get(tp)
+    at = None if commit is None else commit.offset
     shared = isinstance(commit, r.ShareGroupOffset)
-    last = end.offset if isinstance(end, r.ListedOffset) else None
+    last = None if end is None else end.offset
     lag = None if at is None or last is None else max(last - at, 0)
     if shared:
         lag = commit.lag  # excludes records after the start offset that are already acknowledged
-    metadata = commit.metadata if isinstance(commit, r.OffsetAndMetadata) else None
+    metadata = None if commit is None else commit.metadata
     return {
         "group": group,
         "topic": tp.topic,
@@ -256,7 +259,7 @@ def _offset_row(
         "host": owner.client_host.lstrip("/") if owner else None,
         "member_id": owner.member_id if owner else None,
         "instance_id": owner.instance_id if owner else None,
-        "start": start.offset if isinstance(start, r.ListedOffset) else None,
+        "start": None if start is None else start.offset,
         "metadata": metadata or None,
         "error": error_name(error) if error else None,
     }
@@ -291,8 +294,8 @@ async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
         return
     found = await admin.record_times(unread, within_ms=_WITHIN_MS)
     now = now_ms()
-    for position, time in found.items():
-        if time is None or (isinstance(time, int) and time >= 0):
+    for position, time in found.ok.items():
+        if time is None or time >= 0:
             for row in unread[position]:
                 row["time_lag_ms"] = 0 if time is None else max(now - time, 0)
 

@@ -126,7 +126,7 @@ async def target_times(admin: Admin, moves: Sequence[Move]) -> Times:
     if not places:
         return {}
     found = await admin.record_times(places)
-    return {place: time for place, time in found.items() if isinstance(time, int) and time >= 0}
+    return {place: time for place, time in found.ok.items() if time is not None and time >= 0}
 
 
 async def bytes_of(admin: Admin, moves: Sequence[Move]) -> float | None:
@@ -283,18 +283,18 @@ async def _commit(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]
         if m.changes and m.target is not None
     }
     assert all(c.offset >= 0 for c in good.values()), "an offset below 0 is never committed"
-    answers: dict[TopicPartition, Exception | None] = {}
+    errors: dict[TopicPartition, Exception] = {}
     if good:
-        answers |= await admin.alter_group_offsets(group, good)
+        errors |= (await admin.alter_group_offsets(group, good)).errors
     gone = [m.tp for m in moves if m.changes and m.deletes]
     if gone:
         try:
-            answers |= await admin.delete_group_offsets(group, gone)
+            errors |= (await admin.delete_group_offsets(group, gone)).errors
         except KafkaError as error:
-            answers |= dict.fromkeys(gone, error)
+            errors |= dict.fromkeys(gone, error)
     done: list[Move] = []
     for m in moves:
-        error = answers.get(m.tp)
+        error = errors.get(m.tp)
         if isinstance(error, KafkaError) and error.code in _JOINED:
             error = KafkaError(
                 ErrorCode.NON_EMPTY_GROUP, f"a member joined group {group} in the meantime"
@@ -307,7 +307,7 @@ async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
     """The same for a share group, whose offsets are set one by one, and deleted topic by topic:
     those of the topic's other partitions are set again."""
     good = {m.tp: m.target for m in moves if m.changes and m.target is not None}
-    answers: dict[TopicPartition, Exception | None] = {}
+    errors: dict[TopicPartition, Exception] = {}
     forgotten = {m.tp for m in moves if m.changes and m.deletes}
     gone = {tp.topic for tp in forgotten}
     try:
@@ -318,25 +318,20 @@ async def _begin(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:
                 for tp, offset in now.items()
                 if tp.topic in gone and tp not in forgotten and tp not in good
             }
-            by_topic = await admin.delete_share_group_offsets(group, sorted(gone))
-            answers |= {m.tp: by_topic.get(m.tp.topic) for m in moves if m.tp.topic in gone}
+            kept = (await admin.delete_share_group_offsets(group, sorted(gone))).errors
+            errors |= {m.tp: kept[m.tp.topic] for m in moves if m.tp.topic in kept}
         if good:
-            answers |= await admin.alter_share_group_offsets(group, good)
+            errors |= (await admin.alter_share_group_offsets(group, good)).errors
     except KafkaError as error:
-        answers |= {m.tp: error for m in moves if m.changes}
-    return [m._replace(error=answers.get(m.tp) or m.error) for m in moves]
+        errors |= {m.tp: error for m in moves if m.changes}
+    return [m._replace(error=errors.get(m.tp) or m.error) for m in moves]
 
 
 async def _begun(admin: Admin, group: str) -> dict[TopicPartition, int]:
     """A share group's start offsets in the partitions that it has begun to read. Raises
     KafkaError."""
     found = (await admin.list_share_groups_offsets([group])).value(group)
-    begun: dict[TopicPartition, int] = {}
-    for tp, offset in found.items():
-        if isinstance(offset, Exception):
-            raise offset
-        begun[tp] = offset.offset
-    return begun
+    return {tp: found.value(tp).offset for tp in found}
 
 
 def report(context: Context, done: Sequence[Move], kept: str | None, *, quiet: bool) -> None:

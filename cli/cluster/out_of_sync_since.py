@@ -81,13 +81,13 @@ async def _ask_records(
     admin: Admin, lacking: Mapping[Gone, int], found: dict[Gone, Witness]
 ) -> None:
     """When the first record that a replica lacks was produced."""
-    times: Mapping[tuple[TopicPartition, int], object] = {}
+    times: Mapping[tuple[TopicPartition, int], int | None] = {}
     with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
         places = {(tp, end) for (tp, _), end in lacking.items()}
-        times = await admin.record_times(sorted(places))
+        times = (await admin.record_times(sorted(places))).ok
     for (tp, broker), end in lacking.items():
         time = times.get((tp, end))
-        found[tp, broker] = Witness(time if isinstance(time, int) and time >= 0 else None, None)
+        found[tp, broker] = Witness(time if time is not None and time >= 0 else None, None)
 
 
 async def _ask_quorum(
@@ -103,14 +103,14 @@ async def _ask_quorum(
     for tp, broker in away:
         if broker in seen and partitions[tp].leader_id >= 0:
             oldest[tp] = min(oldest.get(tp, seen[broker]), seen[broker])
-    offsets: Mapping[TopicPartition, object] = {}
+    offsets: Mapping[TopicPartition, r.ListedOffset] = {}
     if oldest:
         with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
-            offsets = await admin.list_offsets(oldest)
+            offsets = (await admin.list_offsets(oldest)).ok
     for tp, broker in away:
         leo = ends.get(tp, {}).get(partitions[tp].leader_id)
         then = offsets.get(tp)
         missed = None
-        if leo is not None and isinstance(then, r.ListedOffset) and seen.get(broker) == oldest[tp]:
+        if leo is not None and then is not None and seen.get(broker) == oldest[tp]:
             missed = max(leo - then.offset, 0) if then.offset >= 0 else 0
         found[tp, broker] = Witness(seen.get(broker), missed)

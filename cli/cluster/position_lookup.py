@@ -43,7 +43,7 @@ async def resolve_positions(
     if positions.uses(Anchor.COMMITTED):
         committed = await _commits(admin, group)
     ranges = await resolve(admin, positions, partitions, isolation, committed)
-    say_inverted(context, ranges)
+    say_inverted(context, ranges.ok)
     return ranges
 
 
@@ -61,17 +61,19 @@ def check_group(positions: Positions | None, group: str | None) -> None:
 async def _commits(admin: "Admin", group: str | None) -> dict[TopicPartition, int | None]:
     if group is None:
         raise Unusable("The position `committed` needs a group: -g GROUP.")
-    answers: Mapping[TopicPartition, object] = {}
+    commits: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+    errors: Mapping[TopicPartition, Exception] = {}
     try:
         answers = await admin.list_group_offsets(group)
+        commits, errors = answers.ok, answers.errors
     except KafkaError as e:
         if e.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-    if not answers:  # a share group commits nothing; its share coordinators know its offsets
-        started = (await admin.list_share_groups_offsets([group]))[group]
-        answers = {} if isinstance(started, Exception) else started
+    if not (commits or errors):  # a share group's offsets are known by its share coordinators
+        for started in (await admin.list_share_groups_offsets([group])).ok.values():
+            commits = started.ok
     found: dict[TopicPartition, int | None] = {
-        tp: c.offset for tp, c in answers.items() if isinstance(c, OffsetAndMetadata)
+        tp: c.offset for tp, c in commits.items() if c is not None
     }
     if not found:
         raise CommandError(
@@ -91,24 +93,14 @@ def say_uncommitted(
     group: str | None,
 ) -> None:
     """Names the partitions in which the group has no commit; they are read from their end."""
-    lacking = [
-        partition_name(tp)
-        for tp, found in ranges.items()
-        if isinstance(found, ResolvedRange) and lacks_commit(found)
-    ]
+    lacking = [partition_name(tp) for tp, found in ranges.ok.items() if lacks_commit(found)]
     if lacking:
         context.say(f"Group {group} has no commit in {join(lacking, _SHOWN)}: using the end there.")
 
 
-def say_inverted(
-    context: Context, ranges: Mapping[TopicPartition, ResolvedRange | Exception]
-) -> None:
+def say_inverted(context: Context, ranges: Mapping[TopicPartition, ResolvedRange]) -> None:
     """Names the partitions in which the range ends before it begins, and so is empty."""
-    wrong = [
-        (tp, found.note)
-        for tp, found in ranges.items()
-        if isinstance(found, ResolvedRange) and found.note.startswith("ends at")
-    ]
+    wrong = [(tp, found.note) for tp, found in ranges.items() if found.note.startswith("ends at")]
     for tp, note in wrong[:_SHOWN]:
         context.say(f"{partition_name(tp)}: the range {note}, so it is empty.")
     if len(wrong) > _SHOWN:

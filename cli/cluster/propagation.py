@@ -11,6 +11,7 @@ from pk.core.auth.acls import AclBinding
 from pk.core.errors import KafkaError
 from pk.core.quota.entity import Entity
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.errors import ClientError
 from pk.net.client.results import (
     ConfigChange,
@@ -35,15 +36,15 @@ async def until_true(shown: Callable[[], Awaitable[bool]]) -> None:
 async def until_topics(
     admin: Admin,
     names: Iterable[str],
-    known: Callable[[str, TopicDescription | Exception], bool],
+    known: Callable[[Answers[str, TopicDescription], str], bool],
 ) -> None:
-    """Waits until `known` holds for each topic's name and what the brokers answer for it."""
+    """Waits until `known` holds for the brokers' answers and each topic's name."""
     left = list(names)
 
     async def shown() -> bool:
         nonlocal left
         found = await admin.describe_topics(left)
-        left = [name for name in left if not known(name, found[name])]
+        left = [name for name in left if not known(found, name)]
         return not left
 
     if left:
@@ -105,7 +106,7 @@ async def until_configs(
     async def shown() -> bool:
         nonlocal left
         found = await admin.describe_configs(list(left))
-        left = {r: old for r, old in left.items() if not _has_changed(old, found[r])}
+        left = {r: old for r, old in left.items() if not _has_changed(old, found.ok.get(r))}
         return not left
 
     if left:
@@ -126,11 +127,11 @@ def _shows(resource: ConfigResource, entry: ConfigEntry | None, change: ConfigCh
 
 
 def _has_changed(
-    old: Mapping[str, ConfigEntry | None], answer: Sequence[ConfigEntry] | Exception
+    old: Mapping[str, ConfigEntry | None], entries: Sequence[ConfigEntry] | None
 ) -> bool:
-    if isinstance(answer, Exception):
+    if entries is None:
         return False
-    now = {entry.name: entry for entry in answer}
+    now = {entry.name: entry for entry in entries}
     return all(_layer(now.get(name)) != _layer(entry) for name, entry in old.items())
 
 

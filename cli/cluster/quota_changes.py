@@ -43,7 +43,7 @@ async def change_quota(
         context.show(listing(ChangedQuotaRow, rows))
         return True
     trying = context.change.dry_run
-    error = (await admin.alter_quotas({entity: changing}, validate_only=True)).get(entity)
+    error = (await admin.alter_quotas({entity: changing}, validate_only=True)).errors.get(entity)
     kept: str | None = None
     if error is None and not trying:
         context.say(f"This changes the quota of {entity_text(entity)}:")
@@ -62,7 +62,7 @@ async def change_quota(
         }
         said = f"quota of {entity_text(entity)} changed"
         kept = await undo_log.remember(context, admin, KIND, said, inverse, undoes=undoes)
-        error = (await admin.alter_quotas({entity: changing})).get(entity)
+        error = (await admin.alter_quotas({entity: changing})).errors.get(entity)
         if error is None:
             await until_quotas(admin, entity, changing)
     for row in rows:

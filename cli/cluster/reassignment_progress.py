@@ -58,8 +58,7 @@ async def poll(
         answers = await admin.describe_topics(topics)
         described.update(
             (TopicPartition(t.name, p.partition), p)
-            for t in answers.values()
-            if isinstance(t, r.TopicDescription)
+            for t in answers.ok.values()
             for p in t.partitions
         )
 

@@ -75,17 +75,14 @@ async def read_throttles(admin: Admin, brokers: Iterable[int], topics: Iterable[
     """The throttles of these brokers and topics: values set on the resource itself, no defaults."""
     rates: dict[int, dict[str, str]] = {}
     replicas: dict[str, dict[str, tuple[str, ...]]] = {}
-    unread: dict[str, Exception] = {}
     resources = [ConfigResource(ResourceType.BROKER, str(b)) for b in sorted(set(brokers))]
     resources += [ConfigResource(ResourceType.TOPIC, t) for t in sorted(set(topics))]
     answers = await admin.describe_configs(
         resources, keys=(*RATES, *REPLICAS), include_synonyms=False
     )
-    for resource, answer in answers.items():
+    unread = {_resource_name(resource): error for resource, error in answers.errors.items()}
+    for resource, answer in answers.ok.items():
         broker = resource.type is ResourceType.BROKER
-        if isinstance(answer, Exception):
-            unread[f"{'broker' if broker else 'topic'} {resource.name}"] = answer
-            continue
         own = ConfigSource.DYNAMIC_BROKER if broker else ConfigSource.TOPIC
         found = {e.name: e.value for e in answer if e.source is own and e.value}
         if broker and found:
@@ -135,9 +132,6 @@ def throttles_for(
     return Throttled(rate, was, {t: keys for t, keys in topics.items() if keys})
 
 
-Answers = dict[ConfigResource, Exception | None]
-
-
 def _resource_name(resource: ConfigResource) -> str:
     return f"{'broker' if resource.type is ResourceType.BROKER else 'topic'} {resource.name}"
 
@@ -149,7 +143,7 @@ async def _alter(
     if not changes:
         return {}
     answers = await admin.alter_configs(changes)
-    return {_resource_name(res): error for res, error in answers.items() if error is not None}
+    return {_resource_name(resource): error for resource, error in answers.errors.items()}
 
 
 async def set_throttles(admin: Admin, throttled: Throttled) -> dict[str, Exception]:

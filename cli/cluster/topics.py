@@ -98,15 +98,15 @@ async def describe_topics(
     answers = await admin.describe_topics(wanted)
     found: list[TopicDescription] = []
     for name in sorted(answers) if wanted is None else wanted:
-        answer = answers[name]
-        if isinstance(answer, TopicDescription):
-            found.append(answer)
-        elif is_unknown(answer):
-            error = await unknown_topic(context, admin, name)
-            context.fail(error)
-            context.say(error.said)
+        error = answers.errors.get(name)
+        if error is None:
+            found.append(answers.ok[name])
+        elif is_unknown(error):
+            unknown = await unknown_topic(context, admin, name)
+            context.fail(unknown)
+            context.say(unknown.said)
         else:
-            context.failed(answer, name)
+            context.failed(error, name)
     if wanted is None:
         remember(context.settings.bootstrap, "topic", list(answers))
     return found
@@ -120,13 +120,9 @@ async def existing_topics(
     answers = await admin.describe_topics(wanted)
     found: list[TopicDescription] = []
     for name in wanted:
-        answer = answers[name]
-        if isinstance(answer, TopicDescription):
-            found.append(answer)
-        elif is_unknown(answer):
+        if is_unknown(answers.errors.get(name)):
             raise CommandError((await unknown_topic(context, admin, name)).said)
-        else:
-            raise answer
+        found.append(answers.value(name))
     return found
 
 

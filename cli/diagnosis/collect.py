@@ -143,11 +143,8 @@ class Collector:
             nursery.start_soon(self._part, "reassignments", self._running, _ANSWER_S)
             if c.QUORUM in self.needs:
                 nursery.start_soon(self._part, c.QUORUM, self._quorum, _ANSWER_S)
-        for name, topic in described.items():
-            if isinstance(topic, r.TopicDescription):
-                self.topics[name] = topic
-            else:
-                self.unseen[f"topic {name}"] = topic
+        self.topics.update(described.ok)
+        self.unseen.update({f"topic {name}": e for name, e in described.errors.items()})
         parts: tuple[tuple[str, Callable[[], Awaitable[None]], frozenset[str]], ...] = (
             (c.CONFIGS, self._topic_configs, frozenset((c.CONFIGS,))),
             (c.CONFIGS, self._leaders_configs, frozenset((c.GROUPS,))),
@@ -204,16 +201,16 @@ class Collector:
         answers = await self.admin.describe_configs(
             resources, keys=_CONFIGS, include_synonyms=False
         )
-        for resource, answer in answers.items():
-            if _is_gone(answer):
+        for resource, error in answers.errors.items():
+            if _is_gone(error):
                 self.topics.pop(resource.name, None)
-            elif isinstance(answer, Exception):
-                self.unseen[f"configs of topic {resource.name}"] = answer
             else:
-                self.configs[resource.name] = {e.name: e.value for e in answer if e.value}
-                self.inherited[resource.name] = {
-                    e.name for e in answer if e.source is not r.ConfigSource.TOPIC
-                }
+                self.unseen[f"configs of topic {resource.name}"] = error
+        for resource, entries in answers.ok.items():
+            self.configs[resource.name] = {e.name: e.value for e in entries if e.value}
+            self.inherited[resource.name] = {
+                e.name for e in entries if e.source is not r.ConfigSource.TOPIC
+            }
 
     async def _leaders_configs(self) -> None:
         """The values on each broker of the configs that delete records, for topics that do not set
@@ -233,8 +230,7 @@ class Collector:
                 described = await self.admin.describe_configs(
                     [resource], keys=_BROKER_KEYS, include_synonyms=False
                 )
-                entries = described[resource]
-                if not isinstance(entries, Exception):
+                for entries in described.ok.values():
                     self.broker_configs[broker] = {e.name: e.value for e in entries if e.value}
             except ClientError:
                 self.silent.add(broker)
@@ -259,11 +255,10 @@ class Collector:
     async def _directories(self) -> None:
         async def ask(broker: int) -> None:
             with trio.move_on_after(_ANSWER_S):
-                answer = (await self.admin.describe_log_dirs([broker]))[broker]
-                if isinstance(answer, Exception):
-                    self.unseen[f"log directories of broker {broker}"] = answer
-                else:
-                    self.dirs[broker] = answer
+                answers = await self.admin.describe_log_dirs([broker])
+                self.dirs.update(answers.ok)
+                for error in answers.errors.values():
+                    self.unseen[f"log directories of broker {broker}"] = error
 
         async with trio.open_nursery() as nursery:
             for broker in self.answering:
@@ -330,13 +325,11 @@ class Collector:
         whole = not listed.errors
         described = await self.admin.describe_groups(types)
         commits = await offsets_of(self.admin, types)
-        for name, group in described.items():
-            offsets = commits[name]
-            failed = next((e for e in (group, offsets) if isinstance(e, Exception)), None)
-            if isinstance(group, r.GroupDescription) and not isinstance(offsets, Exception):
-                kept = {tp: o for tp, o in offsets.items() if isinstance(o, r.OffsetAndMetadata)}
-                self.groups[name] = (group, kept)
-            elif failed is not None and not _is_gone(failed):
+        for name in described:
+            failed = described.errors.get(name) or commits.errors.get(name)
+            if failed is None:
+                self.groups[name] = (described.ok[name], dict(commits.ok[name].ok))
+            elif not _is_gone(failed):
                 self.unseen[f"group {name}"] = failed
                 whole = False
         self.groups_whole = whole
@@ -413,10 +406,10 @@ class Collector:
                     self.expiring[name, tp] = None
                     if tp in starts and at >= starts[tp].offset:
                         places.add((tp, at))
-        times = await self.admin.record_times(sorted(places)[:_PEEKS])
+        times = (await self.admin.record_times(sorted(places)[:_PEEKS])).ok
         for name, tp in self.expiring:
-            at = times.get((tp, self._unread(tp, self.groups[name][1][tp])))
-            self.expiring[name, tp] = at if isinstance(at, int) else None
+            unread = self._unread(tp, self.groups[name][1][tp])
+            self.expiring[name, tp] = times.get((tp, unread))
 
     def _unread(self, tp: TopicPartition, commit: r.OffsetAndMetadata) -> int:
         """The offset of the next record that a group has not read."""

@@ -26,7 +26,7 @@ async def pinning_transactions(
     unknown = {
         tp
         for tp, producer in held.items()
-        if not errors and _hangs(tp, names.get(producer.producer_id), described)
+        if not errors and _hangs(tp, names.get(producer.producer_id), described.ok)
     }
     if unknown:  # A transaction that ended between the requests does not hang.
         still = await _first_open(admin, unknown)
@@ -37,12 +37,11 @@ async def pinning_transactions(
     found: dict[TopicPartition, PinningTransaction] = {}
     for tp, producer in held.items():
         name = names.get(producer.producer_id)
-        answer = described.get(name) if name is not None else None
-        start = times.get((tp, producer.transaction_start_offset))
-        since = start if isinstance(start, int) else None
+        answer = described.ok.get(name) if name is not None else None
+        since = times.ok.get((tp, producer.transaction_start_offset))
         known = Known.NO if tp in unknown else Known.UNHEARD
         state = timeout = None
-        if isinstance(answer, r.TransactionDescription):
+        if answer is not None:
             state, timeout = answer.state, answer.timeout_ms
             if tp in answer.partitions:
                 known = Known.YES
@@ -80,11 +79,11 @@ def _same(one: r.ProducerState, other: r.ProducerState) -> bool:
 def _hangs(
     tp: TopicPartition,
     name: str | None,
-    described: Mapping[str, r.TransactionDescription | Exception],
+    described: Mapping[str, r.TransactionDescription],
 ) -> bool:
     """Whether no coordinator has the partition in an open transaction of its producer, as far as
     they report."""
     if name is None:
         return True
     answer = described.get(name)
-    return isinstance(answer, r.TransactionDescription) and tp not in answer.partitions
+    return answer is not None and tp not in answer.partitions

@@ -117,17 +117,15 @@ async def resolve(
     times = await _times(admin, positions, wanted, isolation)
     ranges: Answers[TopicPartition, ResolvedRange] = Answers()
     for tp in wanted:
-        start, end, found = starts[tp], ends[tp], times.get(tp, Answers[int, r.ListedOffset]())
-        error = next((a for a in (start, end, *found.values()) if isinstance(a, Exception)), None)
-        if error is not None:
-            ranges[tp] = error
+        found = times.get(tp, Answers[int, r.ListedOffset]())
+        errors = (starts.errors.get(tp), ends.errors.get(tp), *found.errors.values())
+        if (error := next(filter(None, errors), None)) is not None:
+            ranges.add(tp, error)
             continue
-        assert isinstance(start, r.ListedOffset) and isinstance(end, r.ListedOffset)
-        by_time = {t: a.offset for t, a in found.items() if isinstance(a, r.ListedOffset)}
+        by_time = {moment: listed.offset for moment, listed in found.ok.items()}
         commit = committed.get(tp) if committed is not None else None
-        ranges[tp] = resolve_range(
-            positions, tp.partition, Bounds(start.offset, end.offset, by_time, commit)
-        )
+        bounds = Bounds(starts.ok[tp].offset, ends.ok[tp].offset, by_time, commit)
+        ranges.add(tp, resolve_range(positions, tp.partition, bounds))
     return ranges
 
 
@@ -148,10 +146,10 @@ async def _times(
     for moment, tps in wanted.items():
         # A time before 1970 would read as one of the special timestamps.
         asked_ms = max(moment, 0)
-        for tp, answer in (
-            await admin.list_offsets(dict.fromkeys(tps, asked_ms), isolation=isolation)
-        ).items():
-            answers.setdefault(tp, Answers())[moment] = answer
+        listed = await admin.list_offsets(dict.fromkeys(tps, asked_ms), isolation=isolation)
+        for tp in listed:
+            answer = listed.errors.get(tp) or listed.ok[tp]
+            answers.setdefault(tp, Answers()).add(moment, answer)
     return answers
 
 

@@ -387,24 +387,20 @@ class Collector:
             types = {name: known[name].type for name in names if name in known}
             answers = await offsets_of(self.admin, types)
             found = {
-                name: {
-                    tp: o.offset for tp, o in answer.items() if isinstance(o, r.OffsetAndMetadata)
-                }
+                name: {tp: o.offset for tp, o in answer.ok.items()}
                 for name, answer in answers.ok.items()
             }
             reported_lags = {
                 name: {
                     tp: o.lag
-                    for tp, o in answer.items()
+                    for tp, o in answer.ok.items()
                     if isinstance(o, r.ShareGroupOffset) and o.lag is not None
                 }
                 for name, answer in answers.ok.items()
                 if types[name] == SHARE
             }
             pipelines = {
-                name: pipeline_of(
-                    o.metadata for o in answer.values() if isinstance(o, r.OffsetAndMetadata)
-                )
+                name: pipeline_of(o.metadata for o in answer.ok.values())
                 for name, answer in answers.ok.items()
             }
             self.model.see_pipelines(pipelines)
@@ -424,13 +420,7 @@ class Collector:
     async def _members(self) -> None:
         async def ask(names: list[str]) -> None:
             answers = await self.admin.describe_groups(names)
-            self.model.see_members(
-                {
-                    name: len(answer.members)
-                    for name, answer in answers.items()
-                    if isinstance(answer, r.GroupDescription)
-                }
-            )
+            self.model.see_members({name: len(g.members) for name, g in answers.ok.items()})
 
         wanted = self.model.groups if self.needs.whole else self.needs.visible
         await self._by_coordinator(wanted or (), ask)
@@ -456,7 +446,7 @@ class Collector:
             return
         answers = await self._answered(lambda: self.admin.record_times(asked), "records")
         model.see_record_times(
-            {p: t for p, t in answers.items() if t is not None and not isinstance(t, Exception)}
+            {place: time for place, time in answers.ok.items() if time is not None}
         )
 
     # replicas

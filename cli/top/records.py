@@ -27,7 +27,6 @@ from pk.net.client.config import AdminConfig, ConsumerConfig
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.errors import ClientError
 from pk.net.client.metadata import TopicInfo
-from pk.net.client.results import ListedOffset
 
 _RETRY_S: Final = 2.0
 
@@ -188,12 +187,8 @@ class RecordReader:
         found.leaderless = len(chosen) - len(led)
         starts, ends = await bounds_of(self._admin, [TopicPartition(topic.name, n) for n in led])
         spans: dict[TopicPartition, Span] = {}
-        for tp, end in ends.items():
-            start = starts[tp]
-            if not isinstance(start, ListedOffset):
-                raise start
-            if not isinstance(end, ListedOffset):
-                raise end
+        for tp in ends:
+            start, end = starts.value(tp), ends.value(tp)
             before = known.get(tp, start.offset)
             # An end that went back is that of a topic with the same name, or of records that are
             # lost.

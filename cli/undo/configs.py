@@ -120,18 +120,16 @@ async def _set_back(
     described = {resource: list(found[resource].values()) for resource in todo}
     kept = await remember_configs(context, described, todo, undoes=change.id)
     answers = await admin.alter_configs(todo)
-    failed = [resource for resource, error in answers.items() if error is not None]
+    failed = answers.errors
     await until_configs(admin, described, todo, failed)
     for row in rows:
         error = next(
-            (answers[res] for res in failed if resource_name(res) == row["resource"]), None
+            (e for res, e in failed.items() if resource_name(res) == row["resource"]), None
         )
         if row["result"] == "would be set":
             row["result"] = phrase(error) if error else "set"
             row["error"] = error_name(error) if error else None
-    for resource in failed:
-        error = answers[resource]
-        assert error is not None
+    for resource, error in failed.items():
         context.fail(error)
         context.say(f"{resource_name(resource)}: {sentence(error)}")
     context.show(listing(ROW, rows))

@@ -7,15 +7,20 @@ that is checked first. An offset that retention has deleted in the meantime is c
 reset.
 """
 
-from typing import Any
-
-from pk.cli.cluster.groups import EMPTY_STATES, active_refusal, is_absent, offsets_of, types_of
+from pk.cli.cluster.groups import (
+    EMPTY_STATES,
+    NO_COMMITS,
+    active_refusal,
+    is_absent,
+    offsets_of,
+    types_of,
+)
 from pk.cli.cluster.offset_change_row import OffsetChangeRow
 from pk.cli.cluster.offset_changes import Move, ask, commit, effect, preview, report
 from pk.cli.cluster.remembered_offsets import Kept, keep_moves, kept_in, topic_ids
 from pk.cli.exits import Refused
 from pk.cli.phrases import join
-from pk.cli.positions.resolve import bounds_of
+from pk.cli.positions.resolve import Listed, bounds_of
 from pk.cli.runtime import undo_log as store
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
@@ -36,11 +41,7 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
     kept = kept_in(change.inverse)
     names = list(dict.fromkeys(k.group for k in kept))
     described = await admin.describe_groups(names)
-    active = [
-        g
-        for g in described.values()
-        if isinstance(g, r.GroupDescription) and g.state not in EMPTY_STATES
-    ]
+    active = [g for g in described.ok.values() if g.state not in EMPTY_STATES]
     moves = await _moves(context, admin, kept)
     since = list(dict.fromkeys(m.group for m in moves if m.note.startswith("moved since")))
     before, now = change.inverse.get("topics", {}), await topic_ids(admin, kept)
@@ -88,28 +89,25 @@ async def _moves(context: Context, admin: Admin, kept: list[Kept]) -> list[Move]
     starts, ends = await bounds_of(admin, tps)
     moves: list[Move] = []
     for k in kept:
-        found = commits[k.group]
-        if isinstance(found, Exception) and not is_absent(found):
-            raise found
-        commit = None if isinstance(found, Exception) else found.get(k.tp)
-        now = commit if isinstance(commit, r.OffsetAndMetadata) else None
-        move = _move(k, now, starts[k.tp], ends[k.tp])
+        found = NO_COMMITS if is_absent(commits, k.group) else commits.value(k.group)
+        move = _move(k, found.ok.get(k.tp), starts, ends)
         if move.error is not None:
             context.fail(move.error)
         moves.append(move)
     return moves
 
 
-def _move(kept: Kept, now: r.OffsetAndMetadata | None, start: Any, end: Any) -> Move:
+def _move(kept: Kept, now: r.OffsetAndMetadata | None, starts: Listed, ends: Listed) -> Move:
     at = now.offset if now else None
     move = Move(kept.group, kept.tp, at, kept.offset, kept.leader_epoch, kept.metadata, "", was=now)
     note = "" if at in (kept.after, kept.offset) else f"moved since, from {_shown(kept.after)}"
     if kept.offset is None:
         none = "deleted: none before" if at is not None else "none, as before"
         return move._replace(deletes=True, metadata="", note=f"{note}; {none}" if note else none)
-    error = next((a for a in (start, end) if isinstance(a, Exception)), None)
+    error = starts.errors.get(kept.tp) or ends.errors.get(kept.tp)
     if error is not None:
         return move._replace(target=None, error=error, note=phrase(error))
+    start, end = starts.ok[kept.tp], ends.ok[kept.tp]
     target = min(max(kept.offset, start.offset), end.offset)
     if target != kept.offset:
         note = f"{note}; " if note else ""

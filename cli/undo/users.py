@@ -30,8 +30,8 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
     done."""
     user, mechanism = change.inverse["user"], Mechanism.named(change.inverse["mechanism"])
     admin = await context.admin()
-    known = (await admin.describe_scram_users([user]))[user]
-    there = not isinstance(known, Exception) and any(one.mechanism == mechanism for one in known)
+    known = (await admin.describe_scram_users([user])).ok.get(user, ())
+    there = any(one.mechanism == mechanism for one in known)
     row: UserUndoRow = {
         "user": user,
         "mechanism": mechanism.sasl_name,
@@ -41,7 +41,7 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
     if there and not context.change.dry_run:
         context.say(f"This deletes the password of {user} for {mechanism.sasl_name}.")
         await context.agree(f"Delete on {context.settings.cluster_name}?", name=user)
-        error = (await admin.delete_scram_users(mechanism, [user]))[user]
+        error = (await admin.delete_scram_users(mechanism, [user])).errors.get(user)
         if error is None:
             await until_user(admin, user, mechanism, None)
         row["result"] = "deleted" if error is None else phrase(error)

@@ -196,11 +196,10 @@ class Secured:
         }
         try:
             async with open_admin(bootstrap, own) as admin:
-                known = (await admin.describe_scram_users([ADMIN])).get(ADMIN)
-                if isinstance(known, tuple) and known:
+                if (await admin.describe_scram_users([ADMIN])).ok.get(ADMIN):
                     return
                 change = NewPassword(ADMIN, MECHANISM, self._admin_password, ITERATIONS_MIN)
-                error = (await admin.set_passwords([change]))[ADMIN]
+                error = (await admin.set_passwords([change])).errors.get(ADMIN)
                 if error is not None:
                     raise CommandError(f"The user {ADMIN} cannot be made: {error}.")
                 await until_user(admin, ADMIN, MECHANISM, ITERATIONS_MIN)

@@ -1,28 +1,70 @@
 """The answers of an operation on many items: a value or an error for each."""
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Answers(dict[K, V | Exception], Generic[K, V]):
-    """Item → its value, or the error of an item that failed: `KafkaError`, `ClientError` or
-    `ProtocolError`. The value is None for an operation whose only result is success."""
+class Answers(Generic[K, V]):
+    """The value of each item of an operation, or its error if it failed: `KafkaError`,
+    `ClientError` or `ProtocolError`. The value is None for an operation whose only result is
+    success.
 
-    @property
-    def ok(self) -> dict[K, V]:
+    Has a length, and is iterated and searched by item, in the order in which the items were added.
+    """
+
+    __slots__ = ("_items", "errors", "ok")
+
+    def __init__(self, answers: Iterable[tuple[K, V | Exception]] = ()) -> None:
+        self.ok: dict[K, V] = {}
         """The values of the items that did not fail."""
-        return {item: each for item, each in self.items() if not isinstance(each, Exception)}
-
-    @property
-    def errors(self) -> dict[K, Exception]:
+        self.errors: dict[K, Exception] = {}
         """The errors of the items that failed."""
-        return {item: each for item, each in self.items() if isinstance(each, Exception)}
+        self._items: dict[K, None] = {}
+        for item, answer in answers:
+            self.add(item, answer)
+
+    def add(self, item: K, answer: V | Exception) -> None:
+        """Adds the answer of an item, or replaces it: an exception as its error."""
+        self._items[item] = None
+        if isinstance(answer, Exception):
+            self.errors[item] = answer
+            self.ok.pop(item, None)
+        else:
+            self.ok[item] = answer
+            self.errors.pop(item, None)
+
+    def update(self, other: "Answers[K, V]") -> None:
+        """Adds all answers of another operation."""
+        for item in other:
+            self.add(item, other.errors[item] if item in other.errors else other.ok[item])
+
+    def of(self, items: Iterable[K], missing: Callable[[K], V | Exception]) -> "Answers[K, V]":
+        """The answers of these items, in their order; `missing` makes that of an item without."""
+        found: Answers[K, V] = Answers()
+        for item in items:
+            if item in self.errors:
+                found.add(item, self.errors[item])
+            else:
+                found.add(item, self.ok[item] if item in self.ok else missing(item))
+        return found
 
     def value(self, item: K) -> V:
         """The value of an item. Raises its error if it failed, and KeyError for another item."""
-        found = self[item]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if item in self.errors:
+            raise self.errors[item]
+        return self.ok[item]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._items)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"Answers(ok={self.ok!r}, errors={self.errors!r})"

@@ -8,7 +8,7 @@ coordinator.
 """
 
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import Uuid
+from pk.net.client.answers import Answers
 from pk.net.client.config import ClientConfig
 from pk.net.client.connection import Connection, OnRequest, connect
 from pk.net.client.errors import (
@@ -563,14 +564,11 @@ class Cluster:
         known = self.coordinators.get((type, key))
         if known is not None:
             return known
-        found = (await self.find_coordinators([key], type))[key]
-        if isinstance(found, KafkaError):
-            raise found
-        return found.node_id
+        return (await self.find_coordinators([key], type)).value(key).node_id
 
     async def find_coordinators(
         self, keys: Sequence[str], type: CoordinatorType
-    ) -> Mapping[str, Node | KafkaError]:
+    ) -> Answers[str, Node]:
         """FindCoordinator for several keys: in one request from version 4 on, else one per key."""
         from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 
@@ -587,7 +585,7 @@ class Cluster:
             return answers
 
         answers = await self.ask_any(ask)
-        return {key: self._coordinator_answer(a, key, type) for key, a in answers.items()}
+        return Answers((key, self._coordinator_answer(a, key, type)) for key, a in answers.items())
 
     def _coordinator_answer(
         self, answer: Any, key: str, type: CoordinatorType

@@ -20,6 +20,7 @@ from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import NO_EPOCH, TopicPartition
 from pk.net.client.admin_operations.groups import GroupOperations
 from pk.net.client.admin_operations.topics import TopicOperations
+from pk.net.client.answers import Answers
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import AdminConfig, ConsumerConfig, duration_ms
 from pk.net.client.errors import ClientError, LogTruncated, NoOffset, is_passing
@@ -156,7 +157,7 @@ class Positions:
         fresh = {s.partition: (s, s.version) for s in self._needing() if s.reset_to is None}
         if not fresh:
             return False
-        committed: dict[TopicPartition, OffsetAndMetadata | Exception | None] = {}
+        committed: Answers[TopicPartition, OffsetAndMetadata | None] = Answers()
         if self.config.group_id is not None:
             committed = await self._round.list_group_offsets(
                 self.config.group_id, list(fresh), require_stable=await self._stable_known()
@@ -165,10 +166,9 @@ class Positions:
         for partition, (state, version) in fresh.items():
             if not self._counts(state, version):
                 continue
-            found = committed.get(partition)
-            if isinstance(found, Exception):
-                failures.append(found)
-            elif found is not None:
+            if partition in committed.errors:
+                failures.append(committed.errors[partition])
+            elif (found := committed.ok.get(partition)) is not None:
                 state.seek(found.offset, found.leader_epoch)
                 self.want()
             else:
@@ -214,15 +214,15 @@ class Positions:
         for partition, (state, version, _) in asked.items():
             if not self._counts(state, version):
                 continue
-            answer = found[partition]
-            if isinstance(answer, Exception) and self._may_pass(partition, answer):
-                passing.append(answer)
+            error = found.errors.get(partition)
+            if error is not None and self._may_pass(partition, error):
+                passing.append(error)
                 continue
             self._failing_since.pop(partition, None)
-            if isinstance(answer, Exception):
+            if error is not None:
                 state.failed = True
-                failures.append(answer)
-            elif answer.offset < 0:
+                failures.append(error)
+            elif (answer := found.ok[partition]).offset < 0:
                 state.seek_later(LATEST)
                 self.want()
             else:
@@ -269,13 +269,13 @@ class Positions:
             if state.position_epoch != epoch:
                 self.want()  # poll has moved to another epoch, for which this answer says nothing
                 continue
-            end = ends[partition]
-            if isinstance(end, Exception) and _passing(end):
-                passing.append(end)
-            elif isinstance(end, Exception):
-                # A broker that does not support it (before 2.1): continue unchecked.
-                state.leader_epoch = epochs[partition]
-            elif end.end_offset < 0 or end.leader_epoch < 0:
+            if (error := ends.errors.get(partition)) is not None:
+                if _passing(error):
+                    passing.append(error)
+                else:
+                    # A broker that does not support it (before 2.1): continue unchecked.
+                    state.leader_epoch = epochs[partition]
+            elif (end := ends.ok[partition]).end_offset < 0 or end.leader_epoch < 0:
                 self.out_of_range(
                     state, "the leader does not know the epoch of the last record read"
                 )

@@ -7,7 +7,6 @@ partition counts of the source topics.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -21,23 +20,23 @@ from pk.core.wire.messages.streams_group_describe import (
 )
 from pk.net.client import results as r
 from pk.net.client.admin_operations.base import failure
+from pk.net.client.answers import Answers
 from pk.net.client.connection import Connection
 
 
 async def describe_streams_groups(
     connection: Connection, group_ids: Sequence[str], operations: bool
-) -> dict[str, Any]:
-    """The streams groups among `group_ids` that this broker coordinates: `GroupDescription`, or the
-    error."""
+) -> Answers[str, r.GroupDescription]:
+    """The streams groups among `group_ids` that this broker coordinates."""
     request = StreamsGroupDescribeRequest(
         group_ids=list(group_ids), include_authorized_operations=operations
     )
     response = await connection.request(request)
     counts = await _partition_counts(connection, response.groups)
-    return {
-        g.group_id: failure(g.error_code, g.error_message) or _group(connection, g, counts)
+    return Answers(
+        (g.group_id, failure(g.error_code, g.error_message) or _group(connection, g, counts))
         for g in response.groups
-    }
+    )
 
 
 async def _partition_counts(

@@ -38,11 +38,9 @@ async def prepare(
 ) -> None:
     """Create the topic if missing. Raises LogError if it is not a registry's topic."""
     async with open_admin(bootstrap, config) as admin:
-        found = (await admin.describe_topics([topic]))[topic]
-        if isinstance(found, Exception):
-            unknown = isinstance(found, KafkaError)
-            if not unknown or found.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise found
+        found = await admin.describe_topics([topic])
+        error = found.errors.get(topic)
+        if isinstance(error, KafkaError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             brokers = len((await admin.describe_cluster()).brokers)
             new = NewTopic(
                 topic,
@@ -50,14 +48,13 @@ async def prepare(
                 replication_factor=max(1, min(replication_factor, brokers)),
                 configs={"cleanup.policy": "compact"},
             )
-            made = (await admin.create_topics([new]))[topic]
-            exists = isinstance(made, KafkaError) and made.code == ErrorCode.TOPIC_ALREADY_EXISTS
-            if isinstance(made, Exception) and not exists:
-                raise made
-        elif len(found.partitions) != 1:
-            raise LogError(
-                f"topic {topic} has {len(found.partitions)} partitions, it must have one"
-            )
+            made = await admin.create_topics([new])
+            refused = made.errors.get(topic)
+            exists = ErrorCode.TOPIC_ALREADY_EXISTS
+            if not (isinstance(refused, KafkaError) and refused.code == exists):
+                made.value(topic)
+        elif (count := len(found.value(topic).partitions)) != 1:
+            raise LogError(f"topic {topic} has {count} partitions, it must have one")
 
 
 class Log:
@@ -89,10 +86,8 @@ class Log:
         async with open_consumer(self._bootstrap, config) as consumer:
             consumer.assign([partition])
             consumer.seek_to_beginning([partition])
-            found = (await consumer.end_offsets([partition]))[partition]
-            if isinstance(found, Exception):
-                raise found
-            end, started = found.offset, False
+            ends = await consumer.end_offsets([partition])
+            end, started = ends.value(partition).offset, False
             while True:
                 if not started and await consumer.position(partition) >= end:
                     started = True

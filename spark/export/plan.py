@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition, uuid_text
 from pk.net.client.admin import Admin, open_admin
-from pk.net.client.results import LATEST, EpochEndOffset
+from pk.net.client.results import LATEST
 from pk.spark.errors import DataLost, DirectoryRefused
 from pk.spark.export.manifest import Manifest
 from pk.spark.export.options import ExportOptions
@@ -107,16 +107,16 @@ async def _check_logs(admin: Admin, options: ExportOptions, before: Manifest) ->
         TopicPartition(options.topic, partition): epoch
         for partition, epoch in before.leader_epochs.items()
     }
-    for tp, answer in (await admin.offsets_for_leader_epochs(epochs)).items():
-        if isinstance(answer, KafkaError):
-            raise KafkaError(answer.code, f"leader epochs of {tp}") from answer
-        if isinstance(answer, Exception):
-            raise answer
-        assert isinstance(answer, EpochEndOffset)
+    ends = await admin.offsets_for_leader_epochs(epochs)
+    for tp in ends:
+        try:
+            end_offset = ends.value(tp).end_offset
+        except KafkaError as e:
+            raise KafkaError(e.code, f"leader epochs of {tp}") from e
         exported = before.partitions[tp.partition][1]
-        if 0 <= answer.end_offset < exported:
+        if 0 <= end_offset < exported:
             raise DirectoryRefused(
                 f"{tp} was exported up to offset {exported} in leader epoch {epochs[tp]}, which "
-                f"now ends at {answer.end_offset}: the log was truncated and has grown again with "
+                f"now ends at {end_offset}: the log was truncated and has grown again with "
                 "other records; export to another directory, or overwrite this one"
             )

@@ -79,9 +79,8 @@ class GroupOffsets:
             self._pipeline.group,
             {tp: OffsetAndMetadata(offset, metadata=metadata) for tp, offset in offsets.items()},
         )
-        for error in answers.values():
-            if error is not None:
-                raise error
+        for error in answers.errors.values():
+            raise error
 
 
 def client_of(kafka: Mapping[str, str], sources: Iterable[TopicSource]) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """Turns options into offset ranges by asking the brokers what each partition holds."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition, Uuid
 from pk.net.client.admin import Admin, open_admin
+from pk.net.client.answers import Answers
 from pk.net.client.results import (
     EARLIEST,
     LATEST,
@@ -16,8 +16,6 @@ from pk.net.client.results import (
 from pk.spark.errors import DataLost, OptionError
 from pk.spark.read.options import Bound, SourceOptions
 from pk.spark.read.ranges import OffsetRange, split
-
-T = TypeVar("T")
 
 
 async def plan(options: SourceOptions) -> list[OffsetRange]:
@@ -57,12 +55,12 @@ async def _partitions(admin: Admin, options: SourceOptions) -> dict[TopicPartiti
 async def describe(admin: Admin, names: Iterable[str]) -> dict[str, TopicDescription]:
     """The topics of these names. Raises KafkaError for a topic that does not exist."""
     found: dict[str, TopicDescription] = {}
-    for name, topic in (await admin.describe_topics(names)).items():
-        if isinstance(topic, Exception):
-            if isinstance(topic, KafkaError):
-                raise KafkaError(topic.code, f"topic {name!r}") from topic
-            raise topic
-        found[name] = topic
+    answers = await admin.describe_topics(names)
+    for name in answers:
+        try:
+            found[name] = answers.value(name)
+        except KafkaError as e:
+            raise KafkaError(e.code, f"topic {name!r}") from e
     return found
 
 
@@ -78,15 +76,12 @@ async def whole(
     }
 
 
-def listed(answers: Mapping[TopicPartition, ListedOffset | T], tp: TopicPartition) -> ListedOffset:
+def listed(answers: Answers[TopicPartition, ListedOffset], tp: TopicPartition) -> ListedOffset:
     """The answer for one partition. Raises the partition's error."""
-    answer = answers[tp]
-    if isinstance(answer, KafkaError):
-        raise KafkaError(answer.code, f"offsets of {tp}") from answer
-    if isinstance(answer, Exception):
-        raise answer
-    assert isinstance(answer, ListedOffset)
-    return answer
+    try:
+        return answers.value(tp)
+    except KafkaError as e:
+        raise KafkaError(e.code, f"offsets of {tp}") from e
 
 
 async def bounds(

@@ -98,13 +98,13 @@ class Markers:
         await self._cluster.refresh([TOPIC])
         if self._cluster.metadata.topics[TOPIC].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             new = NewTopic(TOPIC, PARTITIONS, configs=_CONFIGS)
-            answer = (await self._admin.create_topics([new]))[TOPIC]
-            if isinstance(answer, KafkaError):
-                if answer.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            answers = await self._admin.create_topics([new])
+            try:
+                answers.value(TOPIC)
+            except KafkaError as e:
+                if e.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     what = f"the topic {TOPIC}, which marks published batches, cannot be created"
-                    raise KafkaError(answer.code, f"{what}: {answer.message}") from answer
-            elif isinstance(answer, Exception):
-                raise answer
+                    raise KafkaError(e.code, f"{what}: {e.message}") from e
         timeout_ms = self._admin.config.default_api_timeout_ms
         count = len((await self._cluster.topic(TOPIC, timeout_ms=timeout_ms)).partitions)
         return TopicPartition(TOPIC, partition_for_key(self._query_id.encode(), count))

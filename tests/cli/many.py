@@ -18,9 +18,8 @@ async def make_topics(admin: Admin, count: int) -> None:
     for first in range(0, count, _AT_ONCE):
         names = [f"t-{n:04}" for n in range(first, min(first + _AT_ONCE, count))]
         answers = await admin.create_topics([NewTopic(name, 1, 1) for name in names])
-        for answer in answers.values():
-            if isinstance(answer, Exception):
-                raise answer
+        for error in answers.errors.values():
+            raise error
 
 
 async def make_groups(admin: Admin, count: int, topics: int) -> None:
@@ -33,9 +32,8 @@ async def make_groups(admin: Admin, count: int, topics: int) -> None:
                 for k in range(3)
             }
             answers = await admin.alter_group_offsets(f"g-{number:04}", places)
-            for answer in answers.values():
-                if answer is not None:
-                    raise answer
+            for error in answers.errors.values():
+                raise error
 
     limit = trio.CapacityLimiter(_GROUPS_AT_ONCE)
     async with trio.open_nursery() as nursery:

@@ -57,8 +57,8 @@ def facts(
         ClusterDescription("c", 1, tuple(nodes.values())),
         nodes,
         {"t": topic},
-        Answers(dirs or dict.fromkeys(nodes, (DIR,))),
-        Answers(features or dict.fromkeys(nodes, FEATURES)),
+        Answers((dirs or dict.fromkeys(nodes, (DIR,))).items()),
+        Answers((features or dict.fromkeys(nodes, FEATURES)).items()),
     )
     known: dict[str, Any] = {
         "min_isr": {"t": 2},

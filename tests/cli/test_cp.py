@@ -447,7 +447,7 @@ def test_a_state_is_of_one_copy(at: Run, fresh: Fresh, orders: str, tmp_path: Pa
 async def delete_records(bootstrap: str, tp: TopicPartition, before: int) -> None:
     async with open_admin(bootstrap) as admin:
         answers = await admin.delete_records({tp: before})
-        assert not isinstance(answers[tp], Exception), answers
+        assert tp in answers.ok, answers
 
 
 def test_what_was_deleted_before_it_was_copied_is_reported(

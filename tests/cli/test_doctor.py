@@ -659,13 +659,13 @@ class Meanwhile:
     async def describe_topics(self) -> Any:
         found = await self._admin.describe_topics()
         assert self._topic in found
-        assert await self._admin.delete_topics([self._topic]) == {self._topic: None}
+        assert (await self._admin.delete_topics([self._topic])).ok == {self._topic: None}
         return found
 
     async def list_groups(self) -> Any:
         found = await self._admin.list_groups()
         assert self._group in {g.group_id for g in found.groups}
-        assert await self._admin.delete_groups([self._group]) == {self._group: None}
+        assert (await self._admin.delete_groups([self._group])).ok == {self._group: None}
         return found
 
 

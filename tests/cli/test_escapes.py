@@ -104,7 +104,7 @@ class Peopled:
         nobody: Any = None
         member = MemberDescription(HOSTILE, None, HOSTILE, "/host", ())
         return Answers(
-            {n: GroupDescription(n, "", "Stable", "", "", (member,), nobody) for n in names}
+            {n: GroupDescription(n, "", "Stable", "", "", (member,), nobody) for n in names}.items()
         )
 
 

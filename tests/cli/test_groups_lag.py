@@ -86,13 +86,14 @@ class Refusing:
     """A cluster that refuses everyone the offsets of `secret`."""
 
     async def list_groups_offsets(self, names: list[str]) -> Answers[str, Any]:
-        commits = {TopicPartition(t, 0): OffsetAndMetadata(3) for t in ("open", "secret")}
-        return Answers(dict.fromkeys(names, commits))
+        topics = ("open", "secret")
+        commits = Answers((TopicPartition(topic, 0), OffsetAndMetadata(3)) for topic in topics)
+        return Answers(dict.fromkeys(names, commits).items())
 
     async def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> Answers[Any, Any]:
         no = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not for you")
         return Answers(
-            {tp: no if tp.topic == "secret" else ListedOffset(3, -1, 0) for tp in wanted}
+            {tp: no if tp.topic == "secret" else ListedOffset(3, -1, 0) for tp in wanted}.items()
         )
 
 

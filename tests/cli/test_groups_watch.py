@@ -60,7 +60,7 @@ class Restless:
         return self
 
     async def describe_groups(self, names: list[str]) -> Answers[str, Any]:
-        return Answers({name: self._answers.pop(0) for name in names})
+        return Answers({name: self._answers.pop(0) for name in names}.items())
 
 
 def test_a_coordinator_that_moves_does_not_end_the_watch() -> None:

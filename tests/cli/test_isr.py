@@ -112,13 +112,13 @@ class Fading:
         if self.topics > 3:
             raise SeenEnough
         described = PartitionDescription(0, 1, 0, (1, 2), (1, 2))
-        return Answers({"t": TopicDescription("t", ZERO_UUID, False, (described,))})
+        return Answers({"t": TopicDescription("t", ZERO_UUID, False, (described,))}.items())
 
     async def describe_configs(self, *_: object, **more: object) -> Answers[str, object]:
         self.configs += 1
         if self.configs == 2:
             raise ConnectFailed("h:1", "refused")
-        return Answers({})
+        return Answers()
 
 
 def test_a_silence_at_any_question_does_not_end_the_watch() -> None:

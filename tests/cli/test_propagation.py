@@ -50,11 +50,11 @@ class LateBrokers:
 
     async def describe_topics(self, names: Iterable[str]) -> Answers[str, Any]:
         answer = self._answer()
-        return Answers(dict.fromkeys(names, answer))
+        return Answers(dict.fromkeys(names, answer).items())
 
     async def describe_configs(self, resources: Iterable[ConfigResource]) -> Answers[Any, Any]:
         answer = self._answer()
-        return Answers(dict.fromkeys(resources, answer))
+        return Answers(dict.fromkeys(resources, answer).items())
 
 
 def seconds(wait: Callable[[], Awaitable[None]]) -> float:
@@ -76,8 +76,8 @@ def described(partitions: int) -> TopicDescription:
 def grown(late: int) -> tuple[LateBrokers, float]:
     brokers = LateBrokers(described(1), described(2), late)
 
-    def reported(_: str, answer: object) -> bool:
-        return isinstance(answer, TopicDescription) and len(answer.partitions) == 2
+    def reported(known: Answers[str, TopicDescription], name: str) -> bool:
+        return name in known.ok and len(known.ok[name].partitions) == 2
 
     return brokers, seconds(lambda: until_topics(cast("Admin", brokers), ["t"], reported))
 

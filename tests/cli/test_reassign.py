@@ -471,7 +471,7 @@ class ManyToElect:
     async def describe_topics(self, names: list[str]) -> Answers[str, TopicDescription]:
         partitions = tuple(PartitionDescription(n, 2, 5, (1, 2), (1, 2)) for n in range(50))
         return Answers(
-            {name: TopicDescription(name, ZERO_UUID, False, partitions) for name in names}
+            {name: TopicDescription(name, ZERO_UUID, False, partitions) for name in names}.items()
         )
 
 
@@ -608,7 +608,7 @@ class LateBrokers:
             for tp, replicas in sorted(self.reported.items())
         )
         return Answers(
-            {topic: TopicDescription(topic, ZERO_UUID, False, parts) for topic in topics}
+            {topic: TopicDescription(topic, ZERO_UUID, False, parts) for topic in topics}.items()
         )
 
     async def alter_reassignments(
@@ -616,7 +616,7 @@ class LateBrokers:
     ) -> Answers[TopicPartition, None]:
         self.changes.append(changes)
         self.decide(changes)
-        return Answers(dict.fromkeys(changes))
+        return Answers(dict.fromkeys(changes).items())
 
 
 def restore(
@@ -666,7 +666,7 @@ class OneIsCancelled(LateBrokers):
         return {}
 
     async def describe_log_dirs(self, *_: Any) -> Answers[int, Any]:
-        return Answers({})
+        return Answers()
 
 
 def test_the_log_of_a_detached_reassignment_ends_with_what_moved_and_what_did_not() -> None:
@@ -707,14 +707,16 @@ class AbsentBrokers:
     ) -> Answers[ConfigResource, Any]:
         entry = ConfigEntry(LEADER_REPLICAS, "0:1", ConfigSource.TOPIC, False, False)
         found = [] if any(self.altered) else [entry]
-        return Answers({resource: self._answer("describe", found) for resource in resources})
+        return Answers(
+            {resource: self._answer("describe", found) for resource in resources}.items()
+        )
 
     async def alter_configs(
         self, changes: dict[ConfigResource, list[ConfigChange]]
     ) -> Answers[ConfigResource, Any]:
         answers = {resource: self._answer("alter", None) for resource in changes}
         self.altered.append({r: c for r, c in changes.items() if answers[r] is None})
-        return Answers(answers)
+        return Answers(answers.items())
 
 
 def test_throttles_go_though_the_brokers_are_away_when_the_moves_end() -> None:
@@ -751,13 +753,13 @@ class SlowToShow:
             self.asked_since += 1
             if self.asked_since == 3:
                 self.found = {}
-        return Answers({resource: self.found.get(resource, []) for resource in resources})
+        return Answers({resource: self.found.get(resource, []) for resource in resources}.items())
 
     async def alter_configs(
         self, changes: dict[ConfigResource, list[ConfigChange]]
     ) -> Answers[ConfigResource, None]:
         self.asked_since = 0
-        return Answers(dict.fromkeys(changes))
+        return Answers(dict.fromkeys(changes).items())
 
 
 def test_throttles_are_removed_when_brokers_show_none() -> None:

@@ -154,13 +154,12 @@ def test_a_transaction_that_ends_between_the_questions_does_not_hang(
     async def ended_meanwhile(self: Admin, **filters: Any) -> Any:
         answer = await list_transactions(self, **filters)
         partition = TopicPartition(topic, 0)
-        producers = (await self.describe_producers([partition]))[partition]
-        assert not isinstance(producers, Exception)
+        producers = (await self.describe_producers([partition])).value(partition)
         (state,) = producers
         hanging = OpenTransaction(
             partition, state.producer_id, state.producer_epoch, state.coordinator_epoch
         )
-        assert (await self.abort_transactions([hanging]))[partition] is None
+        assert (await self.abort_transactions([hanging])).value(partition) is None
         return answer
 
     monkeypatch.setattr(TransactionOperations, "list_transactions", ended_meanwhile)

@@ -202,7 +202,7 @@ def _trim(kafka: Kafka, partition: TopicPartition, offset: int) -> None:
     async def trim() -> None:
         async with open_admin(kafka.bootstrap) as admin:
             answers = await admin.delete_records({partition: offset})
-            assert answers[partition] == offset
+            assert answers.value(partition) == offset
 
     trio.run(trim)
 

@@ -161,24 +161,22 @@ class LateTimes:
     async def describe_groups(self, names: list[str]) -> Answers[str, GroupDescription]:
         node = Node(1, "h", 1)
         return Answers(
-            {
-                name: GroupDescription(name, "Classic", "Empty", "consumer", "", (), node)
-                for name in names
-            }
+            (name, GroupDescription(name, "Classic", "Empty", "consumer", "", (), node))
+            for name in names
         )
 
     async def list_groups_offsets(self, names: list[str]) -> Answers[str, Any]:
-        commits = {TopicPartition("t", p): OffsetAndMetadata(3) for p in (0, 1)}
-        return Answers(dict.fromkeys(names, commits))
+        commits = Answers((TopicPartition("t", p), OffsetAndMetadata(3)) for p in (0, 1))
+        return Answers(dict.fromkeys(names, commits).items())
 
     async def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> Answers[Any, Any]:
-        return Answers({tp: ListedOffset(4, -1, 0) for tp in wanted})
+        return Answers({tp: ListedOffset(4, -1, 0) for tp in wanted}.items())
 
     async def record_times(self, places: Iterable[Any], **_: Any) -> Answers[Any, Any]:
         self.asked += 1
         silent = RequestTimedOut("no answer")
         answers = {0: silent if self.asked < 3 else now_ms(), 1: None}
-        return Answers({(tp, offset): answers[tp.partition] for tp, offset in places})
+        return Answers({(tp, offset): answers[tp.partition] for tp, offset in places}.items())
 
 
 def test_for_records_of_an_age_that_is_unknown_at_first() -> None:

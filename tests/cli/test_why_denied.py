@@ -81,7 +81,7 @@ def test_a_brokers_rules_are_asked_for(pk: Callable[..., Any]) -> None:
 
         async def add() -> None:
             async with open_admin(broker.bootstrap) as admin:
-                assert await admin.create_acls([rule()]) == {rule(): None}
+                assert (await admin.create_acls([rule()])).ok == {rule(): None}
                 assert await admin.describe_acls() == [rule()]
 
         trio.run(add)
@@ -93,7 +93,7 @@ def test_a_brokers_rules_are_asked_for(pk: Callable[..., Any]) -> None:
         async def remove() -> None:
             async with open_admin(broker.bootstrap) as admin:
                 every = AclFilter()
-                assert await admin.delete_acls([every]) == {every: [rule()]}
+                assert (await admin.delete_acls([every])).ok == {every: [rule()]}
 
         trio.run(remove)
         assert pk(*asked).code == 1

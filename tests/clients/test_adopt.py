@@ -334,12 +334,12 @@ def test_acls_users_and_quotas_come_along(tmp_path: Path) -> None:
                 AclBinding(2, name, pattern, "User:alice", "*", 3, 3)
                 for name, pattern in (("orders", 3), ("orders-", 4), ("gone", 3))
             ]
-            assert not any((await admin.create_acls(rules)).values())
+            assert not (await admin.create_acls(rules)).errors
             await admin.delete_acls([AclFilter(2, "gone", 3, None, None, 1, 1)])
             for user in ("alice", "bob"):
                 for mechanism in Mechanism:
                     change = NewPassword(user, mechanism, f"{user}-secret", 4096)
-                    assert not any((await admin.set_passwords([change])).values())
+                    assert not (await admin.set_passwords([change])).errors
             await admin.delete_scram_users(Mechanism.SCRAM_SHA_512, ["bob"])
 
     kafka = ApacheKafka(properties=keys, directory=tmp_path / "kafka")

@@ -46,7 +46,7 @@ async def secured(**keys: str) -> AsyncIterator[Node]:
         async with open_admin(node.address, login("admin", "a")) as admin:
             for name in ("alice", "bob"):
                 change = NewPassword(name, Mechanism.SCRAM_SHA_256, name, 4096)
-                assert not any((await admin.set_passwords([change])).values())
+                assert not (await admin.set_passwords([change])).errors
         yield node
 
 
@@ -80,7 +80,7 @@ async def allow(
     admin: Admin, who: KafkaPrincipal, operation: Operation, kind: ResourceType, name: str
 ) -> None:
     rule = AclBinding(kind, name, PatternType.LITERAL, str(who), "*", operation, Permission.ALLOW)
-    assert not any((await admin.create_acls([rule])).values())
+    assert not (await admin.create_acls([rule])).errors
 
 
 @trio_test

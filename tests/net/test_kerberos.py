@@ -26,7 +26,7 @@ from pk.net.client.admin import open_admin
 from pk.net.client.errors import ClientError
 from pk.net.client.errors import ConfigError as ClientConfigError
 from pk.net.client.producer import open_producer
-from pk.net.client.results import CreatedTopic, NewTopic
+from pk.net.client.results import NewTopic
 from pk.net.kerberos import initiating
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
@@ -120,7 +120,7 @@ def test_a_client_is_who_its_ticket_says(realm: Realm) -> None:
             open_admin(node.address, realm.client()) as admin,
         ):
             made = await admin.create_topics([NewTopic("t", 1, 1)])
-            assert isinstance(made["t"], CreatedTopic)
+            assert "t" in made.ok
         nobody: dict[str, Any] = {rules: "RULE:[2:$1](kafka)"}
         async with running_node(**realm.keys, **nobody) as node:
             with pytest.raises(KafkaError) as refused:

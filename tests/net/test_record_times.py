@@ -74,7 +74,7 @@ class Log:
 def search(log: Log, offsets: Iterable[int], within_ms: int = 0) -> dict[int, Any]:
     connection: Any = log
     found = trio.run(_Search(connection, [(TP, o) for o in offsets], within_ms).run)
-    return {offset: answer for (_, offset), answer in found.items()}
+    return {offset: answer for (_, offset), answer in (found.ok | found.errors).items()}
 
 
 def test_a_hole_is_answered_by_the_record_behind_it() -> None:

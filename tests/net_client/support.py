@@ -19,7 +19,7 @@ from pk.net.client import cluster as cluster_module
 from pk.net.client.admin import Admin
 from pk.net.client.config import ClientConfig
 from pk.net.client.connection import Connection
-from pk.net.client.results import Node, TopicDescription
+from pk.net.client.results import Node
 
 P = ParamSpec("P")
 Handler = Callable[[Any, int], Awaitable[Any]]
@@ -55,8 +55,8 @@ async def known(admin: Admin, topic: str, partitions: int) -> None:
     """Wait until the broker tells of so many partitions: the controller answers before."""
 
     async def reported() -> int | None:
-        found = (await admin.describe_topics([topic]))[topic]
-        return len(found.partitions) if isinstance(found, TopicDescription) else None
+        found = (await admin.describe_topics([topic])).ok.get(topic)
+        return None if found is None else len(found.partitions)
 
     await eventually(reported, partitions)
 

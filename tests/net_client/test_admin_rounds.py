@@ -1,7 +1,6 @@
 """How the admin client asks many brokers at once: each answers for itself, whatever the others
 do."""
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -18,6 +17,7 @@ from pk.core.wire.messages.metadata import (
 )
 from pk.net.client.admin import open_admin
 from pk.net.client.admin_operations.base import AdminBase
+from pk.net.client.answers import Answers
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection
@@ -47,10 +47,10 @@ def admin(**config: Any) -> AdminBase:
     return AdminBase(cast(Cluster, Nodes()), AdminConfig(**config))
 
 
-async def ask(connection: Connection, items: list[str]) -> Mapping[str, str]:
+async def ask(connection: Connection, items: list[str]) -> Answers[str, Any]:
     if cast(int, connection) == HANGING:
         await trio.sleep_forever()
-    return dict.fromkeys(items, f"from {connection}")
+    return Answers((item, f"from {connection}") for item in items)
 
 
 def test_a_node_that_hangs_costs_only_what_it_alone_knows() -> None:
@@ -59,14 +59,14 @@ def test_a_node_that_hangs_costs_only_what_it_alone_knows() -> None:
             "d": KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         }
 
-    async def main() -> dict[str, Any]:
+    async def main() -> Answers[str, Any]:
         return await admin()._batches(["a", "b", "c", "d"], route, ask)
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert (answers["a"], answers["c"]) == ("from 1", "from 3")
-    assert isinstance(answers["b"], Unanswered)
-    assert str(answers["b"]) == "broker 2 at b:9002 did not answer within 60 s"
-    assert isinstance(answers["d"], KafkaError)
+    assert (answers.ok["a"], answers.ok["c"]) == ("from 1", "from 3")
+    assert isinstance(answers.errors["b"], Unanswered)
+    assert str(answers.errors["b"]) == "broker 2 at b:9002 did not answer within 60 s"
+    assert isinstance(answers.errors["d"], KafkaError)
 
 
 def test_a_broker_that_is_not_up_is_not_asked_again() -> None:
@@ -76,31 +76,32 @@ def test_a_broker_that_is_not_up_is_not_asked_again() -> None:
         rounds.append(todo)
         return {}, {"a": NotUp()}
 
-    async def main() -> dict[str, Any]:
+    async def main() -> Answers[str, Any]:
         return await admin()._batches(["a"], route, ask)
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert isinstance(answers["a"], NotUp) and rounds == [["a"]]
+    assert isinstance(answers.errors["a"], NotUp) and rounds == [["a"]]
 
 
 def test_brokers_asked_by_id_answer_for_themselves() -> None:
     async def ask_one(connection: Connection) -> str:
-        return (await ask(connection, ["x"]))["x"]
+        return (await ask(connection, ["x"])).value("x")
 
-    async def main() -> dict[int, Any]:
+    async def main() -> Answers[int, Any]:
         return await admin()._by_broker([1, HANGING, 3], ask_one)
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert (answers[1], answers[3]) == ("from 1", "from 3")
-    assert isinstance(answers[HANGING], Unanswered)
-    assert [node.node_id for node in answers[HANGING].nodes] == [HANGING]
+    assert (answers.ok[1], answers.ok[3]) == ("from 1", "from 3")
+    error = answers.errors[HANGING]
+    assert isinstance(error, Unanswered)
+    assert [node.node_id for node in error.nodes] == [HANGING]
 
 
 def test_a_straggler_is_given_up_once_the_others_have_answered_and_is_not_waited_for_twice() -> (
     None
 ):
     async def ask_one(connection: Connection) -> str:
-        return (await ask(connection, ["x"]))["x"]
+        return (await ask(connection, ["x"])).value("x")
 
     async def main() -> list[tuple[float, Any]]:
         client = admin(pk_straggler_timeout_ms=3000)
@@ -112,11 +113,11 @@ def test_a_straggler_is_given_up_once_the_others_have_answered_and_is_not_waited
         return took
 
     (first_s, first), (second_s, second) = trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert (first[1], first[3]) == ("from 1", "from 3")
-    assert isinstance(first[HANGING], Straggler) and first[HANGING].node_id == HANGING
-    assert str(first[HANGING]) == "broker 2 at b:9002 did not answer within 3 s"
+    assert (first.ok[1], first.ok[3]) == ("from 1", "from 3")
+    assert isinstance(first.errors[HANGING], Straggler) and first.errors[HANGING].node_id == HANGING
+    assert str(first.errors[HANGING]) == "broker 2 at b:9002 did not answer within 3 s"
     assert first_s == pytest.approx(3)
-    assert isinstance(second[HANGING], Straggler) and second_s < 1
+    assert isinstance(second.errors[HANGING], Straggler) and second_s < 1
 
 
 def test_a_cluster_that_is_slow_as_a_whole_has_its_time() -> None:
@@ -124,27 +125,27 @@ def test_a_cluster_that_is_slow_as_a_whole_has_its_time() -> None:
         await trio.sleep(4.0 + cast(int, connection))
         return "late"
 
-    async def main() -> dict[int, Any]:
+    async def main() -> Answers[int, Any]:
         return await admin(pk_straggler_timeout_ms=3000)._by_broker([1, 2, 3, 4, 5], ask_one)
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert answers == dict.fromkeys([1, 2, 3, 4, 5], "late")
+    assert answers.ok == dict.fromkeys([1, 2, 3, 4, 5], "late")
 
 
 def test_a_change_is_waited_for_however_long_the_others_have_answered() -> None:
-    async def slow(connection: Connection, items: list[str]) -> Mapping[str, str]:
+    async def slow(connection: Connection, items: list[str]) -> Answers[str, Any]:
         await trio.sleep(20 if cast(int, connection) == HANGING else 0)
-        return dict.fromkeys(items, "done")
+        return Answers((item, "done") for item in items)
 
     async def route(todo: list[str]) -> Any:
         return {1: ["a"], HANGING: ["b"]}, {}
 
-    async def main() -> dict[str, Any]:
+    async def main() -> Answers[str, Any]:
         client = admin(pk_straggler_timeout_ms=3000)
         return await client._batches(["a", "b"], route, slow, changes=True)
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert answers == {"a": "done", "b": "done"}
+    assert answers.ok == {"a": "done", "b": "done"}
 
 
 def test_who_needs_every_answer_asks_again_and_another_where_another_took_over() -> None:
@@ -154,13 +155,13 @@ def test_who_needs_every_answer_asks_again_and_another_where_another_took_over()
         by_node: dict[int, list[str]] = {1: ["a"]} if "a" in todo else {}
         return by_node | {leaders.pop(0): ["b"]}, {}
 
-    async def main() -> dict[str, Any]:
+    async def main() -> Answers[str, Any]:
         client = admin(pk_straggler_timeout_ms=3000)
         client.thorough = True
         return await client._batches(["a", "b"], route, ask)
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
-    assert answers == {"a": "from 1", "b": "from 3"}
+    assert answers.ok == {"a": "from 1", "b": "from 3"}
 
 
 @trio_test

@@ -29,7 +29,6 @@ from pk.net.client.errors import ControllerSilent, NoBrokers, RequestTimedOut, U
 from pk.net.client.results import (
     ConfigChange,
     ConfigResource,
-    CreatedTopic,
     NewPartitions,
     NewTopic,
     ResourceType,
@@ -218,7 +217,7 @@ async def test_a_change_names_the_controller_where_who_passes_it_on_answers(
         assert await refreshed(admin.cluster) == "alive"
         with trio.fail_after(60), pytest.raises(RequestTimedOut) as caught:
             await admin.create_topics([NewTopic("t", 1, 1)])
-        altered = (await admin.alter_configs({topic: [change]}))[topic]
+        altered = (await admin.alter_configs({topic: [change]})).errors[topic]
     wanted = Unanswered if whole else ControllerSilent
     assert type(caught.value) is type(altered) is wanted
     assert f"1 at {broker.address}" in str(caught.value)
@@ -280,7 +279,7 @@ async def test_a_controller_that_hangs_is_left_for_who_takes_over(
     ):
         with trio.fail_after(60):
             made = await admin.create_topics([NewTopic("t", 1, 1)])
-    assert isinstance(made["t"], CreatedTopic) and asked == 1
+    assert "t" in made.ok and asked == 1
 
 
 @trio_test

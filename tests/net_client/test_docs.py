@@ -181,8 +181,8 @@ def test_read_process_write_copies_each_record_once(kafka: Kafka, tmp_path: Path
         async with open_consumer(kafka.bootstrap, config) as consumer:
             here = TopicPartition("totals", 0)
             consumer.assign([here])
-            end = (await consumer.end_offsets([here]))[here]
-            while await consumer.position(here) < getattr(end, "offset", 0):
+            end = (await consumer.end_offsets([here])).value(here)
+            while await consumer.position(here) < end.offset:
                 found += [record.value or b"" for record in await consumer.poll(timeout_ms=200)]
         return sorted(found)
 

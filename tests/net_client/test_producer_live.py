@@ -31,7 +31,7 @@ async def create(kafka: Kafka, name: str, partitions: int = 1, **configs: str) -
     options |= {key.replace("_", "."): value for key, value in configs.items()}
     async with open_admin(kafka.bootstrap) as admin:
         answers = await admin.create_topics([NewTopic(name, partitions, 1, configs=options)])
-        assert not isinstance(answers[name], Exception), answers
+        assert name in answers.ok, answers
 
 
 async def read(kafka: Kafka, topic: str, count: int, partitions: int = 1) -> list[ConsumerRecord]:
@@ -45,7 +45,7 @@ async def read(kafka: Kafka, topic: str, count: int, partitions: int = 1) -> lis
         while len(records) < count:
             records += await consumer.poll()
         positions = {p: await consumer.position(p) for p in assigned}
-        assert positions == {p: getattr(end, "offset", None) for p, end in ends.items()}
+        assert positions == {p: end.offset for p, end in ends.ok.items()}
     return records
 
 
@@ -55,7 +55,8 @@ async def ends_at(kafka: Kafka, topic: str, expected: int) -> None:
     async with open_consumer(kafka.bootstrap) as consumer:
 
         async def end() -> int | None:
-            return getattr((await consumer.end_offsets([here]))[here], "offset", None)
+            ends = await consumer.end_offsets([here])
+            return ends.ok[here].offset if here in ends.ok else None
 
         await eventually(end, expected)
 

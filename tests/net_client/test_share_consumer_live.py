@@ -39,11 +39,10 @@ async def prepare(kafka: Kafka, topic: str, partitions: int = 1, **configs: str)
         changes = [ConfigChange("share.auto.offset.reset", "earliest")]
         changes += [ConfigChange(k.replace("_", "."), v) for k, v in configs.items()]
         answers = await admin.alter_configs({group: changes})
-        assert not any(answers.values()), answers
+        assert not answers.errors, answers
 
         async def known_to_the_broker() -> bool:
-            found = (await admin.describe_configs([group]))[group]
-            assert not isinstance(found, Exception), found
+            found = (await admin.describe_configs([group])).value(group)
             values = {config.name: config.value for config in found}
             return all(values[change.name] == change.value for change in changes)
 

@@ -362,11 +362,7 @@ class Run:
         async def ask() -> dict[str, TransactionDescription]:
             async with open_admin(self.cluster.bootstrap) as admin:
                 answers = await admin.describe_transactions(names)
-            return {
-                name: answer
-                for name, answer in answers.items()
-                if isinstance(answer, TransactionDescription)
-            }
+            return answers.ok
 
         return trio.run(ask) if names else {}
 

@@ -89,6 +89,6 @@ def _producers(run: Run) -> int:
     async def ask() -> int:
         async with open_admin(run.cluster.bootstrap) as admin:
             answers = await admin.describe_producers(tps)
-        return sum(1 if isinstance(each, Exception) else len(each) for each in answers.values())
+        return len(answers.errors) + sum(map(len, answers.ok.values()))
 
     return trio.run(ask)

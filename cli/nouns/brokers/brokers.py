@@ -60,14 +60,14 @@ async def describe(context: Context, ids: Sequence[str]) -> None:
     admin = await context.admin()
     snapshot = await ask_brokers(context, admin)
     wanted = chosen_brokers(snapshot, ids)
-    configs = await _own_configs(context, admin, [b for b in wanted if _answers(snapshot, b)])
+    configs = await _own_configs(context, admin, [b for b in wanted if b in snapshot.features.ok])
     rows = {row["broker"]: row for row in broker_rows(snapshot)}
     data: list[DescribedBroker] = []
     sections: list[Section] = []
     for broker in wanted:
         row = rows[broker]
-        features = _feature_rows(snapshot.features.get(broker))
-        dirs = _dir_rows(broker, snapshot.dirs.get(broker))
+        features = _feature_rows(snapshot.features.ok.get(broker))
+        dirs = _dir_rows(broker, snapshot.dirs.ok.get(broker, ()))
         sets = configs.get(broker, [])
         data.append({**row, "features": features, "log_dirs": dirs, "configs": sets})
         about = {
@@ -84,17 +84,12 @@ async def describe(context: Context, ids: Sequence[str]) -> None:
             sections.append(Section("", listing(FeatureOfBroker, features)))
         if sets:
             sections.append(Section("", listing(ConfigOfBroker, sets)))
-        for error in (snapshot.dirs.get(broker), snapshot.features.get(broker)):
-            if isinstance(error, Exception):
-                context.failed(error, f"broker {broker}")
-                break
+        error = snapshot.dirs.errors.get(broker) or snapshot.features.errors.get(broker)
+        if error is not None:
+            context.failed(error, f"broker {broker}")
     context.show_document(
         Document(data, sections, listing(BrokerRow, [rows[b] for b in wanted], broker_style))
     )
-
-
-def _answers(snapshot: BrokerSnapshot, broker: int) -> bool:
-    return isinstance(snapshot.features.get(broker), FeatureDescription)
 
 
 async def _own_configs(
@@ -121,8 +116,8 @@ async def _own_configs(
     return found
 
 
-def _feature_rows(features: object) -> list[FeatureOfBroker]:
-    if not isinstance(features, FeatureDescription):
+def _feature_rows(features: FeatureDescription | None) -> list[FeatureOfBroker]:
+    if features is None:
         return []
     levels = {f.name: f.max_version_level for f in features.finalized}
     return [
@@ -136,11 +131,7 @@ def _feature_rows(features: object) -> list[FeatureOfBroker]:
     ]
 
 
-def _dir_rows(
-    broker: int, dirs: tuple[LogDirDescription, ...] | Exception | None
-) -> list[LogDirRow]:
-    if not isinstance(dirs, tuple):
-        return []
+def _dir_rows(broker: int, dirs: Iterable[LogDirDescription]) -> list[LogDirRow]:
     rows: list[LogDirRow] = []
     for d in dirs:
         known = d.total_bytes >= 0
@@ -202,9 +193,9 @@ async def logdirs(
 
             raise CommandError((await unknown_topic(context, admin, topic)).said)
     for broker in chosen_brokers(snapshot, ids):
-        dirs = snapshot.dirs.get(broker)
-        if isinstance(dirs, Exception):
-            context.failed(dirs, f"broker {broker}")
+        dirs = snapshot.dirs.ok.get(broker)
+        if (error := snapshot.dirs.errors.get(broker)) is not None:
+            context.failed(error, f"broker {broker}")
         elif dirs is None:
             context.failed(CommandError("it is not up."), f"broker {broker}")
         elif one_by_one:

@@ -18,7 +18,6 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 from pk.net.client.results import (
-    FeatureDescription,
     MetadataSnapshot,
     QuorumDescription,
     QuorumReplica,
@@ -71,9 +70,7 @@ async def quorum(context: Context) -> None:
         ) from None
     brokers = await ask_brokers(context, admin)
     applied = {
-        b: f.finalized_epoch
-        for b, f in brokers.features.items()
-        if isinstance(f, FeatureDescription) and f.finalized_epoch >= 0
+        b: f.finalized_epoch for b, f in brokers.features.ok.items() if f.finalized_epoch >= 0
     }
     now = now_ms()
     rows = quorum_rows(found, applied, now)

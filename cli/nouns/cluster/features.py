@@ -1,7 +1,7 @@
 """`pk cluster features`: the finalized levels, the levels that brokers support, and changing
 them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import trio
@@ -167,7 +167,7 @@ async def _update(
     )
     shown: list[FeatureChange] = []
     for name, level in levels.items():
-        error = answers[name]
+        error = answers.errors.get(name)
         done = "would change" if dry_run else "changed"
         if error is not None:
             context.fail(error)
@@ -181,12 +181,7 @@ async def _update(
             }
         )
     context.show(listing(FeatureChange, shown))
-    _say_first(context, answers.values())
-
-
-def _say_first(context: Context, answers: Iterable[Exception | None]) -> None:
-    error = next((e for e in answers if e is not None), None)
-    if error is not None:
+    for error in list(answers.errors.values())[:1]:
         context.say(sentence(error))
 
 

@@ -105,9 +105,8 @@ def unchecked(facts: Facts) -> dict[str, Exception]:
     if not isinstance(facts.quorum, ClientError):
         asked = {"quorum": facts.quorum, "reassignments": facts.running}
         found = {part: e for part, e in asked.items() if isinstance(e, Exception)}
-    for broker, dirs in facts.snapshot.dirs.items():
-        if isinstance(dirs, Exception):
-            found[f"log directories of broker {broker}"] = dirs
+    for broker, error in facts.snapshot.dirs.errors.items():
+        found[f"log directories of broker {broker}"] = error
     return found | {f"configs of {name}": e for name, e in facts.throttles.unread.items()}
 
 
@@ -217,8 +216,8 @@ def _directories(snapshot: BrokerSnapshot) -> Check:
     failed: list[str] = []
     full: list[str] = []
     most = (0.0, "")
-    for broker, dirs in snapshot.dirs.items():
-        for d in dirs if isinstance(dirs, tuple) else ():
+    for broker, dirs in snapshot.dirs.ok.items():
+        for d in dirs:
             name = f"{d.path} of broker {broker}"
             if d.error_code:
                 failed.append(f"{name} ({phrase(KafkaError(d.error_code))})")
@@ -232,9 +231,8 @@ def _directories(snapshot: BrokerSnapshot) -> Check:
         return Check("log directories", PROBLEM, f"failed: {join(failed)}", "pk brokers logdirs")
     if full:
         return Check("log directories", WARNING, f"nearly full: {join(full)}", "pk brokers logdirs")
-    for broker, answer in snapshot.dirs.items():
-        if isinstance(answer, Exception):
-            return _unknown("log directories", answer, f"unknown of broker {broker}")
+    for broker, error in snapshot.dirs.errors.items():
+        return _unknown("log directories", error, f"unknown of broker {broker}")
     fullest = f"; the fullest disk is {most[0]:.0%} used" if most[1] else ""
     return Check("log directories", OK, f"all in use{fullest}")
 
@@ -361,7 +359,7 @@ async def gather(context: Context, admin: Admin) -> Facts:
     (snapshot,) = found
     topics = {tp.topic for tp in snapshot.partitions}
     live = [b for b, node in snapshot.nodes.items() if not node.fenced]
-    answering = [b for b in live if not isinstance(snapshot.features.get(b), Exception)]
+    answering = [b for b in live if b not in snapshot.features.errors]
     min_isr = await min_isrs(admin, topics)
     throttles = await read_throttles(admin, answering, topics)
     # A topic that was deleted in the meantime has no configs, so nothing is reported for it.

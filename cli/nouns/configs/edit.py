@@ -174,12 +174,11 @@ async def _entries(context: Context, resource: ConfigResource) -> Entries:
     exist."""
     admin = await context.admin()
     answers = await admin.describe_configs([resource], include_documentation=True)
-    answer = answers[resource]
-    if isinstance(answer, Exception):
-        if is_unknown(answer):
+    if (error := answers.errors.get(resource)) is not None:
+        if is_unknown(error):
             raise CommandError((await unknown_topic(context, admin, resource.name)).said)
-        raise CommandError(f"{spoken_name(resource)}: {sentence(answer)}", exit_code(answer))
-    return {entry.name: entry for entry in sorted(answer, key=lambda e: e.name)}
+        raise CommandError(f"{spoken_name(resource)}: {sentence(error)}", exit_code(error))
+    return {entry.name: entry for entry in sorted(answers.ok[resource], key=lambda e: e.name)}
 
 
 def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:

@@ -18,7 +18,6 @@ from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.errors import ClientError
-from pk.net.client.results import ListedOffset
 
 _TICK_MS = 100
 """How often to check whether the end is reached."""
@@ -85,10 +84,8 @@ class _Ends:
         if any(leader(tp)[0] < 0 for tp in new):
             return False
         if new:
-            for tp, end in (await consumer.end_offsets(new)).items():
-                if not isinstance(end, ListedOffset):
-                    raise end
-                self._ends[tp] = end.offset
+            ends = await consumer.end_offsets(new)
+            self._ends |= {tp: ends.value(tp).offset for tp in ends}
         positions = {tp: consumer.position_nowait(tp) for tp in assigned & consumer.assignment}
         return bool(positions) and all(
             p is not None and p >= self._ends[tp] for tp, p in positions.items()

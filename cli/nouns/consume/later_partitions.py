@@ -83,7 +83,7 @@ class LaterPartitions:
             answers = await admin.describe_topics(sorted(unread))
         except (ClientError, KafkaError):
             return
-        gone = next((topic for topic, answer in answers.items() if is_unknown(answer)), None)
+        gone = next((topic for topic, e in answers.errors.items() if is_unknown(e)), None)
         now = trio.current_time()
         if gone is None:
             self._gone_since = None
@@ -116,8 +116,8 @@ class LaterPartitions:
                 back[tp] = asked.begin.value
         admin = await self._context.admin()
         ends = await admin.offsets_for_leader_epochs({tp: self.waiting[tp] for tp in back})
-        for tp, end in ends.items():
-            if not isinstance(end, Exception) and end.end_offset >= 0:
+        for tp, end in ends.ok.items():
+            if end.end_offset >= 0:
                 spans[tp] = spans[tp]._replace(begin=max(end.end_offset + back[tp], 0))
         return spans
 

@@ -97,9 +97,8 @@ async def spans_of(
     say_uncommitted(context, ranges, group)
     spans: dict[TopicPartition, Span] = {}
     moved: dict[str, list[TopicPartition]] = {}
-    for tp, found in ranges.items():
-        if isinstance(found, Exception):
-            raise found
+    for tp in ranges:
+        found = ranges.value(tp)
         spans[tp] = Span(found.begin, found.end)
         # These notes are expected, or have been printed already.
         if not found.note.startswith(("nothing after", "0 is before", "no commit", "ends at")):

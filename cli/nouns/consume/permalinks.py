@@ -15,7 +15,6 @@ from pk.cli.runtime.settings import settings_of
 from pk.core.values import TopicPartition
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer import Consumer, open_consumer
-from pk.net.client.results import ListedOffset
 
 if TYPE_CHECKING:
     from pk.cli.nouns.consume.options import Consume
@@ -112,11 +111,7 @@ async def _show(
     tp = TopicPartition(link.topic, link.partition)
     starts = await consumer.beginning_offsets([tp])
     ends = await consumer.end_offsets([tp])
-    start, end = starts[tp], ends[tp]
-    for bound in (start, end):
-        if not isinstance(bound, ListedOffset):
-            raise bound
-    assert isinstance(start, ListedOffset) and isinstance(end, ListedOffset)
+    start, end = starts.value(tp), ends.value(tp)
     if link.offset < start.offset:
         raise _NoRecord(link, f"the partition now begins at {start.offset}.")
     if link.offset >= end.offset:

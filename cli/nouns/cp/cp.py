@@ -233,9 +233,8 @@ async def _plan(
     say_uncommitted(context, ranges, options.group)
     spans: dict[TopicPartition, Span] = {}
     starts: dict[TopicPartition, int] = {}
-    for tp, found in ranges.items():
-        if isinstance(found, Exception):
-            raise found
+    for tp in ranges:
+        found = ranges.value(tp)
         spans[tp], starts[tp] = Span(found.begin, found.end), found.start
     bounded = request.positions.bounded
     onto_itself = [name for name, to in targets.items() if same and to == name]

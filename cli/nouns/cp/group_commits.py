@@ -20,7 +20,7 @@ from pk.net.client.admin import Admin
 from pk.net.client.answers import Answers
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.producer import Producer
-from pk.net.client.results import GroupDescription, GroupMetadata, OffsetAndMetadata
+from pk.net.client.results import GroupMetadata, OffsetAndMetadata
 
 _STABLE_S = 30.0
 """How long the markers of an earlier copy's transaction may take."""
@@ -46,8 +46,8 @@ class GroupCommits:
 
     async def check_memberless(self, admin: Admin) -> None:
         """Raises Refused if the group has members: they own its offsets."""
-        described = (await admin.describe_groups([self.group])).get(self.group)
-        if isinstance(described, GroupDescription) and described.members:
+        described = (await admin.describe_groups([self.group])).ok.get(self.group)
+        if described is not None and described.members:
             raise Refused(
                 f"Group {self.group} has {count(len(described.members), 'member')}; a copy needs a "
                 "group of its own."

@@ -19,7 +19,6 @@ from pk.net.client.config import ProducerConfig, keys
 from pk.net.client.results import (
     ConfigResource,
     ConfigSource,
-    CreatedTopic,
     NewTopic,
     ResourceType,
     TopicDescription,
@@ -76,9 +75,9 @@ async def target_description(
     answers = await admin.describe_topics(names)
     missing: list[TopicDescription] = []
     for name in names:
-        answer = answers[name]
+        answer = answers.ok.get(name)
         ours = [s for s in sources if targets[s.name] == name]
-        if isinstance(answer, TopicDescription):
+        if answer is not None:
             most = max(len(s.partitions) for s in ours)
             if options.keep_partition and len(answer.partitions) < most:
                 raise CommandError(
@@ -86,8 +85,8 @@ async def target_description(
                     f"--keep-partition; `pk topics add-partitions {name} -p {most}` gives it as "
                     "many as the source has."
                 )
-        elif not is_unknown(answer):
-            raise answer
+        elif not is_unknown(error := answers.errors[name]):
+            raise error
         elif options.create:
             missing.append(max(ours, key=lambda s: len(s.partitions)))
         else:
@@ -144,10 +143,6 @@ async def create_targets(
         )
     answers = await there.create_topics(new)
     for topic in new:
-        answer = answers[topic.name]
-        if not isinstance(answer, CreatedTopic):
-            raise answer
-    await until_topics(
-        there, [t.name for t in new], lambda _, answer: isinstance(answer, TopicDescription)
-    )
+        answers.value(topic.name)
+    await until_topics(there, [t.name for t in new], lambda known, name: name in known.ok)
     context.say(f"Created {join([t.name for t in new])}.")

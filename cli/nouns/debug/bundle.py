@@ -118,12 +118,14 @@ async def _configs(admin: Admin) -> dict[str, Any]:
     for topic in await admin.list_topics():
         resources.append(r.ConfigResource(r.ResourceType.TOPIC, topic.name))
     found: dict[str, Any] = {}
-    for resource, answer in (await admin.describe_configs(resources)).items():
+    answers = await admin.describe_configs(resources)
+    for resource in answers:
         name = f"{resource.type.name.lower()} {resource.name}"
-        if isinstance(answer, Exception):
-            found[name] = sentence(answer)
-        else:
-            found[name] = {e.name: _value(e) for e in answer if e.source != r.ConfigSource.DEFAULT}
+        if resource in answers.errors:
+            found[name] = sentence(answers.errors[resource])
+            continue
+        entries = answers.ok[resource]
+        found[name] = {e.name: _value(e) for e in entries if e.source != r.ConfigSource.DEFAULT}
     return found
 
 

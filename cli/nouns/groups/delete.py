@@ -2,6 +2,7 @@
 
 from pk.cli.cluster.groups import (
     EMPTY_STATES,
+    NO_COMMITS,
     SHARE,
     active_refusal,
     apache_timeout,
@@ -52,14 +53,14 @@ async def delete(context: Context, options: DeleteGroups) -> None:
     )
     await context.agree("Delete?", name=there[0] if len(there) == 1 else context.settings.bootstrap)
     # A share group that is gone cannot be told from a consumer group: undo would make one of those.
-    kept = {g.group_id: commits.get(g.group_id, {}) for g in groups if g.type != SHARE}
+    kept = {g.group_id: commits.get(g.group_id, NO_COMMITS).ok for g in groups if g.type != SHARE}
     change_id = await keep_commits(context, admin, kept)
     answers = await admin.delete_groups(there)
     for row in rows:
-        error = answers[row["group"]]
+        error = answers.errors.get(row["group"])
         if error is not None:
             context.fail(error)
         row["result"] = phrase(error) if error else "deleted"
         row["error"] = error_name(error) if error else None
-    show_results(context, listing(DeletedGroupRow, rows), list(answers.items()), "group")
-    say_how_to_undo(context, change_id, deleted=any(answers[name] is None for name in there))
+    show_results(context, listing(DeletedGroupRow, rows), list(answers.errors.items()), "group")
+    say_how_to_undo(context, change_id, deleted=bool(answers.ok))

@@ -1,6 +1,7 @@
 """`pk groups delete-offsets`."""
 
 from pk.cli.cluster.groups import (
+    NO_COMMITS,
     SHARE,
     apache_timeout,
     commits_of,
@@ -37,26 +38,26 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
     is_share = groups[0].type == SHARE
     if is_share and any(numbers is not None for numbers in wanted.values()):
         raise Unusable("The offsets of a share group are deleted topic by topic: -t TOPIC.")
-    found = (await commits_of(context, admin, groups)).get(name, {})
-    commits = {tp: c for tp, c in sorted(found.items()) if is_selected(tp, wanted)}
+    found = (await commits_of(context, admin, groups)).get(name, NO_COMMITS)
+    commits = {tp: found.ok.get(tp) for tp in sorted(found) if is_selected(tp, wanted)}
     if not commits:
         raise CommandError(f"Group {name} has committed nothing for {join(options.topics)}.")
     trying = context.change.dry_run
     change_id = None
-    answers: dict[TopicPartition, Exception | None] = {}
+    errors: dict[TopicPartition, Exception] = {}
     if not trying:
         what = "start offsets" if is_share else "committed offsets"
         context.say(f"This deletes the {what} of group {name} for {join(list(map(str, commits)))}.")
         await context.agree("Delete?", name=name)
         change_id = await keep_commits(context, admin, {name: commits})
         if is_share:
-            by_topic = await admin.delete_share_group_offsets(name, wanted)
-            answers = {tp: by_topic.get(tp.topic) for tp in commits}
+            by_topic = (await admin.delete_share_group_offsets(name, wanted)).errors
+            errors = {tp: by_topic[tp.topic] for tp in commits if tp.topic in by_topic}
         else:
-            answers = await admin.delete_group_offsets(name, commits)
+            errors = (await admin.delete_group_offsets(name, commits)).errors
     rows: list[DeletedOffsetRow] = []
     for tp, commit in commits.items():
-        error = answers.get(tp)
+        error = errors.get(tp)
         if error is not None:
             context.fail(error)
         done = "would be deleted" if trying else "deleted"
@@ -72,7 +73,7 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
                 "error": error_name(error) if error else None,
             }
         )
-    named = [(partition_name(tp), error) for tp, error in answers.items()]
+    named = [(partition_name(tp), error) for tp, error in errors.items()]
     wide = unused_offset_columns(rows)
     show_results(context, listing(DeletedOffsetRow, rows, wide=wide), named, "partition")
-    say_how_to_undo(context, change_id, deleted=any(answers.get(tp) is None for tp in commits))
+    say_how_to_undo(context, change_id, deleted=len(errors) < len(commits))

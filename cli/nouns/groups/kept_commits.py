@@ -13,7 +13,9 @@ from pk.net.client.admin import Admin
 
 
 async def keep_commits(
-    context: Context, admin: Admin, commits: Mapping[str, Mapping[TopicPartition, object]]
+    context: Context,
+    admin: Admin,
+    commits: Mapping[str, Mapping[TopicPartition, r.OffsetAndMetadata | None]],
 ) -> str | None:
     """Keeps commits (by group) that are about to be deleted; the id for `pk undo`, None if there
     are no commits."""
@@ -21,7 +23,7 @@ async def keep_commits(
         Kept(group, tp, commit.offset, commit.leader_epoch, commit.metadata, None)
         for group, found in commits.items()
         for tp, commit in found.items()
-        if isinstance(commit, r.OffsetAndMetadata)
+        if commit is not None
     ]
     if not kept:
         return None

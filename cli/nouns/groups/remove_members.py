@@ -54,12 +54,12 @@ async def remove(context: Context, options: RemoveMembers) -> None:
     reason = options.reason or "removed with pk groups remove-members"
     answers = await admin.remove_members(group.group_id, removals.values(), reason=reason)
     for row in rows:
-        error = answers[removals[row["member_id"]]]
+        error = answers.errors.get(removals[row["member_id"]])
         if error is not None:
             context.fail(error)
         row["result"] = phrase(error) if error else "removed"
         row["error"] = error_name(error) if error else None
-    named = [(row["member_id"], answers[removals[row["member_id"]]]) for row in rows]
+    named = [(row["member_id"], answers.errors.get(removals[row["member_id"]])) for row in rows]
     show_results(context, listing(RemovedMemberRow, rows), named, "member")
 
 

@@ -11,6 +11,7 @@ import trio
 
 from pk.cli.cluster.groups import (
     EMPTY_STATES,
+    NO_COMMITS,
     active_refusal,
     apache_timeout,
     commits_of,
@@ -24,7 +25,6 @@ from pk.cli.cluster.groups import (
     types_of,
     wanted_groups,
 )
-from pk.cli.cluster.groups import Commits as AnyCommits
 from pk.cli.cluster.offset_changes import Move, ask, commit, export_csv, preview, report
 from pk.cli.cluster.partition_selection import partitions_at
 from pk.cli.cluster.remembered_offsets import keep_moves
@@ -115,13 +115,10 @@ async def _active_and_absent(
         active: list[r.GroupDescription] = []
         absent: list[str] = []
         for name in names:
-            answer = answers[name]
-            if is_absent(answer):
+            if is_absent(answers, name):
                 absent.append(name)
-            elif isinstance(answer, Exception):
-                raise answer
-            elif answer.state not in EMPTY_STATES:
-                active.append(answer)
+            elif answers.value(name).state not in EMPTY_STATES:
+                active.append(answers.value(name))
         if not active or deadline is None:
             return active, absent
         members = [member_name(m) for g in active for m in g.members]
@@ -148,16 +145,12 @@ async def _commits(admin: Admin, names: Sequence[str]) -> dict[str, Commits]:
     """The commits of each group. Raises the first failure."""
     found: dict[str, Commits] = {}
     types = await types_of(admin, names)
-    for name, answer in (await offsets_of(admin, types)).items():
-        commits: AnyCommits = {}
-        if not isinstance(answer, Exception):
-            commits = answer
-        elif not is_absent(answer):
-            raise answer
-        for commit_ in commits.values():
-            if isinstance(commit_, Exception):
-                raise commit_
-        found[name] = {tp: c for tp, c in commits.items() if isinstance(c, r.OffsetAndMetadata)}
+    answers = await offsets_of(admin, types)
+    for name in answers:
+        commits = NO_COMMITS if is_absent(answers, name) else answers.value(name)
+        for error in commits.errors.values():
+            raise error
+        found[name] = dict(commits.ok)
     return found
 
 
@@ -168,8 +161,8 @@ async def _listed(context: Context, admin: Admin, target: Target) -> Commits | N
     groups = await describe_existing(context, admin, [target.to_group])
     if not groups:
         raise CommandError(f"Nothing can be copied from group {target.to_group}.")
-    found = (await commits_of(context, admin, groups)).get(target.to_group, {})
-    commits = {tp: c for tp, c in found.items() if isinstance(c, r.OffsetAndMetadata)}
+    found = await commits_of(context, admin, groups)
+    commits = found.get(target.to_group, NO_COMMITS).ok
     if not commits:
         raise CommandError(f"Group {target.to_group} has committed nothing that could be copied.")
     return commits
@@ -197,8 +190,12 @@ class _Remembered:
             asked = [tp for tp, at in timestamps.items() if at == moment and tp not in known]
             if asked:
                 wanted = dict.fromkeys((*asked, *self._partitions), moment)
-                known |= await self._admin.list_offsets(wanted, isolation=isolation)
-        return Answers({tp: self._answers[moment][tp] for tp, moment in timestamps.items()})
+                known.update(await self._admin.list_offsets(wanted, isolation=isolation))
+        found: Answers[TopicPartition, r.ListedOffset] = Answers()
+        for tp, moment in timestamps.items():
+            known = self._answers[moment]
+            found.add(tp, known.errors.get(tp) or known.ok[tp])
+        return found
 
 
 class Planning:
@@ -246,7 +243,7 @@ class Planning:
             places = await resolve(self._offsets, self._target.positions, tps, committed=committed)
         given = self._copied or {}
         return [
-            _move(group, tp, commits.get(tp), places[tp], self._target, given.get(tp))
+            _move(group, tp, commits.get(tp), places, self._target, given.get(tp))
             for tp in tps
             if tp in places
         ]
@@ -313,7 +310,7 @@ class Planning:
         for topic in dict.fromkeys(tp.topic for tp in tps):
             here = [tp for tp in tps if tp.topic == topic]
             ranges = {tp.partition: Range(Position(Anchor.OFFSET, offsets[tp])) for tp in here}
-            places |= await resolve(self._offsets, Positions(None, ranges), here)
+            places.update(await resolve(self._offsets, Positions(None, ranges), here))
         return places
 
 
@@ -321,15 +318,16 @@ def _move(
     group: str,
     tp: TopicPartition,
     commit: r.OffsetAndMetadata | None,
-    place: ResolvedRange | Exception,
+    places: Answers[TopicPartition, ResolvedRange],
     target: Target,
     copied: r.OffsetAndMetadata | None,
 ) -> Move:
     has = commit.offset if commit else None
     # The group keeps its own metadata; if it has none, a copy brings that of its source.
     metadata = commit.metadata if commit else copied.metadata if copied else ""
-    if isinstance(place, Exception):
-        return Move(group, tp, has, None, -1, metadata, phrase(place), place, was=commit)
+    if (error := places.errors.get(tp)) is not None:
+        return Move(group, tp, has, None, -1, metadata, phrase(error), error, was=commit)
+    place = places.ok[tp]
     span = (place.start, place.latest)
     if target.keeps_commit and commit is not None:
         return Move(group, tp, has, has, commit.leader_epoch, metadata, "", span=span, was=commit)

@@ -211,11 +211,10 @@ async def watch(context: Context, options: WatchGroup) -> int:
     """`pk groups watch`."""
     name = wanted_group((*options.group, *options.groups), "watch")
     admin = await context.admin()
-    first = (await admin.describe_groups([name]))[name]
-    if is_absent(first):
+    answers = await admin.describe_groups([name])
+    if is_absent(answers, name):
         raise unknown_group(name, await all_names(context, admin))
-    if isinstance(first, Exception):
-        raise first
+    first = answers.value(name)
     recorder = Recorder(name)
     table = EventTable(context, columns(RebalanceRow), _CELLS, _style)
     table.add(recorder.see(first, now_ms()))
@@ -237,9 +236,9 @@ async def _follow(
     while wanted is None or recorder.rebalances < wanted:
         await trio.sleep(options.interval.s)
         try:
-            seen = (await admin.describe_groups([recorder.group]))[recorder.group]
-            if isinstance(seen, ClientError) or (isinstance(seen, KafkaError) and seen.retriable):
-                raise seen
+            answers = await admin.describe_groups([recorder.group])
+            absent = is_absent(answers, recorder.group)
+            seen = None if absent else answers.value(recorder.group)
         except (ClientError, KafkaError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise
@@ -250,9 +249,4 @@ async def _follow(
             await trio.sleep(_LOST_S)
             continue
         lost = False
-        if is_absent(seen):
-            table.add(recorder.see(None, now_ms()))
-        elif isinstance(seen, Exception):
-            raise seen
-        else:
-            table.add(recorder.see(seen, now_ms()))
+        table.add(recorder.see(seen, now_ms()))

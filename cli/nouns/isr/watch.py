@@ -32,7 +32,6 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.event_table import Cell, EventTable
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.values import TopicPartition
-from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
@@ -57,9 +56,8 @@ async def _partitions(
     described = await admin.describe_topics(names)
     return {
         TopicPartition(topic.name, p.partition): p
-        for topic in described.values()
-        if isinstance(topic, r.TopicDescription)
-        and (names or options.internal or filters(options) or not topic.internal)
+        for topic in described.ok.values()
+        if (names or options.internal or filters(options) or not topic.internal)
         for p in topic.partitions
     }
 

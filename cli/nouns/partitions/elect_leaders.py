@@ -176,7 +176,7 @@ async def _partitions(
         words += [partition_name(tp) for tp in _in_json(options.from_json)]
     if not words:
         described = await admin.describe_topics()
-        topics = [t for t in described.values() if isinstance(t, r.TopicDescription)]
+        topics = described.ok.values()
         found = {TopicPartition(t.name, p.partition): p for t in topics for p in t.partitions}
         remember(context.settings.bootstrap, "partition", map(partition_name, found))
         return found
@@ -329,7 +329,7 @@ async def _elect(
     rows: list[ElectionRow] = []
     for election in elections:
         row = _row(election, "elected")
-        error = answers.get(election.tp)
+        error = answers.errors.get(election.tp)
         if isinstance(error, KafkaError) and error.code == ErrorCode.ELECTION_NOT_NEEDED:
             row["result"] = "not needed"
         elif error is not None:
@@ -337,5 +337,5 @@ async def _elect(
             row["result"] = phrase(error)
             row["error"] = error_name(error)
         rows.append(row)
-    named = [(partition_name(tp), error) for tp, error in answers.items()]
+    named = [(partition_name(tp), error) for tp, error in answers.errors.items()]
     show_results(context, listing(ElectionRow, rows), named, "partition")

@@ -229,11 +229,7 @@ async def _take_partitions(
     if spec.consumer.get("group.id"):
         consumer.subscribe([target.topic])
         starts = await consumer.beginning_offsets(list(ends))
-        there = sum(
-            end - first.offset
-            for tp, end in ends.items()
-            if not isinstance(first := starts[tp], Exception)
-        )
+        there = sum(end - starts.ok[tp].offset for tp, end in ends.items() if tp in starts.ok)
         return lambda: read.records >= (wanted or there)
     consumer.assign(ends)
     consumer.seek_to_beginning()

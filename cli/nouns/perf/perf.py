@@ -29,7 +29,7 @@ from pk.core import __version__
 from pk.net.client.admin import Admin
 from pk.net.client.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
 from pk.net.client.errors import ClientError
-from pk.net.client.results import CreatedTopic, NewTopic
+from pk.net.client.results import NewTopic
 
 
 @asynccontextmanager
@@ -50,10 +50,9 @@ async def _target(context: Context, options: PerfOptions) -> AsyncGenerator[Targ
     )
     made = True  # assume so if the creation is interrupted
     try:
-        created = (await admin.create_topics([new]))[name]
-        if not isinstance(created, CreatedTopic):
-            made = False
-            raise created
+        answers = await admin.create_topics([new])
+        made = name in answers.ok
+        answers.value(name)
         yield Target(name, options.partitions, True)
     finally:
         if made:
@@ -64,7 +63,7 @@ async def _delete(context: Context, admin: Admin, name: str) -> None:
     """Deletes the temporary topic, even during an interrupt."""
     with trio.CancelScope(shield=True, deadline=trio.current_time() + 15):
         try:
-            left = (await admin.delete_topics([name]))[name]
+            left = (await admin.delete_topics([name])).errors.get(name)
         except ClientError as e:
             left = e
         if left is None or is_unknown(left):

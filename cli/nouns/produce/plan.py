@@ -24,7 +24,7 @@ from pk.net.client.admin import Admin
 from pk.net.client.config import ProducerConfig
 from pk.net.client.delivery import BatchDelivered
 from pk.net.client.errors import ClientError
-from pk.net.client.results import ConfigResource, NewTopic, ResourceType, TopicDescription
+from pk.net.client.results import ConfigResource, NewTopic, ResourceType
 
 if TYPE_CHECKING:
     from pk.cli.nouns.produce.options import Produce
@@ -249,12 +249,12 @@ async def topic_exists(context: Context, topic: str, *, create: bool) -> bool:
     Raises CommandError with similar names if it does not exist and will not be created.
     """
     admin = await context.admin()
-    described = (await admin.describe_topics([topic]))[topic]
-    if isinstance(described, TopicDescription):
+    error = (await admin.describe_topics([topic])).errors.get(topic)
+    if error is None:
         return True
-    impossible = getattr(described, "code", None) == ErrorCode.INVALID_TOPIC_EXCEPTION
-    if impossible or not is_unknown(described):
-        raise described
+    impossible = getattr(error, "code", None) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    if impossible or not is_unknown(error):
+        raise error
     if create:
         await _create(context, admin, topic)
         return True
@@ -265,10 +265,10 @@ async def topic_exists(context: Context, topic: str, *, create: bool) -> bool:
 
 
 async def _create(context: Context, admin: Admin, topic: str) -> None:
-    created = (await admin.create_topics([NewTopic(topic)]))[topic]
-    exists = getattr(created, "code", None) == ErrorCode.TOPIC_ALREADY_EXISTS
-    if isinstance(created, Exception) and not exists:
-        raise created
+    error = (await admin.create_topics([NewTopic(topic)])).errors.get(topic)
+    exists = getattr(error, "code", None) == ErrorCode.TOPIC_ALREADY_EXISTS
+    if error is not None and not exists:
+        raise error
     context.say(f"Created topic {topic}, with the broker's defaults.")
 
 
@@ -307,12 +307,11 @@ async def _makes_topics(admin: Admin) -> bool:
         cluster = await admin.describe_cluster()
         node = str(cluster.brokers[0].node_id)
         resource = ConfigResource(ResourceType.BROKER, node)
-        found = (await admin.describe_configs([resource], keys=[_AUTO_CREATE]))[resource]
+        found = (await admin.describe_configs([resource], keys=[_AUTO_CREATE])).ok
     except (KafkaError, ClientError, IndexError):
         return True
-    if isinstance(found, Exception):
-        return True
-    return all(entry.value != "false" for entry in found if entry.name == _AUTO_CREATE)
+    entries = found.get(resource, ())
+    return all(entry.value != "false" for entry in entries if entry.name == _AUTO_CREATE)
 
 
 class Tally:

@@ -38,7 +38,6 @@ from pk.net.client.accumulator import Row
 from pk.net.client.config import ProducerConfig
 from pk.net.client.errors import BufferExhausted, ClientError, TransactionOutcomeUnknown
 from pk.net.client.producer import Producer, open_producer, record_size
-from pk.net.client.results import TopicDescription
 
 if TYPE_CHECKING:
     from pk.cli.nouns.produce.options import Produce
@@ -545,10 +544,10 @@ async def _described(context: Context, topics: set[str], *, create: bool) -> Non
     """Reports which of `topics` do not exist."""
     admin = await context.admin()
     described = await admin.describe_topics(sorted(topics))
-    for name, answer in described.items():
-        if is_unknown(answer) and create:
+    for name, error in described.errors.items():
+        if is_unknown(error) and create:
             context.say(f"Would create topic {name}, with the broker's defaults.")
-        elif is_unknown(answer):
+        elif is_unknown(error):
             context.failed(await unknown_topic(context, admin, name), name)
-        elif not isinstance(answer, TopicDescription):
-            context.failed(answer, name)
+        else:
+            context.failed(error, name)

@@ -82,10 +82,7 @@ async def load(
             nursery.start_soon(ask_dirs)
     ((cluster, nodes),) = known
     partitions = {
-        TopicPartition(t.name, p.partition): p
-        for t in described.values()
-        if isinstance(t, r.TopicDescription)
-        for p in t.partitions
+        TopicPartition(t.name, p.partition): p for t in described.ok.values() for p in t.partitions
     }
     keep_names(context, nodes, described, partitions)
     replicas = {tp: settled(p.replicas, running.get(tp)) for tp, p in partitions.items()}
@@ -103,7 +100,7 @@ async def load(
         for b, answer in dirs.ok.items()
         if answer and all(d.total_bytes >= 0 for d in answer)
     }
-    silent = [b for b in state.racks if sizes and isinstance(dirs.get(b, KeyError()), Exception)]
+    silent = [b for b in state.racks if sizes and b not in dirs.ok]
     why = unknown[0] if unknown else None
     return Live(cluster.cluster_id, nodes, state, partitions, running, disks, silent, why)
 

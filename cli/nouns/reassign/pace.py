@@ -100,10 +100,7 @@ async def others(
     """
     described = await admin.describe_topics()
     partitions = {
-        TopicPartition(t.name, p.partition): p
-        for t in described.values()
-        if isinstance(t, r.TopicDescription)
-        for p in t.partitions
+        TopicPartition(t.name, p.partition): p for t in described.ok.values() for p in t.partitions
     }
     moved = set(moving)
     lacking = [tp for tp, p in partitions.items() if tp not in moved and p.under_replicated]

@@ -375,9 +375,7 @@ async def rollback(context: Context, options: RollBack) -> int | None:
         wanted = known[0]
     described = await admin.describe_topics()
     there: dict[TopicPartition, Any] = {
-        tp: replicas
-        for tp, replicas in wanted.before.items()
-        if not isinstance(described.get(tp.topic, KeyError()), Exception)
+        tp: replicas for tp, replicas in wanted.before.items() if tp.topic in described.ok
     }
     gone = sorted({tp.topic for tp in wanted.before} - {tp.topic for tp in there})
     if gone:

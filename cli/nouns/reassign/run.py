@@ -128,10 +128,8 @@ class Moving:
         self._write_down([*self.moved])
         await self._place(asked)
         answers = await self.admin.alter_reassignments({tp: self.changes[tp].after for tp in asked})
-        for tp in asked:
-            error = answers.get(tp)
-            if error is not None:
-                self.fail(tp, error)
+        for tp, error in answers.errors.items():
+            self.fail(tp, error)
         if self.results:
             self._write_down(self.moved)
         await self._place(asked)
@@ -157,12 +155,12 @@ class Moving:
                 by_broker.setdefault(broker, {})[tp] = path
         for broker, paths in by_broker.items():
             answers = await self.admin.alter_replica_log_dirs(broker, paths)
-            for tp, error in answers.items():
+            for tp, error in answers.errors.items():
                 later = isinstance(error, KafkaError) and error.code in (
                     ErrorCode.REPLICA_NOT_AVAILABLE,
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 )
-                if error is not None and not later:
+                if not later:
                     self.context.failed(error, f"{partition_name(tp)} on broker {broker}")
 
     # watch
@@ -246,11 +244,11 @@ class Moving:
                     elect.append(tp)
         if elect:
             answers = await self.admin.elect_leaders(r.ElectionType.PREFERRED, elect)
-            for tp, error in answers.items():
+            for tp, error in answers.errors.items():
                 needless = (
                     isinstance(error, KafkaError) and error.code == ErrorCode.ELECTION_NOT_NEEDED
                 )
-                if error is not None and not needless:
+                if not needless:
                     self.results[tp] = f"moved; leader not elected ({phrase(error)})"
 
     async def take_back(self, tps: Iterable[TopicPartition] | None = None) -> None:
@@ -258,7 +256,7 @@ class Moving:
         running = await self.admin.list_reassignments(self.moved if tps is None else tps)
         answers = await self.admin.alter_reassignments(dict.fromkeys(running))
         for tp in running:
-            error = answers.get(tp)
+            error = answers.errors.get(tp)
             ended = (
                 isinstance(error, KafkaError)
                 and error.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS

@@ -355,7 +355,7 @@ async def cancel(context: Context, partitions: Sequence[str], *, every: bool) ->
         answers = await admin.alter_reassignments(dict.fromkeys(wanted))
         done: list[TopicPartition] = []
         for tp, row in zip(wanted, rows, strict=True):
-            error = answers.get(tp)
+            error = answers.errors.get(tp)
             row["result"] = "cancelled" if error is None else phrase(error)
             if error is None:
                 done.append(tp)

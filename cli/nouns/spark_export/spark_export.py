@@ -81,9 +81,8 @@ async def _resolved(
     )
     say_uncommitted(context, ranges, group)
     found: dict[TopicPartition, tuple[int, int | None]] = {}
-    for tp, span in ranges.items():
-        if isinstance(span, Exception):
-            raise span
+    for tp in ranges:
+        span = ranges.value(tp)
         found[tp] = (span.begin, span.end)
     return found
 

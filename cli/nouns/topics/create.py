@@ -14,9 +14,7 @@ from pk.cli.runtime.name_cache import recall, remember
 from pk.cli.runtime.results import show_results
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.results import (
-    CreatedTopic,
     NewTopic,
-    TopicDescription,
 )
 
 if TYPE_CHECKING:
@@ -66,10 +64,9 @@ async def create(context: Context, options: "CreateTopics") -> None:
     done = "would be created" if trying else "created"
     rows: list[CreatedRow] = []
     for name in names:
-        answer = answers[name]
-        made = answer if isinstance(answer, CreatedTopic) else None
-        exists = options.if_not_exists and _exists(answer)
-        error = answer if isinstance(answer, Exception) and not exists else None
+        made, error = answers.ok.get(name), answers.errors.get(name)
+        exists = options.if_not_exists and _exists(error)
+        error = None if exists else error
         rows.append(
             {
                 "topic": name,
@@ -83,16 +80,14 @@ async def create(context: Context, options: "CreateTopics") -> None:
         if in_words(key, value) is not None:
             context.say(f"{key} {both_ways(key, value)}")
     if not trying:
-        created = [name for name in names if isinstance(answers[name], CreatedTopic)]
-        await until_topics(admin, created, lambda _, answer: isinstance(answer, TopicDescription))
+        await until_topics(admin, answers.ok, lambda known, name: name in known.ok)
         bootstrap = context.settings.bootstrap
         remember(
             bootstrap,
             "topic",
             {*recall(bootstrap, "topic"), *(r["topic"] for r in rows if not r["error"])},
         )
-    named = [(name, answers[name]) for name in names]
-    show_results(context, listing(CreatedRow, rows), named, "topic")
+    show_results(context, listing(CreatedRow, rows), list(answers.errors.items()), "topic")
 
 
 def _known(number: int) -> int | None:

@@ -14,9 +14,9 @@ from pk.cli.phrases import count, join
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.name_cache import recall, remember
 from pk.cli.runtime.results import show_results
-from pk.core.errors import KafkaError
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.net.client.results import (
     TopicDescription,
 )
@@ -38,20 +38,18 @@ async def delete(context: Context, *, topic: Sequence[str], regex: bool, if_exis
             f"No topic's whole name matches {join(topic)}; `pk topics list` shows all topics."
         )
     described = await admin.describe_topics(names)
-    there = [n for n in names if not isinstance(described[n], Exception)]
+    there = [name for name in names if name in described.ok]
     rows: list[DeletedRow] = []
     errors: list[tuple[str, object]] = []
-    for name in names:
-        error = described[name]
-        if isinstance(error, Exception):
-            if is_unknown(error) and if_exists:
-                rows.append({"topic": name, "result": "not there", "error": None})
-                continue
-            shown = await unknown_topic(context, admin, name) if is_unknown(error) else error
-            rows.append({"topic": name, **outcome(context, shown, "")})
-            errors.append((name, shown))
+    for name, error in described.errors.items():
+        if is_unknown(error) and if_exists:
+            rows.append({"topic": name, "result": "not there", "error": None})
+            continue
+        shown = await unknown_topic(context, admin, name) if is_unknown(error) else error
+        rows.append({"topic": name, **outcome(context, shown, "")})
+        errors.append((name, shown))
     if there:
-        await _say_loss(context, admin, [_described(described[n]) for n in there])
+        await _say_loss(context, admin, list(described.ok.values()))
     if context.change.dry_run:
         for name in there:
             rows.append({"topic": name, "result": "would be deleted", "error": None})
@@ -61,10 +59,12 @@ async def delete(context: Context, *, topic: Sequence[str], regex: bool, if_exis
         )
         answers = await admin.delete_topics(there)
         for name in there:
-            rows.append({"topic": name, **outcome(context, answers[name], "deleted")})
-            errors.append((name, answers[name]))
-        gone = [name for name in there if answers[name] is None]
-        await until_topics(admin, gone, lambda name, answer: _is_another(answer, described[name]))
+            error = answers.errors.get(name)
+            rows.append({"topic": name, **outcome(context, error, "deleted")})
+            errors.append((name, error))
+        await until_topics(
+            admin, answers.ok, lambda known, name: _is_gone(known, described.ok[name])
+        )
         bootstrap = context.settings.bootstrap
         remember(bootstrap, "topic", set(recall(bootstrap, "topic")) - set(there))
     order = {name: i for i, name in enumerate(names)}
@@ -72,17 +72,12 @@ async def delete(context: Context, *, topic: Sequence[str], regex: bool, if_exis
     show_results(context, listing(DeletedRow, rows), errors, "topic")
 
 
-def _is_another(answer: object, deleted: object) -> bool:
+def _is_gone(known: Answers[str, TopicDescription], deleted: TopicDescription) -> bool:
     """Whether a topic is gone. A producer may have made the broker create another of the same name
     since."""
-    if isinstance(answer, TopicDescription):
-        return answer.topic_id != _described(deleted).topic_id
-    return isinstance(answer, KafkaError) and is_unknown(answer)
-
-
-def _described(answer: object) -> TopicDescription:
-    assert isinstance(answer, TopicDescription)
-    return answer
+    if deleted.name in known.errors:
+        return is_unknown(known.errors[deleted.name])
+    return known.ok[deleted.name].topic_id != deleted.topic_id
 
 
 async def _say_loss(context: Context, admin: Admin, topics: Sequence[TopicDescription]) -> None:

@@ -23,6 +23,7 @@ from pk.cli.output.formats import Document, Section
 from pk.cli.output.rows import listing
 from pk.cli.phrases import count
 from pk.cli.runtime.context import Context
+from pk.cli.runtime.results import succeeded
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import (
@@ -61,13 +62,9 @@ async def topic_configs(
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
     if not resources:
         return {}
-    found: dict[str, tuple[ConfigEntry, ...]] = {}
-    for resource, answer in (await admin.describe_configs(resources)).items():
-        if isinstance(answer, Exception):
-            context.failed(answer, f"configs of {resource.name}")
-        else:
-            found[resource.name] = answer
-    return found
+    answers = await admin.describe_configs(resources)
+    described = succeeded(context, answers, lambda resource: f"configs of {resource.name}")
+    return {resource.name: entries for resource, entries in described.items()}
 
 
 def _is_wanted(

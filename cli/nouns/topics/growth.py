@@ -9,6 +9,7 @@ from pk.cli.nouns.topics.outcome import outcome
 from pk.cli.nouns.topics.rows import GrownRow
 from pk.cli.phrases import count
 from pk.cli.runtime.context import Context
+from pk.net.client.answers import Answers
 from pk.net.client.results import NewPartitions, TopicDescription
 
 
@@ -48,17 +49,21 @@ async def grow(
         {name: NewPartitions(total) for name, total in totals.items()}, validate_only=trying
     )
     if not trying:
-        grown = [name for name in totals if answers[name] is None]
-        await until_topics(admin, grown, lambda name, answer: _has(answer, totals[name]))
+        await until_topics(admin, answers.ok, lambda known, name: _has(known, name, totals[name]))
     done = "would grow" if trying else "grown"
     return [
-        {"topic": name, "from": now[name], "to": total, **outcome(context, answers[name], done)}
+        {
+            "topic": name,
+            "from": now[name],
+            "to": total,
+            **outcome(context, answers.errors.get(name), done),
+        }
         for name, total in totals.items()
     ]
 
 
-def _has(answer: object, partitions: int) -> bool:
-    return isinstance(answer, TopicDescription) and len(answer.partitions) >= partitions
+def _has(known: Answers[str, TopicDescription], name: str, partitions: int) -> bool:
+    return name in known.ok and len(known.ok[name].partitions) >= partitions
 
 
 def name_to_type(context: Context, names: Collection[str]) -> str:

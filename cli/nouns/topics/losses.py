@@ -24,13 +24,9 @@ async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int 
     """How many offsets there are in partitions; None unless all of their leaders answer."""
     wanted = list(partitions)
     starts, ends = await bounds_of(admin, wanted)
-    total = 0
-    for tp in wanted:
-        start, end = starts[tp], ends[tp]
-        if isinstance(start, Exception) or isinstance(end, Exception):
-            return None
-        total += end.offset - start.offset
-    return total
+    if starts.errors or ends.errors:
+        return None
+    return sum(ends.ok[tp].offset - starts.ok[tp].offset for tp in wanted)
 
 
 async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
@@ -41,8 +37,8 @@ async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
     with trio.move_on_after(_READERS_S), suppress(KafkaError, ClientError):
         listed = await admin.list_groups()
         types = {g.group_id: g.type for g in listed.groups[:_GROUPS_MAX]}
-        for name, offsets in (await offsets_of(admin, types)).items():
-            if not isinstance(offsets, Exception) and any(tp.topic in wanted for tp in offsets):
+        for name, offsets in (await offsets_of(admin, types)).ok.items():
+            if any(tp.topic in wanted for tp in offsets):
                 found.append(name)
     return sorted(found)
 

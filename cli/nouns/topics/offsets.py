@@ -2,7 +2,7 @@
 as in Apache's tool."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pk.cli.cluster.partition_selection import partitions_at
@@ -14,12 +14,13 @@ from pk.cli.nouns.topics.rows import OffsetsRow, PositionRow
 from pk.cli.output.rows import listing
 from pk.cli.phrases import partition_name
 from pk.cli.positions.grammar import Positions
-from pk.cli.positions.resolve import ResolvedRange, bounds_of, positions_option
+from pk.cli.positions.resolve import bounds_of, positions_option
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 
 _TIMES: Final = {
     "latest": r.LATEST,
@@ -32,7 +33,7 @@ _TIMES: Final = {
 """The words that `--time` of kafka-get-offsets accepts in addition to milliseconds, each with its
 timestamp in a request."""
 
-Found = tuple[int | None, int | None] | Exception
+Found = Answers[TopicPartition, tuple[int | None, int | None]]
 """The first and last offset of a range; None if there is none."""
 
 
@@ -62,8 +63,8 @@ async def offsets(context: Context, options: TopicOffsets) -> None:
     wanted = partitions_at(topics, numbers, positions)
     isolation = r.IsolationLevel[options.isolation_level.upper()]
     starts, ends = await bounds_of(admin, wanted, isolation)
-    answered = [tp for tp in wanted if isinstance(ends[tp], r.ListedOffset)]
-    found: Mapping[TopicPartition, Found] = {}
+    answered = [tp for tp in wanted if tp in ends.ok]
+    found: Found = Answers()
     if positions is not None:
         found = await _of_positions(context, admin, positions, answered, options.group, isolation)
     elif moment is not None:
@@ -71,19 +72,19 @@ async def offsets(context: Context, options: TopicOffsets) -> None:
     rows: list[OffsetsRow] = []
     positioned: list[PositionRow] = []
     for tp in wanted:
-        start, end, also = starts[tp], ends[tp], found.get(tp)
-        error = next((a for a in (start, end, also) if isinstance(a, Exception)), None)
+        start, end = starts.ok.get(tp), ends.ok.get(tp)
+        error = starts.errors.get(tp) or ends.errors.get(tp) or found.errors.get(tp)
         if error is not None:
             context.failed(error, partition_name(tp))
         first, last = _offset(start), _offset(end)
-        begin, until = also if isinstance(also, tuple) else (None, None)
+        begin, until = found.ok.get(tp, (None, None))
         row: OffsetsRow = {
             "topic": tp.topic,
             "partition": tp.partition,
             "start": first,
             "end": last,
             "offsets": None if first is None or last is None else last - first,
-            "leader_epoch": end.leader_epoch if isinstance(end, r.ListedOffset) else None,
+            "leader_epoch": None if end is None else end.leader_epoch,
             "error": None if error is None else error_name(error),
         }
         rows.append(row)
@@ -99,8 +100,8 @@ def _style(row: OffsetsRow | PositionRow) -> str | None:
     return "red" if row["error"] is not None else None
 
 
-def _offset(answer: r.ListedOffset | Exception) -> int | None:
-    return answer.offset if isinstance(answer, r.ListedOffset) else None
+def _offset(listed: r.ListedOffset | None) -> int | None:
+    return None if listed is None else listed.offset
 
 
 async def _of_positions(
@@ -110,26 +111,23 @@ async def _of_positions(
     wanted: Sequence[TopicPartition],
     group: str | None,
     isolation: r.IsolationLevel,
-) -> dict[TopicPartition, Found]:
+) -> Found:
     ranges = await resolve_positions(
         context, admin, positions, wanted, group=group, isolation=isolation
     )
-    return {tp: _ends(place) for tp, place in ranges.items()}
-
-
-def _ends(place: ResolvedRange | Exception) -> Found:
-    if isinstance(place, Exception):
-        return place
-    return None if lacks_commit(place) else place.begin, place.end
+    found: Found = Answers(ranges.errors.items())
+    for tp, place in ranges.ok.items():
+        found.add(tp, (None if lacks_commit(place) else place.begin, place.end))
+    return found
 
 
 async def _of_time(
     admin: Admin, moment: int, wanted: Sequence[TopicPartition], isolation: r.IsolationLevel
-) -> dict[TopicPartition, Found]:
+) -> Found:
     """The offsets that the brokers return for a timestamp; None if there is none, as after the last
     record."""
     answers = await admin.list_offsets(dict.fromkeys(wanted, moment), isolation=isolation)
-    return {
-        tp: a if isinstance(a, Exception) else (a.offset if a.offset >= 0 else None, None)
-        for tp, a in answers.items()
-    }
+    found: Found = Answers(answers.errors.items())
+    for tp, listed in answers.ok.items():
+        found.add(tp, (listed.offset if listed.offset >= 0 else None, None))
+    return found

@@ -13,6 +13,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 
 _ASKED: Final = (r.EARLIEST, r.EARLIEST_LOCAL, r.LATEST_TIERED, r.LATEST)
 
@@ -38,19 +39,23 @@ async def tiers_of(
         return found
     offsets = await _offsets(admin, partitions)
     for tp in partitions:
-        row = _row(tp, {when: answers[tp] for when, answers in offsets.items()})
-        if isinstance(row, Exception):
-            context.failed(row, partition_name(tp))
-            row = _unknown(tp, row)
-        found[tp.topic].append(row)
+        errors = [answers.errors[tp] for answers in offsets.values() if tp in answers.errors]
+        if (error := next((e for e in errors if not _is_too_new(e)), None)) is not None:
+            context.failed(error, partition_name(tp))
+            found[tp.topic].append(_unknown(tp, error))
+            continue
+        known = {
+            when: answers.ok[tp].offset for when, answers in offsets.items() if tp in answers.ok
+        }
+        found[tp.topic].append(_row(tp, known))
     return found
 
 
 async def _offsets(
     admin: Admin, partitions: Sequence[TopicPartition]
-) -> dict[int, Mapping[TopicPartition, r.ListedOffset | Exception]]:
+) -> dict[int, Answers[TopicPartition, r.ListedOffset]]:
     """The answers by the special timestamp that was asked for."""
-    found: dict[int, Mapping[TopicPartition, r.ListedOffset | Exception]] = {}
+    found: dict[int, Answers[TopicPartition, r.ListedOffset]] = {}
 
     async def ask(when: int) -> None:
         found[when] = await admin.list_offsets(dict.fromkeys(partitions, when))
@@ -61,15 +66,7 @@ async def _offsets(
     return found
 
 
-def _row(
-    tp: TopicPartition, answers: Mapping[int, r.ListedOffset | Exception]
-) -> TiersOfPartition | Exception:
-    offsets: dict[int, int] = {}
-    for when, answer in answers.items():
-        if isinstance(answer, r.ListedOffset):
-            offsets[when] = answer.offset
-        elif not _is_too_new(answer):
-            return answer
+def _row(tp: TopicPartition, offsets: Mapping[int, int]) -> TiersOfPartition:
     start = offsets.get(r.EARLIEST)
     local_start = offsets.get(r.EARLIEST_LOCAL)
     last = offsets.get(r.LATEST_TIERED)

@@ -31,7 +31,7 @@ async def trim(context: Context, options: TrimTopics) -> None:
     """`pk topics trim`."""
     admin = await context.admin()
     ranges = await _ranges(context, admin, options)
-    rows = {tp: _row(context, tp, found) for tp, found in ranges.items()}
+    rows = {tp: _row(context, tp, ranges) for tp in ranges}
     losing = {tp: row for tp, row in rows.items() if row["records"]}
     if losing:
         if not context.change.dry_run:
@@ -45,13 +45,12 @@ async def trim(context: Context, options: TrimTopics) -> None:
         )
         answers = await admin.delete_records({tp: row["target"] or 0 for tp, row in losing.items()})
         for tp, row in losing.items():
-            answer = answers[tp]
-            if isinstance(answer, Exception):
-                context.fail(answer)
-                row["result"] = phrase(answer)
-                row["error"] = error_name(answer)
+            if (error := answers.errors.get(tp)) is not None:
+                context.fail(error)
+                row["result"] = phrase(error)
+                row["error"] = error_name(error)
             else:
-                row["start"], row["result"] = answer, "trimmed"
+                row["start"], row["result"] = answers.ok[tp], "trimmed"
     show_results(context, listing(TrimmedRow, list(rows.values())), of="partition")
     if not losing and not context.failures:
         context.say("No records are below that; nothing was changed.")
@@ -86,14 +85,10 @@ async def _ranges(
         (topic,) = await existing_topics(context, admin, [name])
         wanted += partitions_at([topic], own or numbers, positions)
     ranges = await resolve_positions(context, admin, positions, wanted, group=options.group)
-    return Answers({tp: _kept_without_commit(place) for tp, place in ranges.items()})
-
-
-def _kept_without_commit(place: ResolvedRange | Exception) -> ResolvedRange | Exception:
-    """Trims nothing from a partition without a commit, since the group may not have read it."""
-    if isinstance(place, Exception) or not lacks_commit(place):
-        return place
-    return place._replace(begin=place.start, note="no commit: kept")
+    for tp, place in ranges.ok.items():
+        if lacks_commit(place):  # the group may not have read it
+            ranges.add(tp, place._replace(begin=place.start, note="no commit: kept"))
+    return ranges
 
 
 def _json_offsets(path: str) -> dict[TopicPartition, int]:
@@ -128,13 +123,15 @@ async def _from_json(
     found: Answers[TopicPartition, ResolvedRange] = Answers()
     for tp, offset in wanted.items():
         positions = positions_option("end" if offset == -1 else str(offset), "offset")
-        found |= await resolve(admin, positions, [tp])
+        found.update(await resolve(admin, positions, [tp]))
     return found
 
 
-def _row(context: Context, tp: TopicPartition, place: ResolvedRange | Exception) -> TrimmedRow:
-    if isinstance(place, Exception):
-        context.fail(place)
+def _row(
+    context: Context, tp: TopicPartition, ranges: Answers[TopicPartition, ResolvedRange]
+) -> TrimmedRow:
+    if (error := ranges.errors.get(tp)) is not None:
+        context.fail(error)
         return {
             "topic": tp.topic,
             "partition": tp.partition,
@@ -143,9 +140,10 @@ def _row(context: Context, tp: TopicPartition, place: ResolvedRange | Exception)
             "end": None,
             "records": None,
             "note": None,
-            "result": phrase(place),
-            "error": error_name(place),
+            "result": phrase(error),
+            "error": error_name(error),
         }
+    place = ranges.ok[tp]
     lost = max(place.begin - place.start, 0)
     done = "would be trimmed" if context.change.dry_run else "trimmed"
     return {

@@ -43,11 +43,10 @@ async def _abort_ids(context: Context, names: Sequence[str]) -> None:
     answers = await admin.describe_transactions(names)
     found: dict[str, TransactionDescription] = {}
     for name in names:
-        answer = answers[name]
-        if isinstance(answer, TransactionDescription):
-            found[name] = answer
+        if name in answers.errors:
+            await say_failed(context, admin, name, answers.errors[name])
         else:
-            await say_failed(context, admin, name, answer)
+            found[name] = answers.ok[name]
     now = now_ms()
     for name, described in found.items():
         context.say(_consequence(name, described, now))
@@ -59,8 +58,8 @@ async def _abort_ids(context: Context, names: Sequence[str]) -> None:
         await context.agree(f"Abort on {context.settings.cluster_name}?", name=named)
         fenced = await admin.fence_producers(found)
         for name, described in found.items():
-            error = fenced[name]
-            if isinstance(error, Exception):
+            error = fenced.errors.get(name)
+            if error is not None:
                 context.fail(error)
                 rows.append(_id_row(name, described, phrase(error), error_name(error)))
             else:
@@ -111,7 +110,7 @@ async def _abort_in_partition(context: Context, options: AbortTransactions, topi
         hanging = OpenTransaction(
             tp, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
         )
-        failure = (await admin.abort_transactions([hanging]))[tp]
+        failure = (await admin.abort_transactions([hanging])).errors.get(tp)
         result = "aborted"
         if failure is not None:
             context.fail(failure)

@@ -22,11 +22,10 @@ async def describe(context: Context, transactional_ids: Sequence[str]) -> None:
     rows: list[DescribedTransaction] = []
     now = now_ms()
     for name in names:
-        answer = answers[name]
-        if isinstance(answer, TransactionDescription):
-            rows.append(_row(name, answer, now))
+        if name in answers.errors:
+            await say_failed(context, admin, name, answers.errors[name])
         else:
-            await say_failed(context, admin, name, answer)
+            rows.append(_row(name, answers.ok[name], now))
     context.show(listing(DescribedTransaction, rows, _style))
 
 

@@ -20,7 +20,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.results import succeeded
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
-from pk.net.client.results import ProducerState, TransactionDescription
+from pk.net.client.results import ProducerState
 
 
 class Candidate(NamedTuple):
@@ -74,11 +74,10 @@ async def _led_by(
     """The partitions that a broker leads."""
     described = await admin.describe_topics(sorted({tp.topic for tp in partitions}))
     led: set[TopicPartition] = set()
-    for name, topic in described.items():
-        if not isinstance(topic, Exception):
-            led.update(
-                TopicPartition(name, p.partition) for p in topic.partitions if p.leader_id == broker
-            )
+    for name, topic in described.ok.items():
+        led.update(
+            TopicPartition(name, p.partition) for p in topic.partitions if p.leader_id == broker
+        )
     return [tp for tp in partitions if tp in led]
 
 
@@ -104,12 +103,9 @@ async def _without_coordinator(
     hanging: list[Candidate] = []
     for each in candidates:
         name = names.get(each.producer.producer_id)
-        answer = described.get(name) if name is not None else None
-        if isinstance(answer, Exception):
-            context.failed(answer, name or "")
-        elif not isinstance(answer, TransactionDescription) or (
-            each.partition not in answer.partitions
-        ):
+        if name is not None and name in described.errors:
+            context.failed(described.errors[name], name)
+        elif name is None or each.partition not in described.ok[name].partitions:
             hanging.append(each)
     return hanging
 

@@ -10,7 +10,6 @@ from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
 from pk.net.client.admin import Admin
-from pk.net.client.results import TransactionDescription
 
 
 async def list_transactions(context: Context, options: ListTransactions) -> None:
@@ -47,8 +46,8 @@ async def _open_since(admin: Admin, names: list[str], latest_start_ms: int) -> s
     found = await admin.describe_transactions(names)
     return {
         name
-        for name, answer in found.items()
-        if isinstance(answer, TransactionDescription) and 0 <= answer.start_ms <= latest_start_ms
+        for name, transaction in found.ok.items()
+        if 0 <= transaction.start_ms <= latest_start_ms
     }
 
 

@@ -67,7 +67,7 @@ async def _begun(
         (tp, p.transaction_start_offset) for tp, p in states if p.transaction_start_offset >= 0
     ]
     found = await admin.record_times(places)
-    return {place: time for place, time in found.items() if isinstance(time, int) and time >= 0}
+    return {place: time for place, time in found.ok.items() if time is not None and time >= 0}
 
 
 def _row(

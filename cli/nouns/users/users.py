@@ -33,13 +33,13 @@ async def list_users(context: Context, pattern: str | None) -> None:
     wanted = None if pattern is None else whole(pattern, "PATTERN")
     admin = await context.admin()
     rows: list[UserRow] = []
-    for user, answer in sorted((await admin.describe_scram_users()).items()):
+    answers = await admin.describe_scram_users()
+    for user in sorted(answers):
         if wanted is not None and not wanted.fullmatch(user):
             continue
-        if isinstance(answer, Exception):
-            context.failed(answer, user)
-            continue
-        for one in answer:
+        if user in answers.errors:
+            context.failed(answers.errors[user], user)
+        for one in answers.ok.get(user, ()):
             name = one.mechanism.sasl_name
             rows.append({"user": user, "mechanism": name, "iterations": one.iterations})
     context.show(listing(UserRow, rows))
@@ -90,7 +90,7 @@ async def _set_password(
     kept = None
     if done == "added":
         kept = await remember_added(context, admin, options.user, mechanism)
-    error = (await admin.set_passwords([change]))[options.user]
+    error = (await admin.set_passwords([change])).errors.get(options.user)
     if error is None:
         await until_user(admin, options.user, mechanism, iterations)
     row = _row(options, iterations, done)
@@ -170,7 +170,7 @@ async def _delete(
 ) -> list[ChangedUserRow]:
     trying = context.change.dry_run
     answers = Answers[str, None]() if trying else await admin.delete_scram_users(mechanism, users)
-    for user in [user for user, error in answers.items() if error is None]:
+    for user in answers.ok:
         await until_user(admin, user, mechanism, None)
     rows: list[ChangedUserRow] = []
     for user in users:
@@ -181,7 +181,7 @@ async def _delete(
             "result": "would be deleted" if trying else "deleted",
             "error": None,
         }
-        error = answers.get(user)
+        error = answers.errors.get(user)
         if error is not None:
             context.fail(error)
             row["result"], row["error"] = phrase(error), error_name(error)
@@ -191,12 +191,11 @@ async def _delete(
 
 async def _known(admin: Admin, user: str) -> list[ScramUser]:
     """The credentials of a user; empty if there is no such user."""
-    answer = (await admin.describe_scram_users([user]))[user]
-    if isinstance(answer, KafkaError) and answer.code == ErrorCode.RESOURCE_NOT_FOUND:
+    answers = await admin.describe_scram_users([user])
+    error = answers.errors.get(user)
+    if isinstance(error, KafkaError) and error.code == ErrorCode.RESOURCE_NOT_FOUND:
         return []
-    if isinstance(answer, Exception):
-        raise answer
-    return list(answer)
+    return list(answers.value(user))
 
 
 def _of(having: Sequence[ScramUser], mechanism: Mechanism) -> ScramUser | None:

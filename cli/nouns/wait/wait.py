@@ -9,7 +9,7 @@ authorization, a wrong option) is.
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from contextlib import suppress
 
 import trio
 
@@ -24,7 +24,6 @@ from pk.cli.runtime.failures import sentence
 from pk.core.durations import Duration
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
-from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError, ConfigError, NoBrokers
 
@@ -144,17 +143,14 @@ async def _there(admin: Admin, names: Sequence[str], partitions: int) -> str | N
     answers = await admin.describe_topics(names)
     missing: list[str] = []
     for name in names:
-        answer = answers[name]
-        if is_unknown(answer):
+        if is_unknown(answers.errors.get(name)):
             missing.append(f"topic {name} does not exist yet")
-        elif isinstance(answer, Exception):
-            raise answer
-        elif len(answer.partitions) < partitions:
-            missing.append(f"{name} has {len(answer.partitions)} of {partitions} partitions")
-        elif headless := [p for p in answer.partitions if p.leader_id < 0]:
-            missing.append(
-                f"{name} has no leader for {len(headless)} of {len(answer.partitions)} partitions"
-            )
+            continue
+        found = answers.value(name).partitions
+        if len(found) < partitions:
+            missing.append(f"{name} has {len(found)} of {partitions} partitions")
+        elif headless := [p for p in found if p.leader_id < 0]:
+            missing.append(f"{name} has no leader for {len(headless)} of {len(found)} partitions")
     return _some(missing) if missing else None
 
 
@@ -183,15 +179,14 @@ async def _out_of_sync(admin: Admin, names: Sequence[str] | None) -> str | None:
     answers = await admin.describe_topics(names)
     total = 0
     missing: list[str] = []
-    for name, answer in sorted(answers.items()):
-        if is_unknown(answer):
+    for name in sorted(answers):
+        if is_unknown(answers.errors.get(name)):
             if names is None:  # deleted a moment ago
                 continue
             return f"topic {name} does not exist yet"
-        if isinstance(answer, Exception):
-            raise answer
-        total += len(answer.partitions)
-        for p in answer.partitions:
+        found = answers.value(name).partitions
+        total += len(found)
+        for p in found:
             if p.leader_id < 0:
                 missing.append(f"{name}/{p.partition} (no leader)")
             elif p.under_replicated:
@@ -254,13 +249,12 @@ async def _behind(
     context: Context, admin: Admin, options: WaitForLag, most: int | None, most_ms: int | None
 ) -> str | None:
     name = options.group
-    answer = (await admin.describe_groups([name]))[name]
-    if is_absent(answer):
+    answers = await admin.describe_groups([name])
+    if is_absent(answers, name):
         return f"group {name} does not exist yet"
-    if isinstance(answer, Exception):
-        raise answer
+    group = answers.value(name)
     aside = _Quiet(context)
-    found = await offset_rows(aside, admin, [answer], options.topics, times=most_ms is not None)
+    found = await offset_rows(aside, admin, [group], options.topics, times=most_ms is not None)
     rows = found[name]
     for error in aside.failures:
         raise error
@@ -301,14 +295,12 @@ async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
     answers = await admin.describe_groups(names)
     left: list[str] = []
     for name in names:
-        answer = answers[name]
-        if is_absent(answer):
+        if is_absent(answers, name):
             continue
-        if isinstance(answer, Exception):
-            raise answer
-        if answer.state not in EMPTY_STATES:
-            who = _some([member_name(m) for m in answer.members]) or "members that are joining"
-            left.append(f"{name} is {answer.state} with {who}")
+        group = answers.value(name)
+        if group.state not in EMPTY_STATES:
+            who = _some([member_name(m) for m in group.members]) or "members that are joining"
+            left.append(f"{name} is {group.state} with {who}")
     return "; ".join(left[:3]) or None
 
 
@@ -373,18 +365,16 @@ async def _unanswering(admin: Admin, wanted: Sequence[int], number: int) -> str 
     """Asks each of the cluster's brokers itself: a dead one stays listed for a while."""
     there = {b.node_id: b for b in (await admin.describe_cluster()).brokers if not b.fenced}
     asked = [b for b in wanted if b in there] if wanted else sorted(there)
-    answers: dict[int, Any] = {}
+    up: set[int] = set()
 
     async def ask(node_id: int) -> None:
-        try:
-            answers[node_id] = await admin.describe_features(node_id)
-        except (ClientError, KafkaError) as e:
-            answers[node_id] = e
+        with suppress(ClientError, KafkaError):
+            await admin.describe_features(node_id)
+            up.add(node_id)
 
     async with trio.open_nursery() as nursery:
         for node_id in asked:
             nursery.start_soon(ask, node_id)
-    up = {b for b, answer in answers.items() if isinstance(answer, r.FeatureDescription)}
     if wanted:
         missing = [str(b) for b in wanted if b not in up]
         if not missing:

@@ -103,17 +103,12 @@ async def _measure(
 ) -> _Measurement:
     """One measurement. Raises CommandError if the group does not exist."""
     wanted = selected(topics)
-    described = (await admin.describe_groups([name]))[name]
-    if is_absent(described):
+    answers = await admin.describe_groups([name])
+    if is_absent(answers, name):
         raise unknown_group(name, await group_names(context, admin))
-    if not isinstance(described, r.GroupDescription):
-        raise described
+    described = answers.value(name)
     committed = (await offsets_of(admin, {name: described.type})).value(name)
-    found = {
-        tp: o
-        for tp, o in committed.items()
-        if isinstance(o, r.OffsetAndMetadata) and is_selected(tp, wanted)
-    }
+    found = {tp: o for tp, o in committed.ok.items() if is_selected(tp, wanted)}
     commits = {tp: o.offset for tp, o in found.items()}
     lags = {
         tp: o.lag
@@ -255,8 +250,7 @@ async def _leaders(admin: Admin, tps: Iterable[TopicPartition]) -> dict[TopicPar
     answers = await admin.describe_topics(topics)
     return {
         TopicPartition(t.name, p.partition): p.leader_id
-        for t in answers.values()
-        if isinstance(t, r.TopicDescription)
+        for t in answers.ok.values()
         for p in t.partitions
     }
 
@@ -267,7 +261,7 @@ async def _ages(admin: Admin, reads: Mapping[TopicPartition, Read]) -> dict[Topi
     worst = sorted(lagging, key=lambda tp: -reads[tp].lag)[:_AGES]
     places = [(tp, max(reads[tp].unread or 0, reads[tp].start or 0)) for tp in worst]
     times = await admin.record_times(places)
-    return {tp: at for (tp, _), at in times.items() if isinstance(at, int)}
+    return {tp: at for (tp, _), at in times.ok.items() if at is not None}
 
 
 def _unmoved(

@@ -170,7 +170,7 @@ async def gather(
             p.leader_epoch,
             p.replicas,
             p.isr,
-            {b: _replica(tp, b, nodes, dirs.get(b), ends, later, seen.get(b)) for b in p.replicas},
+            {b: _replica(tp, b, nodes, dirs, ends, later, seen.get(b)) for b in p.replicas},
             number(str(min_isr.get(tp.topic, 1)), 1),
             unclean.get(tp.topic, False),
             moving.adding_replicas if moving else (),
@@ -198,23 +198,23 @@ def _replica(
     tp: TopicPartition,
     broker: int,
     nodes: Mapping[int, r.Node],
-    dirs: "tuple[r.LogDirDescription, ...] | Exception | None",
+    dirs: Dirs,
     ends: Mapping[TopicPartition, Mapping[int, int]],
     later: Mapping[TopicPartition, Mapping[int, int]],
     seen_ms: int | None,
 ) -> ReplicaFacts:
     node = nodes.get(broker)
     state = "absent" if node is None else "fenced" if node.fenced else "up"
-    answers = dirs is not None or broker in ends.get(tp, {})
+    answers = broker in dirs or broker in ends.get(tp, {})
     size, error, full, held = None, None, None, True
-    if isinstance(dirs, tuple):
+    if broker in dirs.ok:
         found = [
             (s.size_bytes, d)
-            for d in dirs
+            for d in dirs.ok[broker]
             for s in d.replicas
             if s.partition == tp and not s.future
         ]
-        failed = [d for d in dirs if d.error_code]
+        failed = [d for d in dirs.ok[broker] if d.error_code]
         held = bool(found)
         if found:
             size, directory = found[0]
@@ -281,10 +281,10 @@ async def _directories(admin: Admin, live: Iterable[int]) -> Dirs:
     found: Answers[int, tuple[r.LogDirDescription, ...]] = Answers()
 
     async def ask(broker: int) -> bool:
-        answer = (await admin.describe_log_dirs([broker]))[broker]
-        if isinstance(answer, ClientError):
+        answers = await admin.describe_log_dirs([broker])
+        if isinstance(answers.errors.get(broker), ClientError):
             return False
-        found[broker] = answer
+        found.update(answers)
         return True
 
     await admin.together.ask(live, ask, **limits)

@@ -68,10 +68,8 @@ class AclOperations(AdminBase):
 
         response = await self._controller(ask)
         return Answers(
-            {
-                rule: failure(result.error_code, result.error_message)
-                for rule, result in zip(rules, response.results, strict=True)
-            }
+            (rule, failure(result.error_code, result.error_message))
+            for rule, result in zip(rules, response.results, strict=True)
         )
 
     async def delete_acls(
@@ -102,9 +100,9 @@ class AclOperations(AdminBase):
         answers: Answers[AclFilter, list[AclBinding]] = Answers()
         for wanted, result in zip(filters, response.filter_results, strict=True):
             if result.error_code:
-                answers[wanted] = KafkaError(result.error_code, result.error_message)
+                answers.add(wanted, KafkaError(result.error_code, result.error_message))
                 continue
-            answers[wanted] = [
+            deleted = [
                 AclBinding(
                     acl.resource_type,
                     acl.resource_name,
@@ -117,4 +115,5 @@ class AclOperations(AdminBase):
                 for acl in result.matching_acls
                 if not acl.error_code
             ]
+            answers.add(wanted, deleted)
         return answers

@@ -6,7 +6,7 @@ are settled or `default.api.timeout.ms` has passed. Each item has its own result
 item does not affect the others.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -276,7 +276,7 @@ class AdminBase:
         self,
         items: Iterable[K],
         route: Callable[[list[K]], Awaitable["Routed[K]"]],
-        ask: Callable[[Connection, list[K]], Awaitable[Mapping[K, Any]]],
+        ask: Callable[[Connection, list[K]], Awaitable[Answers[K, Any]]],
         on_failure: Callable[[K, Exception], None] | None = None,
         *,
         changes: bool = False,
@@ -302,19 +302,15 @@ class AdminBase:
                 routed = await self._retry(lambda todo=remaining: route(todo), "routing")
                 asked = {item: node_id for node_id, items in routed[0].items() for item in items}
                 await self._ask_all(routed, ask, answers, patient=changes)
-                failed = [item for item in remaining if item in answers.errors]
-                remaining = [i for i in failed if self._worth_retrying(answers[i], attempts)]
+                errors = {i: answers.errors[i] for i in remaining if i in answers.errors}
+                remaining = [i for i, e in errors.items() if self._worth_retrying(e, attempts)]
                 if not waits and trio.current_time() - started >= _LEADERLESS_S:
-                    remaining = [i for i in remaining if not _lacks_leader(answers[i])]
+                    remaining = [i for i in remaining if not _lacks_leader(errors[i])]
                 if on_failure is not None:
-                    for item in failed:
-                        late = isinstance(answers[item], Straggler)
-                        if late or self._worth_retrying(answers[item], attempts):
-                            on_failure(item, answers[item])
-        return Answers(
-            (item, answers[item] if item in answers else self._unanswered(asked.get(item)))
-            for item in order
-        )
+                    for item, error in errors.items():
+                        if isinstance(error, Straggler) or self._worth_retrying(error, attempts):
+                            on_failure(item, error)
+        return answers.of(order, lambda item: self._unanswered(asked.get(item)))
 
     def _unanswered(self, node_id: int | None) -> RequestTimedOut:
         """The error of a timeout. It names this broker or, if None, those that were asked which
@@ -329,15 +325,15 @@ class AdminBase:
     async def _ask_all(
         self,
         routed: "Routed[K]",
-        ask: Callable[[Connection, list[K]], Awaitable[Mapping[K, Any]]],
-        answers: dict[K, Any],
+        ask: Callable[[Connection, list[K]], Awaitable[Answers[K, Any]]],
+        answers: Answers[K, Any],
         *,
         patient: bool = False,
     ) -> None:
         """Ask every node at once. Each adds its answers to `answers` as they arrive, so after a
         timeout the answers received so far are there. Unless `patient`, a node much slower than
         another fails with `Straggler`."""
-        answers.update(routed[1])
+        answers.update(Answers(routed[1].items()))
 
         async def ask_one(node_id: int) -> bool:
             items = routed[0][node_id]
@@ -345,7 +341,7 @@ class AdminBase:
                 connection = await self.cluster.connection(node_id)
                 answers.update(await ask(connection, items))
             except FAILURES as e:
-                answers.update(dict.fromkeys(items, e))
+                answers.update(Answers((item, e) for item in items))
                 return False
             return True
 
@@ -354,7 +350,7 @@ class AdminBase:
         for node_id in await self.together.ask(routed[0], ask_one, then_s=then_s):
             node = self.cluster.node(node_id)
             late = Straggler(node_id, node.address if node else "?", limit_ms)
-            answers.update(dict.fromkeys(routed[0][node_id], late))
+            answers.update(Answers((item, late) for item in routed[0][node_id]))
 
     def _worth_retrying(self, error: Exception, attempts: int) -> bool:
         if isinstance(error, KafkaError):
@@ -402,7 +398,7 @@ class AdminBase:
     async def _by_leader(
         self,
         partitions: Iterable[TopicPartition],
-        ask: Callable[[Connection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, Any]]],
+        ask: Callable[[Connection, list[TopicPartition]], Awaitable[Answers[TopicPartition, Any]]],
         *,
         changes: bool = False,
     ) -> Answers[TopicPartition, Any]:
@@ -424,7 +420,7 @@ class AdminBase:
     async def _by_coordinator(
         self,
         keys: Iterable[str],
-        ask: Callable[[Connection, list[str]], Awaitable[Mapping[str, Any]]],
+        ask: Callable[[Connection, list[str]], Awaitable[Answers[str, Any]]],
         type: CoordinatorType = CoordinatorType.GROUP,
         *,
         changes: bool = False,
@@ -435,8 +431,7 @@ class AdminBase:
             unknown = [k for k in todo if (type, k) not in self.cluster.coordinators]
             failed: dict[str, Failure] = {}
             if unknown:
-                found = await self.cluster.find_coordinators(unknown, type)
-                failed = {k: e for k, e in found.items() if isinstance(e, KafkaError)}
+                failed = (await self.cluster.find_coordinators(unknown, type)).errors
             by_node: dict[int, list[str]] = {}
             for key in todo:
                 if key not in failed:
@@ -455,8 +450,8 @@ class AdminBase:
     ) -> R:
         """Ask the coordinator of one group; raises on failure."""
 
-        async def ask_group(connection: Connection, _: list[str]) -> dict[str, R]:
-            return {group_id: await ask(connection)}
+        async def ask_group(connection: Connection, _: list[str]) -> Answers[str, R]:
+            return Answers([(group_id, await ask(connection))])
 
         answers = await self._by_coordinator([group_id], ask_group, changes=changes)
         return answers.value(group_id)
@@ -472,13 +467,10 @@ class AdminBase:
         wanted = await self._live_brokers() if brokers is None else list(brokers)
         answers: Answers[int, R] = Answers()
 
-        async def ask_broker(connection: Connection, items: list[int]) -> dict[int, R]:
-            return {items[0]: await ask(connection)}
+        async def ask_broker(connection: Connection, items: list[int]) -> Answers[int, R]:
+            return Answers([(items[0], await ask(connection))])
 
         # A single round: the answer of a broker that is down is not worth waiting for.
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
             await self._ask_all(({b: [b] for b in wanted}, {}), ask_broker, answers)
-        return Answers(
-            (broker, answers[broker] if broker in answers else self._unanswered(broker))
-            for broker in wanted
-        )
+        return answers.of(wanted, self._unanswered)

@@ -155,9 +155,9 @@ class ClusterOperations(AdminBase):
         for name in levels:
             own = named.get(name)
             if own is not None and own.error_code:
-                answers[name] = failure(own.error_code, own.error_message)
+                answers.add(name, failure(own.error_code, own.error_message))
             else:
-                answers[name] = failure(response.error_code, response.error_message)
+                answers.add(name, failure(response.error_code, response.error_message))
         return answers
 
     async def describe_quorum(self) -> r.QuorumDescription:
@@ -212,16 +212,17 @@ class ClusterOperations(AdminBase):
         answers: Answers[str, r.Node] = Answers()
 
         async def attempt() -> None:
-            todo = [key for key in wanted if not isinstance(answers.get(key), r.Node)]
+            todo = [key for key in wanted if key not in answers.ok]
             answers.update(await self.cluster.find_coordinators(todo, type))
-            for answer in answers.values():
-                if isinstance(answer, KafkaError) and answer.retriable:
-                    raise answer
+            for error in answers.errors.values():
+                if isinstance(error, KafkaError) and error.retriable:
+                    raise error
 
         try:
             await self._retry(attempt, "FindCoordinator")
         except FAILURES as e:
-            return Answers({key: answers.get(key, e) for key in wanted})
+            failed = e
+            return answers.of(wanted, lambda _: failed)
         return answers
 
     async def describe_log_dirs(
@@ -276,11 +277,9 @@ class ClusterOperations(AdminBase):
         connection = await self.cluster.connection(broker_id)
         response = await connection.request(request)
         return Answers(
-            {
-                TopicPartition(t.topic_name, p.partition_index): failure(p.error_code)
-                for t in response.results
-                for p in t.partitions
-            }
+            (TopicPartition(t.topic_name, p.partition_index), failure(p.error_code))
+            for t in response.results
+            for p in t.partitions
         )
 
     async def unregister_broker(self, broker_id: int) -> None:

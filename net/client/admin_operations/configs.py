@@ -39,7 +39,9 @@ class ConfigOperations(AdminBase):
 
         wanted_keys = None if keys is None else list(keys)
 
-        async def ask(connection: Connection, items: list[r.ConfigResource]) -> dict[Any, Any]:
+        async def ask(
+            connection: Connection, items: list[r.ConfigResource]
+        ) -> Answers[r.ConfigResource, tuple[r.ConfigEntry, ...]]:
             request = DescribeConfigsRequest(
                 resources=[
                     DescribeConfigsResource(
@@ -55,11 +57,14 @@ class ConfigOperations(AdminBase):
             if version >= 3:
                 request.include_documentation = include_documentation
             response = await connection.request(request, version=version)
-            return {
-                _resource(result): failure(result.error_code, result.error_message)
-                or tuple(sorted(map(_entry, result.configs), key=lambda e: e.name))
+            return Answers(
+                (
+                    _resource(result),
+                    failure(result.error_code, result.error_message)
+                    or tuple(sorted(map(_entry, result.configs), key=lambda e: e.name)),
+                )
                 for result in response.results
-            }
+            )
 
         return await self._batches(resources, self._route_configs, ask)
 
@@ -76,7 +81,9 @@ class ConfigOperations(AdminBase):
         """
         listed = {resource: list(of) for resource, of in changes.items()}
 
-        async def ask(connection: Connection, items: list[r.ConfigResource]) -> dict[Any, Any]:
+        async def ask(
+            connection: Connection, items: list[r.ConfigResource]
+        ) -> Answers[r.ConfigResource, None]:
             asked = {item: listed[item] for item in items}
             if not connection.serves(_INCREMENTAL_ALTER_CONFIGS):
                 return await self._write_whole_configs(connection, asked, validate_only)
@@ -86,11 +93,11 @@ class ConfigOperations(AdminBase):
             lambda: self._batches(listed, self._route_changes, ask, changes=True)
         )
         named: dict[tuple[Any, ...], RequestTimedOut] = {}
-        for resource, answer in answers.items():
-            if isinstance(answer, Unanswered):
-                if answer.nodes not in named:
-                    named[answer.nodes] = await self._who_hangs(answer)
-                answers[resource] = named[answer.nodes]
+        for resource, error in answers.errors.items():
+            if isinstance(error, Unanswered):
+                if error.nodes not in named:
+                    named[error.nodes] = await self._who_hangs(error)
+                answers.errors[resource] = named[error.nodes]
         return answers
 
     async def list_config_resources(
@@ -153,15 +160,13 @@ class ConfigOperations(AdminBase):
         answers: Answers[r.ConfigResource, None] = Answers()
         resources: list[AlterConfigsResource] = []
         described = await self.describe_configs(changes)
-        for resource, wanted in changes.items():
-            entries = described[resource]
-            if isinstance(entries, Exception):
-                answers[resource] = entries
-                continue
+        for resource, error in described.errors.items():
+            answers.add(resource, error)
+        for resource, entries in described.ok.items():
             own = _OWN_LAYER.get(resource.type)
             values = {e.name: e.value for e in entries if e.source == own and not e.sensitive}
             defaults = {e.name: e.value for e in entries}
-            for change in wanted:
+            for change in changes[resource]:
                 _apply_change(values, defaults, change)
             resources.append(
                 AlterConfigsResource(
@@ -174,7 +179,7 @@ class ConfigOperations(AdminBase):
             request = AlterConfigsRequest(resources=resources, validate_only=validate_only)
             response = await connection.request(request)
             for result in response.responses:
-                answers[_resource(result)] = failure(result.error_code, result.error_message)
+                answers.add(_resource(result), failure(result.error_code, result.error_message))
         return answers
 
     async def _route_configs(self, todo: list[r.ConfigResource]) -> Routed[r.ConfigResource]:
@@ -243,7 +248,7 @@ async def _alter_incrementally(
     request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
     response = await connection.request(request)
     return Answers(
-        {_resource(a): failure(a.error_code, a.error_message) for a in response.responses}
+        (_resource(a), failure(a.error_code, a.error_message)) for a in response.responses
     )
 
 

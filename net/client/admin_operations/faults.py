@@ -63,9 +63,6 @@ class FaultOperations(TopicOperations, PartitionOperations):
             )
             return (await self.ask_faults(request, [found.leader_id]))[found.leader_id].count
         order = [others[0], *(node for node in found.replicas if node != others[0])]
-        moved = (await self.alter_reassignments({tp: order}))[tp]
-        elected = (await self.elect_leaders(ElectionType.PREFERRED, [tp]))[tp]
-        for error in (moved, elected):
-            if error is not None:
-                raise error
+        (await self.alter_reassignments({tp: order})).value(tp)
+        (await self.elect_leaders(ElectionType.PREFERRED, [tp])).value(tp)
         return others[0]

@@ -1,7 +1,7 @@
 """Admin operations on groups and their offsets."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -31,6 +31,8 @@ _NAMED_OFFSETS_MAX = 9
 
 _GROUPS_A_REQUEST = 500
 """Groups in one OffsetFetch request, so that the response stays at a few megabytes."""
+
+V = TypeVar("V")
 
 _READING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _NOT_THIS_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
@@ -71,7 +73,7 @@ class GroupOperations(AdminBase):
         answers = await self._by_broker(None, ask)
         errors = answers.errors
         errors |= {b: e for b, e in reading.items() if isinstance(errors.get(b), RequestTimedOut)}
-        listed = {g.group_id: g for a in answers.values() if isinstance(a, list) for g in a}
+        listed = {g.group_id: g for groups in answers.ok.values() for g in groups}
         return r.ListedGroups(tuple(listed[group_id] for group_id in sorted(listed)), errors)
 
     async def describe_groups(
@@ -83,36 +85,31 @@ class GroupOperations(AdminBase):
         The error of a missing group is GROUP_ID_NOT_FOUND.
         """
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
-            answers: dict[str, Any] = {}
+        async def ask(connection: Connection, ids: list[str]) -> Answers[str, r.GroupDescription]:
+            answers: Answers[str, r.GroupDescription] = Answers()
             for describe in (
                 _describe_consumer,
                 _describe_classic,
                 _describe_share,
                 _describe_streams,
             ):
-                todo = [i for i in ids if _is_other_type(answers.get(i, _NOT_ASKED))]
+                todo = [i for i in ids if i not in answers or _is_other_type(answers, i)]
                 if todo:
-                    answers |= await describe(connection, todo, include_authorized_operations)
+                    described = await describe(connection, todo, include_authorized_operations)
+                    answers.update(described)
             return answers
 
-        answers = await self._by_coordinator(group_ids, ask)
-        return Answers(
-            {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
-        )
+        return _named(await self._by_coordinator(group_ids, ask))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> Answers[str, None]:
         """Deletes empty groups with their offsets (DeleteGroups, KIP-229)."""
         from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+        async def ask(connection: Connection, ids: list[str]) -> Answers[str, None]:
             response = await connection.request(DeleteGroupsRequest(groups_names=ids))
-            return {a.group_id: failure(a.error_code) for a in response.results}
+            return Answers((a.group_id, failure(a.error_code)) for a in response.results)
 
-        answers = await self._by_coordinator(group_ids, ask, changes=True)
-        return Answers(
-            {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
-        )
+        return _named(await self._by_coordinator(group_ids, ask, changes=True))
 
     async def list_group_offsets(
         self,
@@ -129,7 +126,7 @@ class GroupOperations(AdminBase):
         """
         wanted = None if partitions is None else list(partitions)
         if wanted == []:
-            return Answers({})
+            return Answers()
 
         async def ask(connection: Connection) -> list[Any]:
             return await _fetch_offsets(connection, group_id, wanted, require_stable)
@@ -140,16 +137,13 @@ class GroupOperations(AdminBase):
             for p in t.partitions:
                 partition = TopicPartition(t.name, p.partition_index)
                 if p.error_code:
-                    answers[partition] = KafkaError(p.error_code, str(partition))
-                elif p.committed_offset < 0:
-                    answers[partition] = None
-                else:
-                    answers[partition] = r.OffsetAndMetadata(
+                    answers.add(partition, KafkaError(p.error_code, str(partition)))
+                elif p.committed_offset >= 0:
+                    commit = r.OffsetAndMetadata(
                         p.committed_offset, p.committed_leader_epoch, p.metadata or ""
                     )
-        if wanted is not None:
-            return Answers({partition: answers.get(partition) for partition in wanted})
-        return Answers({p: a for p, a in sorted(answers.items()) if a is not None})
+                    answers.add(partition, commit)
+        return answers.of(sorted(answers) if wanted is None else wanted, lambda _: None)
 
     async def list_groups_offsets(
         self, group_ids: Iterable[str]
@@ -157,22 +151,19 @@ class GroupOperations(AdminBase):
         """All committed offsets of each group, in one request per coordinator (OffsetFetch 8,
         brokers from 3.0 on), else in one per group."""
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+        async def ask(connection: Connection, ids: list[str]) -> _GroupsCommits:
             if connection.version_of(_OFFSET_FETCH, low=2, high=_NAMED_OFFSETS_MAX) >= 8:
                 return await _fetch_offsets_of(connection, ids)
-            answers: dict[str, Any] = {}
+            answers: _GroupsCommits = Answers()
             for group_id in ids:
                 try:
                     topics = await _fetch_offsets(connection, group_id, None, False)
-                    answers[group_id] = _commits(topics)
+                    answers.add(group_id, _commits(topics))
                 except KafkaError as e:
-                    answers[group_id] = e
+                    answers.add(group_id, e)
             return answers
 
-        answers = await self._by_coordinator(group_ids, ask)
-        return Answers(
-            {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
-        )
+        return _named(await self._by_coordinator(group_ids, ask))
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]
@@ -189,7 +180,7 @@ class GroupOperations(AdminBase):
         )
 
         if not offsets:
-            return Answers({})
+            return Answers()
         topics: list[OffsetCommitRequestTopic] = []
         for topic, indexes in by_topic(offsets).items():
             commits: list[OffsetCommitRequestPartition] = []
@@ -211,11 +202,9 @@ class GroupOperations(AdminBase):
         async def ask(connection: Connection) -> Answers[TopicPartition, None]:
             response = await connection.request(request, high=_NAMED_OFFSETS_MAX)
             answers: Answers[TopicPartition, None] = Answers(
-                {
-                    TopicPartition(t.name, p.partition_index): failure(p.error_code)
-                    for t in response.topics
-                    for p in t.partitions
-                }
+                (TopicPartition(t.name, p.partition_index), failure(p.error_code))
+                for t in response.topics
+                for p in t.partitions
             )
             return _raise_if_all_moved(answers)
 
@@ -244,13 +233,11 @@ class GroupOperations(AdminBase):
         async def ask(connection: Connection) -> Answers[TopicPartition, None]:
             response = await connection.request(request)
             if response.error_code:
-                raise _named(KafkaError(response.error_code), group_id)
+                raise _naming(KafkaError(response.error_code), group_id)
             return Answers(
-                {
-                    TopicPartition(t.name, p.partition_index): failure(p.error_code)
-                    for t in response.topics
-                    for p in t.partitions
-                }
+                (TopicPartition(t.name, p.partition_index), failure(p.error_code))
+                for t in response.topics
+                for p in t.partitions
             )
 
         return await self._one_group(group_id, ask)
@@ -271,9 +258,10 @@ class GroupOperations(AdminBase):
             by_instance = any(member.instance_id is not None for member in leaving)
             version = connection.version_of(_LEAVE_GROUP, low=3 if by_instance else 0)
             if version < 3:
-                return Answers(
-                    {m: await _leave_alone(connection, group_id, m, version) for m in leaving}
-                )
+                left: Answers[r.MemberToRemove, None] = Answers()
+                for m in leaving:
+                    left.add(m, await _leave_alone(connection, group_id, m, version))
+                return left
             request = LeaveGroupRequest(group_id=group_id)
             for member in leaving:
                 identity = MemberIdentity(
@@ -286,20 +274,29 @@ class GroupOperations(AdminBase):
             check(response, f"group {group_id!r}")
             codes = {(m.member_id, m.group_instance_id): m.error_code for m in response.members}
             return Answers(
-                {m: failure(codes.get((m.member_id, m.instance_id), 0)) for m in leaving}
+                (m, failure(codes.get((m.member_id, m.instance_id), 0))) for m in leaving
             )
 
         return await self._one_group(group_id, ask)
 
 
-_NOT_ASKED = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+_GroupsCommits = Answers[str, Answers[TopicPartition, r.OffsetAndMetadata]]
 
 
-def _is_other_type(answer: Any) -> bool:
-    return isinstance(answer, KafkaError) and answer.code in _NOT_THIS_TYPE
+def _is_other_type(answers: Answers[str, Any], group_id: str) -> bool:
+    error = answers.errors.get(group_id)
+    return isinstance(error, KafkaError) and error.code in _NOT_THIS_TYPE
 
 
-def _named(error: KafkaError, group_id: str) -> KafkaError:
+def _named(answers: Answers[str, V]) -> Answers[str, V]:
+    """The same answers; the errors name their groups."""
+    for group_id, error in answers.errors.items():
+        if isinstance(error, KafkaError):
+            answers.errors[group_id] = _naming(error, group_id)
+    return answers
+
+
+def _naming(error: KafkaError, group_id: str) -> KafkaError:
     if error.message is None or error.code == ErrorCode.GROUP_ID_NOT_FOUND:
         gone = error.code == ErrorCode.GROUP_ID_NOT_FOUND
         suffix = " does not exist" if gone else ""
@@ -312,13 +309,13 @@ def _raise_if_all_moved(
 ) -> Answers[TopicPartition, None]:
     """Raise if all partitions have the same error of a moved coordinator: then it is an error of
     the whole request."""
-    for error in answers.values():
+    for error in answers.errors.values():
         moved = isinstance(error, KafkaError) and error.code in (
             ErrorCode.NOT_COORDINATOR,
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         )
-        if moved and error is not None:
+        if moved:
             raise error
     return answers
 
@@ -392,19 +389,20 @@ def _commits(topics: Any) -> Answers[TopicPartition, r.OffsetAndMetadata]:
         for p in t.partitions:
             tp = TopicPartition(t.name, p.partition_index)
             if p.error_code:
-                found[tp] = KafkaError(p.error_code, str(tp))
+                found.add(tp, KafkaError(p.error_code, str(tp)))
             elif p.committed_offset >= 0:
-                found[tp] = r.OffsetAndMetadata(
+                commit = r.OffsetAndMetadata(
                     p.committed_offset, p.committed_leader_epoch, p.metadata or ""
                 )
+                found.add(tp, commit)
     return found
 
 
-async def _fetch_offsets_of(connection: Connection, ids: list[str]) -> dict[str, Any]:
+async def _fetch_offsets_of(connection: Connection, ids: list[str]) -> _GroupsCommits:
     """All committed offsets of several groups with the same coordinator."""
     from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
-    answers: dict[str, Any] = {}
+    answers: _GroupsCommits = Answers()
     for at in range(0, len(ids), _GROUPS_A_REQUEST):
         groups = [
             OffsetFetchRequestGroup(group_id=group_id, topics=None)
@@ -413,96 +411,102 @@ async def _fetch_offsets_of(connection: Connection, ids: list[str]) -> dict[str,
         request = OffsetFetchRequest(groups=groups)
         response = await connection.request(request, low=8, high=_NAMED_OFFSETS_MAX)
         for g in response.groups:
-            answers[g.group_id] = failure(g.error_code) or _commits(g.topics)
+            answers.add(g.group_id, failure(g.error_code) or _commits(g.topics))
     return answers
 
 
 async def _describe_consumer(
     connection: Connection, ids: list[str], operations: bool
-) -> dict[str, Any]:
+) -> Answers[str, r.GroupDescription]:
     if not connection.serves(_CONSUMER_GROUP_DESCRIBE):
-        return {}
+        return Answers()
     from pk.core.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
     request = ConsumerGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations)
     response = await connection.request(request)
-    return {
-        g.group_id: failure(g.error_code, g.error_message)
-        or r.GroupDescription(
+    return Answers(
+        (
             g.group_id,
-            "Consumer",
-            g.group_state,
-            CONSUMER_PROTOCOL,
-            g.assignor_name,
-            tuple(
-                r.MemberDescription(
-                    m.member_id,
-                    m.instance_id,
-                    m.client_id,
-                    m.client_host,
-                    _partitions(m.assignment),
-                    tuple(m.subscribed_topic_names),
-                    m.subscribed_topic_regex or None,
-                    m.rack_id,
-                    m.member_epoch,
-                    _partitions(m.target_assignment),
-                    {0: True, 1: False}.get(m.member_type),
-                )
-                for m in g.members
+            failure(g.error_code, g.error_message)
+            or r.GroupDescription(
+                g.group_id,
+                "Consumer",
+                g.group_state,
+                CONSUMER_PROTOCOL,
+                g.assignor_name,
+                tuple(
+                    r.MemberDescription(
+                        m.member_id,
+                        m.instance_id,
+                        m.client_id,
+                        m.client_host,
+                        _partitions(m.assignment),
+                        tuple(m.subscribed_topic_names),
+                        m.subscribed_topic_regex or None,
+                        m.rack_id,
+                        m.member_epoch,
+                        _partitions(m.target_assignment),
+                        {0: True, 1: False}.get(m.member_type),
+                    )
+                    for m in g.members
+                ),
+                connection.node,
+                g.group_epoch,
+                g.assignment_epoch,
+                g.authorized_operations,
             ),
-            connection.node,
-            g.group_epoch,
-            g.assignment_epoch,
-            g.authorized_operations,
         )
         for g in response.groups
-    }
+    )
 
 
 async def _describe_share(
     connection: Connection, ids: list[str], operations: bool
-) -> dict[str, Any]:
+) -> Answers[str, r.GroupDescription]:
     if not connection.serves(_SHARE_GROUP_DESCRIBE, 1):
-        return {}
+        return Answers()
     from pk.core.wire.messages.share_group_describe import ShareGroupDescribeRequest
 
     request = ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations)
     response = await connection.request(request)
-    return {
-        g.group_id: failure(g.error_code, g.error_message)
-        or r.GroupDescription(
+    return Answers(
+        (
             g.group_id,
-            "Share",
-            g.group_state,
-            "share",
-            g.assignor_name,
-            tuple(
-                r.MemberDescription(
-                    m.member_id,
-                    None,
-                    m.client_id,
-                    m.client_host,
-                    _partitions(m.assignment),
-                    tuple(m.subscribed_topic_names),
-                    rack_id=m.rack_id,
-                    member_epoch=m.member_epoch,
-                )
-                for m in g.members
+            failure(g.error_code, g.error_message)
+            or r.GroupDescription(
+                g.group_id,
+                "Share",
+                g.group_state,
+                "share",
+                g.assignor_name,
+                tuple(
+                    r.MemberDescription(
+                        m.member_id,
+                        None,
+                        m.client_id,
+                        m.client_host,
+                        _partitions(m.assignment),
+                        tuple(m.subscribed_topic_names),
+                        rack_id=m.rack_id,
+                        member_epoch=m.member_epoch,
+                    )
+                    for m in g.members
+                ),
+                connection.node,
+                g.group_epoch,
+                g.assignment_epoch,
+                g.authorized_operations,
             ),
-            connection.node,
-            g.group_epoch,
-            g.assignment_epoch,
-            g.authorized_operations,
         )
         for g in response.groups
-    }
+    )
 
 
 async def _describe_streams(
     connection: Connection, ids: list[str], operations: bool
-) -> dict[str, Any]:
+) -> Answers[str, r.GroupDescription]:
     if not connection.serves(_STREAMS_GROUP_DESCRIBE):
-        return {}
+        return Answers()
     from pk.net.client.streams_groups import describe_streams_groups
 
     return await describe_streams_groups(connection, ids, operations)
@@ -510,7 +514,7 @@ async def _describe_streams(
 
 async def _describe_classic(
     connection: Connection, ids: list[str], operations: bool
-) -> dict[str, Any]:
+) -> Answers[str, r.GroupDescription]:
     from pk.core.wire.messages.describe_groups import DescribeGroupsRequest
 
     request = DescribeGroupsRequest(groups=ids)
@@ -518,15 +522,15 @@ async def _describe_classic(
     if version >= 3:
         request.include_authorized_operations = operations
     response = await connection.request(request, version=version)
-    answers: dict[str, Any] = {}
+    answers: Answers[str, r.GroupDescription] = Answers()
     for g in response.groups:
         if g.error_code:
-            answers[g.group_id] = KafkaError(g.error_code, g.error_message)
+            answers.add(g.group_id, KafkaError(g.error_code, g.error_message))
         elif g.group_state == "Dead" and not g.members:
             # Versions before 6 return this for a group that does not exist (KIP-1043).
-            answers[g.group_id] = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+            answers.add(g.group_id, KafkaError(ErrorCode.GROUP_ID_NOT_FOUND))
         else:
-            answers[g.group_id] = r.GroupDescription(
+            group = r.GroupDescription(
                 g.group_id,
                 "Classic",
                 g.group_state,
@@ -536,6 +540,7 @@ async def _describe_classic(
                 connection.node,
                 authorized_operations=g.authorized_operations,
             )
+            answers.add(g.group_id, group)
     return answers
 
 

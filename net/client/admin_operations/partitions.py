@@ -22,18 +22,23 @@ class PartitionOperations(AdminBase):
         replicas on one broker (KIP-664, 2.8)."""
         from pk.core.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 
-        async def ask(connection: Connection, asked: list[TopicPartition]) -> dict[Any, Any]:
+        async def ask(
+            connection: Connection, asked: list[TopicPartition]
+        ) -> Answers[TopicPartition, tuple[r.ProducerState, ...]]:
             topics = [
                 TopicRequest(name=topic, partition_indexes=indexes)
                 for topic, indexes in by_topic(asked).items()
             ]
             response = await connection.request(DescribeProducersRequest(topics=topics))
-            return {
-                TopicPartition(t.name, p.partition_index): failure(p.error_code, p.error_message)
-                or tuple(map(_producer, p.active_producers))
+            return Answers(
+                (
+                    TopicPartition(t.name, p.partition_index),
+                    failure(p.error_code, p.error_message)
+                    or tuple(map(_producer, p.active_producers)),
+                )
                 for t in response.topics
                 for p in t.partitions
-            }
+            )
 
         if broker_id is None:
             return await self._by_leader(partitions, ask)
@@ -72,11 +77,9 @@ class PartitionOperations(AdminBase):
 
         response = await self._controller(ask)
         return Answers(
-            {
-                TopicPartition(t.topic, p.partition_id): failure(p.error_code, p.error_message)
-                for t in response.replica_election_results
-                for p in t.partition_result
-            }
+            (TopicPartition(t.topic, p.partition_id), failure(p.error_code, p.error_message))
+            for t in response.replica_election_results
+            for p in t.partition_result
         )
 
     async def unclean_recovery(
@@ -132,7 +135,7 @@ class PartitionOperations(AdminBase):
         )
 
         if not replicas:
-            return Answers({})
+            return Answers()
         topics: list[ReassignableTopic] = []
         for topic, indexes in by_topic(replicas).items():
             moves: list[ReassignablePartition] = []
@@ -155,11 +158,9 @@ class PartitionOperations(AdminBase):
 
         response = await self._controller(ask)
         return Answers(
-            {
-                TopicPartition(t.name, p.partition_index): failure(p.error_code, p.error_message)
-                for t in response.responses
-                for p in t.partitions
-            }
+            (TopicPartition(t.name, p.partition_index), failure(p.error_code, p.error_message))
+            for t in response.responses
+            for p in t.partitions
         )
 
     async def list_reassignments(

@@ -97,10 +97,9 @@ class QuotaOperations(AdminBase):
 
         response = await self._controller(ask)
         return Answers(
-            {
-                entity_of({part.entity_type: part.entity_name for part in entry.entity}): failure(
-                    entry.error_code, entry.error_message
-                )
-                for entry in response.entries
-            }
+            (
+                entity_of({part.entity_type: part.entity_name for part in entry.entity}),
+                failure(entry.error_code, entry.error_message),
+            )
+            for entry in response.entries
         )

@@ -64,7 +64,9 @@ class RecordOperations(AdminBase):
                     routed.setdefault(leaders[place[0]], []).append(place)
             return routed, {place: failed[place[0]] for place in todo if place[0] in failed}
 
-        async def ask(connection: Connection, asked: list[RecordPlace]) -> dict[Any, Any]:
+        async def ask(
+            connection: Connection, asked: list[RecordPlace]
+        ) -> Answers[RecordPlace, int | None]:
             return await _Search(connection, asked, within_ms).run()
 
         def failed(place: RecordPlace, error: Exception) -> None:
@@ -81,7 +83,7 @@ class _Search:
     ) -> None:
         self.connection = connection
         self.within_ms = within_ms
-        self.answers: dict[RecordPlace, Any] = {}
+        self.answers: Answers[RecordPlace, int | None] = Answers()
         self.open: dict[TopicPartition, dict[int, int]] = {}
         """Partition → the offsets not answered yet, lowest first, each with the offset to read next
         for it."""
@@ -89,7 +91,7 @@ class _Search:
         for partition, offset in sorted(places):
             self.open.setdefault(partition, {})[offset] = offset
 
-    async def run(self) -> dict[RecordPlace, Any]:
+    async def run(self) -> Answers[RecordPlace, int | None]:
         """Ask until everything is answered."""
         spread, alone = 1, False
         while self.open:
@@ -203,13 +205,17 @@ class _Search:
                 return
 
     def _answer(
-        self, partition: TopicPartition, begin: int, end: int | None, answer: object
+        self,
+        partition: TopicPartition,
+        begin: int,
+        end: int | None,
+        answer: int | Exception | None,
     ) -> None:
         """Settle the wanted offsets from `begin` up to `end` (None: to the last)."""
         offsets = self.open.get(partition, {})
         settled = [o for o, at in offsets.items() if begin <= at and (end is None or at < end)]
         for offset in settled:
             del offsets[offset]
-            self.answers[partition, offset] = answer
+            self.answers.add((partition, offset), answer)
         if not offsets:
             self.open.pop(partition, None)

@@ -24,10 +24,12 @@ class ShareGroupOperations(AdminBase):
             DescribeShareGroupOffsetsRequestGroup,
         )
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+        async def ask(
+            connection: Connection, ids: list[str]
+        ) -> Answers[str, Answers[TopicPartition, r.ShareGroupOffset]]:
             groups = [DescribeShareGroupOffsetsRequestGroup(group_id=i, topics=None) for i in ids]
             response = await connection.request(DescribeShareGroupOffsetsRequest(groups=groups))
-            return {group.group_id: _offsets(group) for group in response.groups}
+            return Answers((group.group_id, _offsets(group)) for group in response.groups)
 
         return await self._by_coordinator(group_ids, ask)
 
@@ -65,13 +67,12 @@ class ShareGroupOperations(AdminBase):
                     response.error_code, response.error_message or f"share group {group_id!r}"
                 )
             return Answers(
-                {
-                    TopicPartition(topic.topic_name, p.partition_index): failure(
-                        p.error_code, p.error_message
-                    )
-                    for topic in response.responses
-                    for p in topic.partitions
-                }
+                (
+                    TopicPartition(topic.topic_name, p.partition_index),
+                    failure(p.error_code, p.error_message),
+                )
+                for topic in response.responses
+                for p in topic.partitions
             )
 
         return await self._one_group(group_id, ask)
@@ -98,10 +99,8 @@ class ShareGroupOperations(AdminBase):
                     response.error_code, response.error_message or f"share group {group_id!r}"
                 )
             return Answers(
-                {
-                    topic.topic_name: failure(topic.error_code, topic.error_message)
-                    for topic in response.responses
-                }
+                (topic.topic_name, failure(topic.error_code, topic.error_message))
+                for topic in response.responses
             )
 
         return await self._one_group(group_id, ask)
@@ -117,8 +116,8 @@ def _offsets(group: Any) -> Answers[TopicPartition, r.ShareGroupOffset] | Failur
         for p in topic.partitions:
             tp = TopicPartition(topic.topic_name, p.partition_index)
             if p.error_code:
-                found[tp] = KafkaError(p.error_code, p.error_message or str(tp))
+                found.add(tp, KafkaError(p.error_code, p.error_message or str(tp)))
             elif p.start_offset >= 0:
                 lag = p.lag if p.lag >= 0 else None
-                found[tp] = r.ShareGroupOffset(p.start_offset, p.leader_epoch, lag=lag)
+                found.add(tp, r.ShareGroupOffset(p.start_offset, p.leader_epoch, lag=lag))
     return found

@@ -59,16 +59,16 @@ class TopicOperations(AdminBase):
         `include_authorized_operations` adds what this client may do (KIP-430)."""
         names = None if topics is None else list(dict.fromkeys(topics))
         if names == []:
-            return Answers({})
+            return Answers()
         connection = await self._retry(self.cluster.any_connection, "the cluster")
         if connection.serves(_DESCRIBE_TOPIC_PARTITIONS):
             found = await self._describe_paged(names)
         else:
             found = await self._describe_by_metadata_names(names, include_authorized_operations)
         if names is None:
-            return Answers(sorted(found.items()))
+            names = sorted(found)
         unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker did not name it")
-        return Answers({name: found.get(name, unknown) for name in names})
+        return found.of(names, lambda _: unknown)
 
     async def _describe_paged(self, names: list[str] | None) -> Answers[str, r.TopicDescription]:
         from pk.core.wire.messages.describe_topic_partitions import (
@@ -94,17 +94,18 @@ class TopicOperations(AdminBase):
                     ErrorCode.UNKNOWN_SERVER_ERROR, "DescribeTopicPartitions does not get on"
                 )
         return Answers(
-            {
-                name: failure(head.error_code, _topic_message(name, head.error_code))
+            (
+                name,
+                failure(head.error_code, _topic_message(name, head.error_code))
                 or r.TopicDescription(
                     name,
                     head.topic_id,
                     head.is_internal,
                     tuple(sorted(partitions[name], key=lambda p: p.partition)),
                     head.topic_authorized_operations,
-                )
-                for name, head in heads.items()
-            }
+                ),
+            )
+            for name, head in heads.items()
         )
 
     async def _describe_by_metadata_names(
@@ -117,7 +118,7 @@ class TopicOperations(AdminBase):
         request.allow_auto_topic_creation = False
         request.include_topic_authorized_operations = operations
         response = await self._any(request, low=8 if operations else 4)
-        return Answers({t.name: _topic(t, t.name) for t in response.topics})
+        return Answers((t.name, _topic(t, t.name)) for t in response.topics)
 
     async def describe_topics_by_id(
         self, topic_ids: Iterable[Uuid]
@@ -125,15 +126,17 @@ class TopicOperations(AdminBase):
         """Describes topics by id (KIP-516; brokers from 3.1 on)."""
         ids = list(dict.fromkeys(topic_ids))
         if not ids:
-            return Answers({})
+            return Answers()
 
         async def attempt() -> Any:
             return await self.cluster.refresh((), topic_ids=ids)
 
         response = await self._retry(attempt, "Metadata")
-        found = {t.topic_id: _topic(t, uuid_text(t.topic_id)) for t in response.topics}
+        found: Answers[Uuid, r.TopicDescription] = Answers(
+            (t.topic_id, _topic(t, uuid_text(t.topic_id))) for t in response.topics
+        )
         unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        return Answers({topic_id: found.get(topic_id, unknown) for topic_id in ids})
+        return found.of(ids, lambda _: unknown)
 
     async def create_topics(
         self, topics: Iterable[r.NewTopic], *, validate_only: bool = False
@@ -149,7 +152,7 @@ class TopicOperations(AdminBase):
 
         new = list(topics)
         if not new:
-            return Answers({})
+            return Answers()
         creatable = [
             CreatableTopic(
                 name=t.name,
@@ -183,7 +186,7 @@ class TopicOperations(AdminBase):
         else:
             response = await self._controller(ask)
         self._forget(t.name for t in new)
-        return Answers({t.name: _created(t) for t in response.topics})
+        return Answers((t.name, _created(t)) for t in response.topics)
 
     async def restore_topics(
         self, topics: Sequence["RestoredTopic"], *, producer_id_next: int
@@ -217,7 +220,7 @@ class TopicOperations(AdminBase):
 
         names = list(dict.fromkeys(topics))
         if not names:
-            return Answers({})
+            return Answers()
 
         async def ask(connection: Connection) -> Any:
             version = connection.version_of(_DELETE_TOPICS)
@@ -233,10 +236,8 @@ class TopicOperations(AdminBase):
         response = await self._controller(ask)
         self._forget(names)
         return Answers(
-            {
-                t.name: failure(t.error_code, _topic_message(t.name, t.error_code, t.error_message))
-                for t in response.responses
-            }
+            (t.name, failure(t.error_code, _topic_message(t.name, t.error_code, t.error_message)))
+            for t in response.responses
         )
 
     async def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> Answers[Uuid, None]:
@@ -246,7 +247,7 @@ class TopicOperations(AdminBase):
         request = DeleteTopicsRequest(timeout_ms=self.config.request_timeout_ms)
         request.topics = [DeleteTopicState(name=None, topic_id=i) for i in dict.fromkeys(topic_ids)]
         if not request.topics:
-            return Answers({})
+            return Answers()
 
         async def ask(connection: Connection) -> Any:
             response = await connection.request(request, low=6)
@@ -256,7 +257,7 @@ class TopicOperations(AdminBase):
         response = await self._controller(ask)
         self._forget(t.name for t in response.responses if t.name is not None)
         return Answers(
-            {t.topic_id: failure(t.error_code, t.error_message) for t in response.responses}
+            (t.topic_id, failure(t.error_code, t.error_message)) for t in response.responses
         )
 
     async def create_partitions(
@@ -270,7 +271,7 @@ class TopicOperations(AdminBase):
         )
 
         if not topics:
-            return Answers({})
+            return Answers()
         growing = [
             CreatePartitionsTopic(
                 name=name,
@@ -295,7 +296,7 @@ class TopicOperations(AdminBase):
         else:
             response = await self._controller(ask)
         self._forget(topics)
-        return Answers({t.name: failure(t.error_code, t.error_message) for t in response.results})
+        return Answers((t.name, failure(t.error_code, t.error_message)) for t in response.results)
 
     async def list_offsets(
         self,
@@ -310,7 +311,9 @@ class TopicOperations(AdminBase):
         UNSUPPORTED_VERSION for that partition.
         """
 
-        async def ask(connection: Connection, partitions: list[TopicPartition]) -> dict[Any, Any]:
+        async def ask(
+            connection: Connection, partitions: list[TopicPartition]
+        ) -> Answers[TopicPartition, r.ListedOffset]:
             return await self._list_offsets_of(connection, partitions, timestamps, isolation)
 
         return await self._by_leader(timestamps, ask)
@@ -334,11 +337,12 @@ class TopicOperations(AdminBase):
         for partition in partitions:
             since = _TIMESTAMP_SINCE.get(timestamps[partition], 0)
             if version < since:
-                answers[partition] = KafkaError(
+                error = KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION,
                     f"timestamp {timestamps[partition]} needs ListOffsets {since}; the broker"
                     f" serves {version}",
                 )
+                answers.add(partition, error)
             else:
                 asked.append(partition)
         if not asked:
@@ -365,9 +369,10 @@ class TopicOperations(AdminBase):
         response = await connection.request(request, version=version)
         for t in response.topics:
             for p in t.partitions:
-                answers[TopicPartition(t.name, p.partition_index)] = failure(
-                    p.error_code
-                ) or r.ListedOffset(p.offset, p.timestamp, p.leader_epoch)
+                answers.add(
+                    TopicPartition(t.name, p.partition_index),
+                    failure(p.error_code) or r.ListedOffset(p.offset, p.timestamp, p.leader_epoch),
+                )
         return answers
 
     async def offsets_for_leader_epochs(
@@ -381,7 +386,9 @@ class TopicOperations(AdminBase):
             OffsetForLeaderTopic,
         )
 
-        async def ask(connection: Connection, partitions: list[TopicPartition]) -> dict[Any, Any]:
+        async def ask(
+            connection: Connection, partitions: list[TopicPartition]
+        ) -> Answers[TopicPartition, r.EpochEndOffset]:
             topics = [
                 OffsetForLeaderTopic(
                     topic=topic,
@@ -396,12 +403,14 @@ class TopicOperations(AdminBase):
             ]
             request = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
             response = await connection.request(request)
-            return {
-                TopicPartition(t.topic, p.partition): failure(p.error_code)
-                or r.EpochEndOffset(p.leader_epoch, p.end_offset)
+            return Answers(
+                (
+                    TopicPartition(t.topic, p.partition),
+                    failure(p.error_code) or r.EpochEndOffset(p.leader_epoch, p.end_offset),
+                )
                 for t in response.topics
                 for p in t.partitions
-            }
+            )
 
         return await self._by_leader(epochs, ask)
 
@@ -416,7 +425,9 @@ class TopicOperations(AdminBase):
             DeleteRecordsTopic,
         )
 
-        async def ask(connection: Connection, partitions: list[TopicPartition]) -> dict[Any, Any]:
+        async def ask(
+            connection: Connection, partitions: list[TopicPartition]
+        ) -> Answers[TopicPartition, int]:
             topics = [
                 DeleteRecordsTopic(
                     name=topic,
@@ -431,11 +442,14 @@ class TopicOperations(AdminBase):
             ]
             request = DeleteRecordsRequest(topics=topics, timeout_ms=self.config.request_timeout_ms)
             response = await connection.request(request)
-            return {
-                TopicPartition(t.name, p.partition_index): failure(p.error_code) or p.low_watermark
+            return Answers(
+                (
+                    TopicPartition(t.name, p.partition_index),
+                    failure(p.error_code) or p.low_watermark,
+                )
                 for t in response.topics
                 for p in t.partitions
-            }
+            )
 
         return await self._by_leader(before, ask, changes=True)
 

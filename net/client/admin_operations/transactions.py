@@ -1,9 +1,9 @@
 """Admin requests about transactions (KIP-664): list and describe them, and end hanging ones."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin_operations.base import AdminBase, Failure, by_topic, check, failure
@@ -57,21 +57,26 @@ class TransactionOperations(AdminBase):
         """The state of transactional ids (KIP-664)."""
         from pk.core.wire.messages.describe_transactions import DescribeTransactionsRequest
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+        async def ask(
+            connection: Connection, ids: list[str]
+        ) -> Answers[str, r.TransactionDescription]:
             response = await connection.request(DescribeTransactionsRequest(transactional_ids=ids))
-            return {
-                t.transactional_id: failure(t.error_code)
-                or r.TransactionDescription(
-                    connection.node.node_id,
-                    t.transaction_state,
-                    t.producer_id,
-                    t.producer_epoch,
-                    t.transaction_timeout_ms,
-                    t.transaction_start_time_ms,
-                    tuple(TopicPartition(d.topic, p) for d in t.topics for p in d.partitions),
+            return Answers(
+                (
+                    t.transactional_id,
+                    failure(t.error_code)
+                    or r.TransactionDescription(
+                        connection.node.node_id,
+                        t.transaction_state,
+                        t.producer_id,
+                        t.producer_epoch,
+                        t.transaction_timeout_ms,
+                        t.transaction_start_time_ms,
+                        tuple(TopicPartition(d.topic, p) for d in t.topics for p in d.partitions),
+                    ),
                 )
                 for t in response.transaction_states
-            }
+            )
 
         return await self._by_coordinator(transactional_ids, ask, r.CoordinatorType.TRANSACTION)
 
@@ -85,17 +90,15 @@ class TransactionOperations(AdminBase):
         """
         from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
-            answers: dict[str, Any] = {}
+        async def ask(connection: Connection, ids: list[str]) -> Answers[str, tuple[int, int]]:
+            answers: Answers[str, tuple[int, int]] = Answers()
             for name in ids:
                 request = InitProducerIdRequest(
                     transactional_id=name, transaction_timeout_ms=_FENCING_TIMEOUT_MS
                 )
                 response = await connection.request(request, high=5)
-                answers[name] = failure(response.error_code) or (
-                    response.producer_id,
-                    response.producer_epoch,
-                )
+                fenced = (response.producer_id, response.producer_epoch)
+                answers.add(name, failure(response.error_code) or fenced)
             return answers
 
         return await self._by_coordinator(
@@ -120,8 +123,10 @@ class TransactionOperations(AdminBase):
 
         hanging = {each.partition: each for each in transactions}
 
-        async def ask(connection: Connection, asked: list[TopicPartition]) -> dict[Any, Any]:
-            answers: dict[TopicPartition, Any] = {}
+        async def ask(
+            connection: Connection, asked: list[TopicPartition]
+        ) -> Answers[TopicPartition, None]:
+            answers: Answers[TopicPartition, None] = Answers()
             for partition in asked:
                 each = hanging[partition]
                 topics = by_topic([partition])
@@ -140,7 +145,7 @@ class TransactionOperations(AdminBase):
                     p.error_code for m in response.markers for t in m.topics for p in t.partitions
                 ]
                 code = codes[0] if codes else ErrorCode.UNKNOWN_SERVER_ERROR
-                answers[partition] = KafkaError(code) if code else None
+                answers.add(partition, failure(code))
             return answers
 
         return await self._by_leader(hanging, ask, changes=True)

@@ -50,21 +50,22 @@ class UserOperations(AdminBase):
 
         names = [UserName(name=n) for n in dict.fromkeys(users or ())]
         if users is not None and not names:
-            return Answers({})
+            return Answers()
         # No name means all users, like null. Apache Kafka fails inside the broker while refusing
         # null (up to 4.3 at least): no answer comes, and the connection is lost.
         response = await self._any(DescribeUserScramCredentialsRequest(users=names))
         check(response, "DescribeUserScramCredentials")
         return Answers(
-            {
-                result.user: failure(result.error_code, result.error_message)
+            (
+                result.user,
+                failure(result.error_code, result.error_message)
                 or tuple(
                     ScramUser(result.user, Mechanism(info.mechanism), info.iterations)
                     for info in sorted(result.credential_infos, key=lambda info: info.mechanism)
                     if info.mechanism in list(Mechanism)
-                )
-                for result in response.results
-            }
+                ),
+            )
+            for result in response.results
         )
 
     async def set_passwords(self, changes: Sequence[NewPassword]) -> Answers[str, None]:
@@ -107,7 +108,7 @@ class UserOperations(AdminBase):
 
     async def _alter_users(self, request: Any) -> Answers[str, None]:
         if not (request.deletions or request.upsertions):
-            return Answers({})
+            return Answers()
 
         async def ask(connection: Connection) -> Any:
             response = await connection.request(request)
@@ -118,4 +119,4 @@ class UserOperations(AdminBase):
             return response
 
         response = await self._controller(ask)
-        return Answers({r.user: failure(r.error_code, r.error_message) for r in response.results})
+        return Answers((r.user, failure(r.error_code, r.error_message)) for r in response.results)
