@@ -223,6 +223,21 @@ def older_jars(version: str) -> Path:
     return folder
 
 
+TIERED = {
+    "remote.log.storage.manager.class.name": (
+        "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+    ),
+    "remote.log.metadata.manager.class.name": (
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
+    ),
+    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+}
+"""The configuration of a broker with tiered storage, but for its jar (`tiered_jar`) and
+`rsm.config.dir`."""
+
+
 def tiered_jar() -> Path:
     """Apache Kafka's own test jar with LocalTieredStorage, a store in a directory, fetched by Maven
     at the first call ever.

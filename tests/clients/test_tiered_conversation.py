@@ -19,17 +19,6 @@ SOON = {
     "remote.log.manager.task.interval.ms": "300",
     "log.retention.check.interval.ms": "300",
 }
-APACHE = {
-    "remote.log.storage.manager.class.name": (
-        "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
-    ),
-    "remote.log.metadata.manager.class.name": (
-        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
-    ),
-    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
-    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
-}
 
 
 def test_pk_says_what_apache_kafka_says(tmp_path: Path) -> None:
@@ -46,7 +35,7 @@ def test_pk_says_what_apache_kafka_says(tmp_path: Path) -> None:
 @pytest.mark.peer
 @pytest.mark.skipif(apache_kafka.available() is not None, reason="needs java and mvn")
 def test_apache_kafka_says_so(tmp_path: Path) -> None:
-    properties = SOON | APACHE | {
+    properties = SOON | apache_kafka.TIERED | {
         "remote.log.storage.manager.class.path": str(apache_kafka.tiered_jar()),
         "rsm.config.dir": str(tmp_path / "store"),
     }  # fmt: skip

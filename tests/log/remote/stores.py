@@ -9,12 +9,13 @@ BUCKET = "segments"
 
 
 @contextmanager
-def s3_server() -> Iterator[dict[str, str]]:
-    """An S3 server on this machine with one bucket; yields the options of a store on it."""
+def s3_server(port: int = 0) -> Iterator[dict[str, str]]:
+    """An S3 server on this machine with one bucket; yields the options of a store on it. What it
+    has it keeps for the next one in this process."""
     import boto3
     from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
