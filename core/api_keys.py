@@ -299,6 +299,8 @@ _TABLE: Final = (
         cluster(O.DESCRIBE))),
     ApiKey(10_003, "PkRestoreTopics", (0, 0), 0, "topics", FORWARDED, needs=(
         cluster(O.ALTER),)),
+    ApiKey(10_004, "PkRemoteStorage", (0, 0), 0, "cluster", BROKER, reads=True, needs=(
+        cluster(O.DESCRIBE),)),
 )
 # fmt: on
 

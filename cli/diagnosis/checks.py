@@ -3,7 +3,15 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pk.cli.diagnosis import agreement, balance, readers, recovery, replication, security
+from pk.cli.diagnosis import (
+    agreement,
+    balance,
+    readers,
+    recovery,
+    remote,
+    replication,
+    security,
+)
 from pk.cli.diagnosis.snapshot import QUORUM, SEVERITIES, Check, ClusterSnapshot, Finding
 
 CONFIGS: Final = "configs"
@@ -18,6 +26,7 @@ ACLS: Final = "ACLs"
 USERS: Final = "users"
 CERTIFICATES: Final = "certificates"
 RECOVERIES: Final = "logs of replicas"
+REMOTE: Final = "remote storage"
 """The data that a check may need, beyond the brokers, topics and reassignments that are always
 requested."""
 
@@ -34,6 +43,8 @@ CHECKS: Final = (
     _check("awaited-logs", recovery.awaited_logs, RECOVERIES),
     _check("stopped-replicas", recovery.stopped_replicas, RECOVERIES),
     _check("damaged-replicas", recovery.damaged_replicas, RECOVERIES),
+    _check("remote-restore", remote.awaiting_restore, REMOTE),
+    _check("remote-storage", remote.not_copied, REMOTE),
     _check("under-min-isr", replication.under_min_isr, CONFIGS),
     _check("under-replicated", replication.under_replicated, CONFIGS),
     _check("offline-directories", balance.offline_directories, DIRS),
@@ -44,6 +55,7 @@ CHECKS: Final = (
     _check("retention-risk", readers.retention_risk, GROUPS, OFFSETS, CONFIGS, DIRS),
     _check("hanging-transactions", agreement.hanging_transactions, TRANSACTIONS, OFFSETS, BROKERS),
     _check("old-transactions", agreement.old_transactions, TRANSACTIONS, OFFSETS, BROKERS),
+    _check("remote-copy-disabled", remote.copy_disabled, REMOTE),
     _check("no-spare-replica", replication.no_spare_replica, CONFIGS),
     _check("single-replica", replication.single_replica),
     _check("internal-topics", replication.internal_topics),

@@ -122,6 +122,7 @@ class Collector:
         self.acls: list[AclBinding] = []
         self.scram_users: frozenset[str] = frozenset()
         self.recoveries: Mapping[TopicPartition, r.UncleanRecovery] = {}
+        self.remote: Mapping[TopicPartition, r.RemoteState] = {}
         self.expiring: dict[tuple[str, TopicPartition], int | None] = {}
 
     async def collect(self) -> ClusterSnapshot:
@@ -156,6 +157,7 @@ class Collector:
             (c.ACLS, self._acls, frozenset((c.ACLS,))),
             (c.USERS, self._users, frozenset((c.USERS,))),
             (c.RECOVERIES, self._recoveries, frozenset((c.RECOVERIES,))),
+            (c.REMOTE, self._remote, frozenset((c.REMOTE,))),
             (c.CERTIFICATES, self._certificates, frozenset((c.CERTIFICATES,))),
         )
         if c.BROKERS in self.needs:  # a silent broker is asked nothing more
@@ -187,6 +189,9 @@ class Collector:
 
     async def _recoveries(self) -> None:
         self.recoveries = await self.admin.unclean_recovery(None)
+
+    async def _remote(self) -> None:
+        self.remote = await self.admin.remote_storage(self.answering)
 
     @property
     def live(self) -> list[int]:
@@ -450,6 +455,7 @@ class Collector:
             acls=self.acls,
             scram_users=self.scram_users,
             recoveries=self.recoveries,
+            remote=self.remote,
             unseen=self.unseen,
         )
 

@@ -193,6 +193,9 @@ class ClusterSnapshot(NamedTuple):
     recoveries: Mapping[TopicPartition, r.UncleanRecovery] = {}
     """Partitions whose logs are compared, or whose replicas are damaged or stopped."""
 
+    remote: Mapping[TopicPartition, r.RemoteState] = {}
+    """What of tiered partitions is in remote storage."""
+
     acls: Sequence[AclBinding] = ()
     """All ACLs; none if the cluster has no authorizer."""
 

@@ -62,16 +62,24 @@ class PartitionFacts(NamedTuple):
     """Why there is no leader before more logs are known."""
 
     throttled: str | None = None
+    remote: str | None = None
+    """What of it is in remote storage, and what keeps the rest."""
+
+    restoring: str | None = None
+    """Why its leader has not restored it yet; None if it need not be."""
+
     now_ms: int = 0
     between_s: float = 0.0
     """Seconds between `end` and `later_end`."""
 
 
 def state_of(p: PartitionFacts) -> str:
-    """`offline`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `disk-full`,
+    """`offline`, `restoring`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `disk-full`,
     `led-by-another`, or `healthy`."""
     if p.leader < 0:
         return "offline"
+    if p.restoring is not None:
+        return "restoring"
     if len(p.isr) < p.min_isr:
         return "under-min-isr"
     if any(b not in p.isr and b not in p.adding for b in p.replicas):
@@ -108,6 +116,9 @@ def _verdict(p: PartitionFacts, state: str) -> str:
             return f"{p.name} has no leader: it {p.waits}."
         case "offline":
             return f"{p.name} has no leader, so it cannot be written or read{cause}."
+        case "restoring":
+            why = f": {p.restoring}" if p.restoring else ""
+            return f"{p.name} is not restored yet from remote storage, so nobody leads it{why}."
         case "under-min-isr":
             return (
                 f"{p.name} has {in_sync}, fewer than min.insync.replicas={p.min_isr}, so "
@@ -268,6 +279,8 @@ def _evidence(p: PartitionFacts) -> Iterator[Evidence]:
         yield Evidence("reassignment", _move(p))
     if p.throttled:
         yield Evidence("throttle", p.throttled)
+    if p.remote:
+        yield Evidence("remote storage", p.remote)
     for broker, words in (p.recovery or {}).items():
         yield Evidence(f"log of {broker}", words)
     if p.leader < 0:

@@ -222,10 +222,9 @@ async def _remote(broker: Broker, remote: RemoteLogManager) -> list[Metric]:
     lag_bytes = lag_segments = 0
     for partition in list(broker.data.replicas):
         if partition.leads and partition.remote is not None and copies(partition):
-            copied = partition.remote.copied_to(partition.log)
-            due = [s.size for s in partition.log.state.segments[:-1] if s.base_offset > copied]
-            lag_bytes += sum(due)
-            lag_segments += len(due)
+            due_bytes, due_segments = partition.remote.copy_lag(partition.log)
+            lag_bytes += due_bytes
+            lag_segments += due_segments
         await let_others_run()
     done = remote.metrics
     counters = (

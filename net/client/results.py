@@ -268,6 +268,23 @@ class NewTopic(Struct, frozen=True):
     configs: dict[str, str | None] = field(default_factory=dict[str, str | None])
 
 
+class RemoteState(Struct, frozen=True):
+    """What of a tiered partition is in remote storage, as its leader says (pk only)."""
+
+    segments: int
+    bytes: int
+    lag_segments: int
+    """The closed segments that were not copied."""
+    lag_bytes: int
+    unfinished: int
+    """The segments whose copy or deletion did not end, and that will be deleted."""
+    copy_disabled: bool
+    restoring: bool
+    """Whether the log must still be restored before anybody leads the partition."""
+    why: str
+    """Why the last attempt did not do all that was due; "" if it did."""
+
+
 class CreatedTopic(Struct, frozen=True):
     """A topic as the broker created it; versions before 5 return -1 for numbers and no configs."""
 

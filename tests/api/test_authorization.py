@@ -36,6 +36,7 @@ from pk.core.wire.messages.alter_user_scram_credentials import (
 )
 from pk.core.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pk.core.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from pk.core.wire.messages.pk_remote_storage import PkRemoteStorageRequest
 from pk.core.wire.messages.pk_restore_topics import PkRestoreTopicsRequest
 from pk.core.wire.messages.pk_unclean_recovery import PkUncleanRecoveryRequest
 
@@ -73,6 +74,7 @@ def test_every_api_that_is_served_says_what_it_needs() -> None:
         OWN_KEYS,  # tests/testing/test_faults_api.py
         OWN_KEYS + 2,  # below
         OWN_KEYS + 3,  # below
+        OWN_KEYS + 4,  # below
     }
 
 
@@ -115,7 +117,16 @@ def test_looking_at_logs_needs_less_than_electing_a_leader() -> None:
     ask()
 
 
-def test_restoring_topics_needs_the_right_to_alter_the_cluster() -> None:
+@pytest.mark.parametrize(
+    ("request_of", "operation"),
+    [
+        (PkRestoreTopicsRequest, Operation.ALTER),
+        (PkRemoteStorageRequest, Operation.DESCRIBE),
+    ],
+)
+def test_what_only_pk_has_needs_a_right_on_the_cluster(
+    request_of: Any, operation: Operation
+) -> None:
     @trio_test
     async def ask() -> None:
         async with authorizing_node() as node:
@@ -125,12 +136,12 @@ def test_restoring_topics_needs_the_right_to_alter_the_cluster() -> None:
                 PatternType.LITERAL,
                 "User:acts",
                 "*",
-                Operation.ALTER,
+                operation,
                 Permission.ALLOW,
             )
             await decide(node.broker, lambda image: create_acls(image, [rule]))
             codes = [
-                (await ask_handler(node, user, PkRestoreTopicsRequest(), 0)).error_code
+                (await ask_handler(node, user, request_of(), 0)).error_code
                 for user in ("User:none", "User:acts")
             ]
         assert codes == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0]

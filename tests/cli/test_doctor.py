@@ -10,6 +10,7 @@ import pytest
 import trio
 from clients.fixtures import Kafka
 from each import for_each
+from msgspec.structs import replace
 from terminal import SIZES, Terminal, size_name
 
 from pk.cli.command_line.output_options import check_output_options
@@ -126,7 +127,35 @@ def listening(listeners: str, **more: str) -> dict[int, Broker]:
     return cluster(2, 3, b1=Broker(configs=configs))
 
 
+def stored(**changes: Any) -> dict[TopicPartition, r.RemoteState]:
+    """orders/0 with ten segments in remote storage."""
+    fine = r.RemoteState(10, 1 << 20, 0, 0, 0, copy_disabled=False, restoring=False, why="")
+    return {TopicPartition("orders", 0): replace(fine, **changes)}
+
+
 SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
+    "remote-restore": (
+        snapshot(remote=stored(restoring=True, why="the store is away")),
+        ERROR,
+        "1 partition (orders/0) not restored yet",
+    ),
+    "remote-restore at work": (
+        snapshot(remote=stored(restoring=True)),
+        ERROR,
+        "1 partition (orders/0) not restored yet",
+    ),
+    "remote-storage": (
+        snapshot(
+            remote=stored(why="c/orders-A/0/1.segment: access denied.", lag_segments=2, lag_bytes=9)
+        ),
+        WARNING,
+        "Remote storage fails for 1 partition (orders/0): access denied.",
+    ),
+    "remote-copy-disabled": (
+        snapshot(remote=stored(copy_disabled=True, lag_segments=3, lag_bytes=9)),
+        NOTE,
+        "1 topic (orders) with remote.log.copy.disable=true",
+    ),
     "certificates-end": (
         snapshot(certificate_ends={1: NOW + 90 * DAY, 2: NOW + 3 * DAY}),
         WARNING,
@@ -450,6 +479,9 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
 
 def test_nothing_ails_a_healthy_cluster() -> None:
     assert diagnose(snapshot()) == []
+    assert diagnose(snapshot(remote=stored())) == []
+    assert diagnose(snapshot(remote=stored(lag_segments=1))) == [], "it is copied soon"
+    assert diagnose(snapshot(remote=stored(copy_disabled=True))) == []
 
 
 @for_each("case", SICK)

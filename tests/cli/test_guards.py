@@ -103,6 +103,7 @@ OF_TWO_BROKERS = {
 }
 ELSEWHERE = {
     "cluster features": "tests/cli/test_cluster_health.py",
+    "cluster restore": "tests/clients/test_cluster_restore.py",
     "log adopt": "tests/cli/test_log.py",
     "spark-export": "tests/cli/test_spark_export.py",
     "spark export": "tests/cli/test_spark_export.py",
@@ -142,8 +143,8 @@ DescribeConfigs DescribeDelegationToken DescribeGroups DescribeLogDirs DescribeP
 DescribeQuorum DescribeShareGroupOffsets DescribeTopicPartitions DescribeTransactions
 DescribeUserScramCredentials Fetch FetchSnapshot FindCoordinator GetTelemetrySubscriptions
 ListConfigResources ListGroups ListOffsets ListPartitionReassignments ListTransactions Metadata
-OffsetFetch OffsetForLeaderEpoch ReadShareGroupState ReadShareGroupStateSummary SaslAuthenticate
-SaslHandshake ShareGroupDescribe StreamsGroupDescribe
+OffsetFetch OffsetForLeaderEpoch PkRemoteStorage ReadShareGroupState
+ReadShareGroupStateSummary SaslAuthenticate SaslHandshake ShareGroupDescribe StreamsGroupDescribe
 """
 CHANGING = """
 AddOffsetsToTxn AddPartitionsToTxn AllocateProducerIds AlterClientQuotas

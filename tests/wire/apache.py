@@ -38,6 +38,8 @@ OWN = frozenset(
     {
         "PkFaultsRequest",
         "PkFaultsResponse",
+        "PkRemoteStorageRequest",
+        "PkRemoteStorageResponse",
         "PkReplicaLogsRequest",
         "PkReplicaLogsResponse",
         "PkRestoreTopicsRequest",

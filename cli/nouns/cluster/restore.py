@@ -73,8 +73,8 @@ async def restore(context: Context, options: "Restore") -> None:
     here = {
         topic.name
         for topic in topics
-        if isinstance(answer := known[topic.name], r.TopicDescription)
-        and answer.topic_id == topic.topic_id
+        if (found_here := known.ok.get(topic.name)) is not None
+        and found_here.topic_id == topic.topic_id
     }
     if context.change.dry_run:
         context.show(listing(RestoredRow, _rows(topics, here, "would be restored")))
@@ -93,8 +93,8 @@ async def restore(context: Context, options: "Restore") -> None:
         context.fail(error)
     led = await _until_led(context, admin, topics, answers.errors)
     rows = _rows(topics, here, "restored", answers.errors, led)
-    named = [(name, answers[name]) for name in answers]
-    show_results(context, listing(RestoredRow, rows), named, "partition")
+    failed = list(answers.errors.items())
+    show_results(context, listing(RestoredRow, rows), failed, "partition")
     waiting = sum(row["result"] == "in progress" for row in rows)
     if waiting:
         context.say(
@@ -110,10 +110,7 @@ async def _url_of(admin: Admin, given: str | None) -> str:
     urls: dict[str, list[int]] = {}
     answers = await admin.describe_configs(list(resources))
     for resource, broker in resources.items():
-        answer = answers[resource]
-        if isinstance(answer, Exception):
-            raise answer
-        values = {entry.name: entry.value for entry in answer}
+        values = {entry.name: entry.value for entry in answers.value(resource)}
         url = values.get(URL) if values.get(SYSTEM) == "true" else None
         if not url:
             raise CommandError(

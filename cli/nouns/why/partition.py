@@ -13,6 +13,7 @@ from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.cluster.topics import describe_topics
 from pk.cli.cluster.unclean_recovery import log_words, recoveries, waiting
 from pk.cli.diagnosis.explain import Explanation
+from pk.cli.diagnosis.remote import remote_words
 from pk.cli.diagnosis.snapshot import number
 from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition, state_of
 from pk.cli.exits import CommandError, Unusable
@@ -161,6 +162,7 @@ async def gather(
     clock = _controller_clock(quorum) or now_ms()
     ill = [tp for tp, p in chosen.items() if p.leader_id < 0 or p.under_replicated]
     recovering = await recoveries(admin, ill) if ill else {}
+    remote = await _remote(admin, answering)
     found: dict[TopicPartition, PartitionFacts] = {}
     for tp, p in chosen.items():
         moving = running.get(tp)
@@ -180,6 +182,8 @@ async def gather(
             _logs_of(recovering.get(tp)),
             waiting(recovering[tp]) if tp in recovering else "",
             f"replication is throttled on {throttled}" if throttled else None,
+            remote_words(remote[tp]) if tp in remote else None,
+            remote[tp].why if tp in remote and remote[tp].restoring else None,
             clock,
             between_s,
         )
@@ -242,6 +246,16 @@ def _full_disk(directory: r.LogDirDescription) -> str | None:
     if total <= 0 or usable < 0 or usable / total > _FULL_BELOW:
         return None
     return f"{directory.path}, {show_bytes(usable)} of {show_bytes(total)} left"
+
+
+async def _remote(admin: Admin, answering: Iterable[int]) -> Mapping[TopicPartition, r.RemoteState]:
+    """What is in remote storage; nothing if that cannot be asked."""
+    with trio.move_on_after(_ANSWER_S):
+        try:
+            return await admin.remote_storage(answering)
+        except (KafkaError, ClientError):
+            return {}
+    return {}
 
 
 async def _unclean(admin: Admin, topics: Iterable[str]) -> dict[str, bool]:

@@ -198,6 +198,12 @@ class RemoteLog:
         copied = copied_to(self.segments, lineage, start_offset, state.log_end_offset)
         return copied >= end_offset
 
+    def copy_lag(self, log: Log) -> tuple[int, int]:
+        """The bytes and the number of closed segments of `log` that were not copied."""
+        copied = self.copied_to(log)
+        due = [s.size for s in log.state.segments[:-1] if s.base_offset > copied]
+        return sum(due), len(due)
+
     def range_at(self, log: Log, offset: int) -> RemoteRange:
         """The segment that has `offset` of `log`. Raises KafkaError: OFFSET_OUT_OF_RANGE, or
         REPLICA_NOT_AVAILABLE while not all is known."""

@@ -212,7 +212,41 @@ class TopicOperations(AdminBase):
 
         response = await self._controller(ask)
         self._forget(topic.name for topic in topics)
-        return Answers({t.name: failure(t.error_code, t.error_message) for t in response.topics})
+        return Answers((t.name, failure(t.error_code, t.error_message)) for t in response.topics)
+
+    async def remote_storage(
+        self, brokers: Iterable[int] | None = None
+    ) -> dict[TopicPartition, r.RemoteState]:
+        """What of the tiered partitions that brokers lead (None: all of them) is in remote storage.
+        Empty for Apache Kafka, which has no such request. Raises KafkaError, ClientError."""
+        from pk.core.wire.messages.pk_remote_storage import (
+            PkRemoteStorageRequest,
+            PkRemoteStorageResponse,
+        )
+
+        async def ask(connection: Connection) -> PkRemoteStorageResponse:
+            response = await connection.request(PkRemoteStorageRequest())
+            check(response, "PkRemoteStorage")
+            return response
+
+        answers = await self._by_broker(brokers, ask)
+        for error in answers.errors.values():
+            if not isinstance(error, KafkaError) or error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise error
+        found: dict[TopicPartition, r.RemoteState] = {}
+        for answer in answers.ok.values():
+            for p in answer.partitions:
+                found[TopicPartition(p.topic, p.partition)] = r.RemoteState(
+                    p.segments,
+                    p.bytes,
+                    p.lag_segments,
+                    p.lag_bytes,
+                    p.unfinished,
+                    p.copy_disabled,
+                    p.restoring,
+                    p.why,
+                )
+        return found
 
     async def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
         """Deletes topics by name (DeleteTopics)."""

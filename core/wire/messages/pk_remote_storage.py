@@ -1,0 +1,42 @@
+"""Shows what of the partitions that a broker leads is in remote storage, and what keeps the rest.
+
+pk only. Apache Kafka has no such API.
+"""
+
+from pk.core.wire.schema import Request, Response, Struct, field, message, struct
+from pk.core.wire.types import Int16, Int32, Int64
+
+
+@message(versions=(0, 0))
+class PkRemoteStorageRequest(Request["PkRemoteStorageResponse"]):
+    """The request of PkRemoteStorage."""
+
+
+@struct
+class RemotePartitionState(Struct):
+    """One of `PkRemoteStorageResponse.partitions`."""
+
+    topic: str = ""
+    partition: Int32 = 0
+    segments: Int32 = 0
+    """The segments that can be read in remote storage."""
+    bytes: Int64 = 0
+    lag_segments: Int32 = 0
+    """The closed segments that were not copied."""
+    lag_bytes: Int64 = 0
+    unfinished: Int32 = 0
+    """The segments whose copy or deletion did not end, and that will be deleted."""
+    copy_disabled: bool = False
+    restoring: bool = False
+    """Whether the log must still be restored before the broker leads."""
+    why: str = ""
+    """Why the last turn did not do all that was due; "" if it did."""
+
+
+@message(versions=(0, 0))
+class PkRemoteStorageResponse(Response):
+    """The response of PkRemoteStorage."""
+
+    error_code: Int16 = 0
+    error_message: str | None = field(default=None, nullable=0)
+    partitions: list[RemotePartitionState] = field(default_factory=list)

@@ -1,0 +1,76 @@
+"""`pk doctor` and `pk why partition` while the store of remote segments fails, and afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Ran
+from confluent_kafka import Producer
+
+from pk.testing import broker
+
+Run = Callable[..., Ran]
+TOPIC = {"remote.storage.enable": "true", "segment.bytes": "1048576"}
+
+
+def produce(url: str, megabytes: int) -> None:
+    producer = Producer({"bootstrap.servers": url, "batch.size": 65536})
+    for _ in range(64 * megabytes):
+        producer.produce("t", bytes(1 << 14), partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def until(ask: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if found := ask():
+            return found
+    pytest.fail(what)
+
+
+def test_what_is_not_copied_and_why(pk: Run, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    config = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.manager.task.interval.ms": "100",
+        "pk.remote.url": f"file://{store}",
+        "pk.remote.metadata.partitions": "1",
+        "pk.remote.metadata.replication.factor": "1",
+    }
+    with broker(config) as kafka:
+        kafka.create_topic("t", 1, TOPIC)
+        shutil.rmtree(store)
+        store.write_bytes(b"a file where the store should be")
+        produce(kafka.url, 4)
+        at = ("-b", kafka.url, "-f", "json")
+
+        def ails() -> Any:
+            done = pk("doctor", "--check", "remote-storage", *at)
+            return [row for row in done.json if row["check"] == "remote-storage"]
+
+        (finding,) = until(ails, "the doctor does not see that the store fails")
+        assert finding["what"].startswith("Remote storage fails for 1 partition (t/0): ")
+        (found,) = evidence(pk("why", "partition", "t/0", *at))
+        assert found.startswith("0 segments copied, 0 B; 4 closed segments not, 4.1 MB; ")
+        assert "to be deleted" in found and ".segment" in found
+        store.unlink()
+        store.mkdir()
+
+        def is_copied() -> bool:
+            return evidence(pk("why", "partition", "t/0", *at))[0].startswith("4 segments copied")
+
+        until(is_copied, "the segments are not copied")
+        until(lambda: not ails(), "the doctor still sees a store that fails")
+
+
+def evidence(done: Ran) -> list[str]:
+    assert done.json, done.err
+    (explained,) = done.json
+    return [one["what"] for one in explained["evidence"] if one["about"] == "remote storage"]
