@@ -104,6 +104,7 @@ class BatchCommit:
         self._options = options
         self._query_id = query_id
         self._batch_id = batch_id
+        self._partition: TopicPartition | None = None
         self._identity, self._transactions = open_transactions(cluster, options, query_id, size)
 
     async def take_over(self) -> bool:
@@ -112,9 +113,9 @@ class BatchCommit:
         Raises CheckpointTooOld, MarkerUnreadable, KafkaError, ClientError.
         """
         query_id, batch_id = self._query_id, self._batch_id
-        partition = await self.markers.partition()
+        self._partition = await self.markers.partition()
         await self._transactions.begin()
-        last = await self.markers.last(partition)
+        last = await self.markers.last(self._partition)
         if last is None or last.batch_id < batch_id:
             return True
         self.leave()
@@ -134,11 +135,12 @@ class BatchCommit:
         self, messages: Sequence[SealedMessage], records: int, files: Sequence[str] = ()
     ) -> None:
         """Publishes messages with the batch's marker, which has the number of the batch's records.
-        Deletes the markers of files.
+        Deletes the markers of files. Needs what `take_over` did.
 
         Raises StagingFailed, KafkaError, ClientError.
         """
-        partition, now_ms = await self.markers.partition(), time.time_ns() // 1_000_000
+        partition, now_ms = self._partition, time.time_ns() // 1_000_000
+        assert partition is not None
         marker = Marker(self._batch_id, records).encode(self._query_id, now_ms)
         deletes = encode_deletes(self._query_id, files, now_ms)
         publisher = Publisher(
