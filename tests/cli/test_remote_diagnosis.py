@@ -67,6 +67,8 @@ def test_what_is_not_copied_and_why(pk: Run, tmp_path: Path) -> None:
             return evidence(pk("why", "partition", "t/0", *at))[0].startswith("4 segments copied")
 
         until(is_copied, "the segments are not copied")
+        (replica,) = pk("brokers", "logdirs", "-t", "t", *at).json
+        assert 4 << 20 > replica["remote_bytes"] > 3 << 20 and replica["bytes"] > 4 << 20
         until(lambda: not ails(), "the doctor still sees a store that fails")
 
 

@@ -1,7 +1,7 @@
 """`pk brokers list`, `describe` and `logdirs`: which brokers are up, what each holds, how much
 space it has."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pk.cli.cluster.broker_rows import BrokerRow
 from pk.cli.cluster.brokers import (
@@ -27,12 +27,15 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
 from pk.cli.runtime.results import succeeded
 from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
 from pk.net.client.results import (
     ConfigResource,
     ConfigSource,
     FeatureDescription,
     LogDirDescription,
+    RemoteState,
     ResourceType,
 )
 
@@ -160,7 +163,10 @@ def _dir_state(d: LogDirDescription) -> str:
 
 
 def _replica_rows(
-    broker: int, dirs: tuple[LogDirDescription, ...], topics: set[str]
+    broker: int,
+    dirs: tuple[LogDirDescription, ...],
+    topics: set[str],
+    remote: Mapping[TopicPartition, RemoteState],
 ) -> list[ReplicaRow]:
     return [
         {
@@ -170,12 +176,24 @@ def _replica_rows(
             "partition": replica.partition.partition,
             "bytes": replica.size_bytes,
             "offset_lag": replica.offset_lag,
+            "remote_bytes": remote[replica.partition].bytes
+            if replica.partition in remote and not replica.future
+            else None,
             "arriving": replica.future,
         }
         for d in dirs
         for replica in d.replicas
         if not topics or replica.partition.topic in topics
     ]
+
+
+async def _remote(admin: Admin, broker: int) -> Mapping[TopicPartition, RemoteState]:
+    """What of the partitions that a broker leads is in remote storage; nothing if it does not
+    say."""
+    try:
+        return await admin.remote_storage([broker])
+    except (KafkaError, ClientError):
+        return {}
 
 
 async def logdirs(
@@ -199,7 +217,8 @@ async def logdirs(
         elif dirs is None:
             context.failed(CommandError("it is not up."), f"broker {broker}")
         elif one_by_one:
-            replica_rows += _replica_rows(broker, dirs, set(topics))
+            remote = await _remote(admin, broker)
+            replica_rows += _replica_rows(broker, dirs, set(topics), remote)
         else:
             dir_rows += _dir_rows(broker, dirs)
     context.show(listing(ReplicaRow, replica_rows) if one_by_one else listing(LogDirRow, dir_rows))

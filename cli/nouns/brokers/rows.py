@@ -39,6 +39,8 @@ class ReplicaRow(TypedDict):
     partition: Annotated[int, Shown("PART")]
     bytes: Annotated[int, Shown(show=show_bytes)]
     offset_lag: Annotated[int, Shown("LAG", show=show_count)]
+    remote_bytes: Annotated[int | None, Shown("REMOTE", show=show_bytes, wide=True)]
+    """What of a tiered partition is in remote storage, at its leader; else None."""
     arriving: bool
 
 
