@@ -15,6 +15,7 @@ from pk.core.quota.entity import Entity
 from pk.core.share.partition_state import AcknowledgeType
 from pk.core.values import TopicPartition, Uuid
 from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
+from pk.core.wire.messages.pk_restore_topics import RestoredTopic
 from pk.net.client import results as r
 from pk.net.client.admin import Admin as TrioAdmin
 from pk.net.client.admin_operations.base import Failure
@@ -436,6 +437,15 @@ class AdminMethods:
         """Creates topics (CreateTopics). -1 partitions or replicas, the broker's default, needs
         brokers from 2.4 on (KIP-464)."""
         return self._portal.run(self._client.create_topics, topics, validate_only=validate_only)
+
+    def restore_topics(
+        self, topics: Sequence["RestoredTopic"], *, producer_id_next: int
+    ) -> Answers[str, None]:
+        """Creates topics of a lost cluster that begin with its segments in remote storage; only pk
+        can."""
+        return self._portal.run(
+            self._client.restore_topics, topics, producer_id_next=producer_id_next
+        )
 
     def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
         """Deletes topics by name (DeleteTopics)."""
