@@ -69,3 +69,14 @@ def fresh_topic(kafka: Kafka, request: pytest.FixtureRequest) -> str:
 
     trio.run(make)
     return topic
+
+
+def test_a_feature_that_all_others_have_is_here_or_has_a_reason() -> None:
+    text = (PAGES / "features.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    compared = [row for row in rows if len(row) == 5]
+    assert len(compared) > 30
+    for feature, ours, *others in compared:
+        if all(other.startswith("yes") for other in others) and not ours.startswith("yes"):
+            number = re.fullmatch(r"(?:no|not tested) \((\d)\)", ours)
+            assert number is not None and f"\n{number[1]}. " in text, feature
