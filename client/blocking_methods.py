@@ -439,13 +439,20 @@ class AdminMethods:
         return self._portal.run(self._client.create_topics, topics, validate_only=validate_only)
 
     def restore_topics(
-        self, topics: Sequence["RestoredTopic"], *, producer_id_next: int
+        self, topics: Sequence[RestoredTopic], *, producer_id_next: int
     ) -> Answers[str, None]:
         """Creates topics of a lost cluster that begin with its segments in remote storage; only pk
         can."""
         return self._portal.run(
             self._client.restore_topics, topics, producer_id_next=producer_id_next
         )
+
+    def remote_storage(
+        self, brokers: Iterable[int] | None = None
+    ) -> dict[TopicPartition, r.RemoteState]:
+        """What of the tiered partitions that brokers lead (None: all of them) is in remote storage.
+        Empty for Apache Kafka, which has no such request. Raises KafkaError, ClientError."""
+        return self._portal.run(self._client.remote_storage, brokers)
 
     def delete_topics(self, topics: Iterable[str]) -> Answers[str, None]:
         """Deletes topics by name (DeleteTopics)."""

@@ -193,6 +193,8 @@ class _Writer:
         arguments.kw_defaults = [d and self._public(d) for d in arguments.kw_defaults]
         for argument in (*arguments.args, *arguments.kwonlyargs):
             self._learn(argument.annotation, homes, top)
+            if argument.annotation is not None:
+                argument.annotation = _Unquoted().visit(argument.annotation)
         for default in (*arguments.defaults, *arguments.kw_defaults):
             self._learn(default, homes, top)
         self._learn(node.returns, homes, top)
@@ -211,6 +213,21 @@ class _Writer:
         lines = ["@property"] if "property" in decorators else []
         lines += [head, *doc, f"    return {call}" if returns != "None" else f"    {call}"]
         return "\n".join(lines)
+
+
+class _Unquoted(ast.NodeTransformer):
+    """An annotation without quotes, which the generated file does not need."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if isinstance(node.value, str):
+            return ast.parse(node.value, mode="eval").body
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id == "Literal":
+            return node
+        self.generic_visit(node)
+        return node
 
 
 def _first_paragraph(doc: str) -> list[str]:
