@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from clients.fixtures import Kafka
+from clients.topics import configure_group
 
 from pk.client import ConsumerRecord, KafkaError, NewTopic, NoTransaction, TopicPartition
 from pk.client.aio import (
@@ -141,6 +142,7 @@ def test_a_block_that_raises_keeps_its_error_and_commits_nothing(
     kafka: Kafka, fresh: Fresh
 ) -> None:
     topic, group = fresh("aio"), fresh("group")
+    configure_group(kafka, group, {"share.auto.offset.reset": "earliest"})
 
     async def main() -> None:
         await create(kafka, topic)
@@ -203,15 +205,14 @@ async def _cancelled_inside(transaction: Callable[[], Any]) -> None:
 
 def test_share_consumers_take_records(kafka: Kafka, fresh: Fresh) -> None:
     topic, group = fresh("aio"), fresh("group")
+    configure_group(kafka, group, {"share.auto.offset.reset": "earliest"})
 
     async def main() -> None:
         await create(kafka, topic)
+        async with open_producer(kafka.bootstrap) as producer:
+            await producer.send(topic, b"job")
         async with open_share_consumer(kafka.bootstrap, {"group.id": group}) as consumer:
             consumer.subscribe([topic])
-            while not consumer.assignment:
-                await consumer.poll(timeout_ms=50)
-            async with open_producer(kafka.bootstrap) as producer:
-                await producer.send(topic, b"job")
             found = []
             while not found:
                 found = await consumer.poll(timeout_ms=1000)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 import trio
 from clients.fixtures import Kafka
+from clients.topics import configure_group
 
 from pk.client import Closed, KafkaError, NewTopic, TopicPartition
 from pk.client.blocking import (
@@ -138,12 +139,11 @@ def test_a_transaction_with_a_record_that_is_refused_is_aborted(kafka: Kafka, fr
 def test_share_consumers_take_records(kafka: Kafka, fresh: Fresh) -> None:
     topic, group = fresh("blocking"), fresh("group")
     create(kafka, topic)
+    configure_group(kafka, group, {"share.auto.offset.reset": "earliest"})
+    with open_producer(kafka.bootstrap) as producer:
+        producer.send(topic, b"job")
     with open_share_consumer(kafka.bootstrap, {"group.id": group}) as consumer:
         consumer.subscribe([topic])
-        while not consumer.assignment:
-            consumer.poll(timeout_ms=50)
-        with open_producer(kafka.bootstrap) as producer:
-            producer.send(topic, b"job")
         found = []
         while not found:
             found = consumer.poll(timeout_ms=1000)
