@@ -3,7 +3,6 @@ transactions."""
 
 from collections.abc import Iterator
 
-from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
@@ -18,6 +17,7 @@ from pk.cli.diagnosis.snapshot import (
     partitions_counted,
 )
 from pk.cli.phrases import count, join, partition_name
+from pk.cli.positions.times import show_span
 from pk.net.client.errors import ControllerDown, ControllerSilent
 
 _METADATA_LAG = 1000
@@ -148,7 +148,7 @@ def clock_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "clock-skew",
             WARNING,
-            f"The controller's clock is {duration(abs(ahead))} {way} this machine's.",
+            f"The controller's clock is {show_span(abs(ahead))} {way} this machine's.",
             "Records are deleted too early or too late, and positions by time are off; whichever "
             "clock is wrong needs NTP.",
             "pk cluster quorum",
@@ -170,7 +170,7 @@ def future_records(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "future-records",
             WARNING,
             (
-                f"{partitions_counted(tps)} with records from the future, up to {duration(most)} "
+                f"{partitions_counted(tps)} with records from the future, up to {show_span(most)} "
                 "ahead."
             ),
             "Retention by time keeps their segments until then, with the other records in them. "
@@ -191,7 +191,7 @@ def hanging_transactions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "hanging-transactions",
             ERROR,
-            f"A transaction of producer {producer} has hung for {duration(silent)} "
+            f"A transaction of producer {producer} has hung for {show_span(silent)} "
             f"({names(t.partition for t in mine)}).",
             "read_committed readers stop there, and so does compaction. Its coordinator has lost "
             "it, or it would have been aborted.",
@@ -235,7 +235,7 @@ def old_transactions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "old-transactions",
             WARNING,
             (
-                f"A transaction of {whose} is open for {duration(max(age for age, _ in found))} "
+                f"A transaction of {whose} is open for {show_span(max(age for age, _ in found))} "
                 f"({names(places)})."
             ),
             "Readers with read_committed wait at its first record, and compaction too; its "

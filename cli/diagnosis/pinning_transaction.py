@@ -5,8 +5,7 @@ import shlex
 from enum import Enum
 from typing import NamedTuple
 
-from pk.cli.diagnosis.readers import duration
-from pk.cli.positions.times import show_clock, show_time
+from pk.cli.positions.times import show_clock, show_span, show_time
 from pk.core.values import TopicPartition
 
 _LONGEST_MIN = 15
@@ -58,13 +57,13 @@ def in_full(held: PinningTransaction, now_ms: int) -> str:
     if held.since_ms is not None:
         said += f", open since {show_clock(show_time(held.since_ms))}"
         if now_ms > held.since_ms:
-            said += f" ({duration(now_ms - held.since_ms)})"
+            said += f" ({show_span(now_ms - held.since_ms)})"
     if held.transactional_id is not None:
         said += f", transactional id {held.transactional_id}"
         if held.state is not None:
             said += f" in state {held.state}"
         if held.timeout_ms is not None:
-            said += f", timeout {duration(held.timeout_ms)}"
+            said += f", timeout {show_span(held.timeout_ms)}"
     if held.known is Known.NO:
         said += "; no coordinator knows this transaction, so none will end it: it hangs"
         if held.transactional_id is None:

@@ -24,6 +24,7 @@ from pk.cli.diagnosis.snapshot import (
     topics_counted,
 )
 from pk.cli.phrases import count, join, partition_name
+from pk.cli.positions.times import show_span
 from pk.core.values import TopicPartition
 
 HOUR_MS = 3_600_000
@@ -138,7 +139,7 @@ def retention_risk(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "retention-risk",
             ERROR if soonest is None or soonest < _SOON_MS else WARNING,
             f"Group {name} is about to lose records to retention: {_left(soonest)} "
-            f"({names(tp for tp, _, _ in found)}, retention {duration(kept)}).",
+            f"({names(tp for tp, _, _ in found)}, retention {show_span(kept)}).",
             (
                 "Records that it has not read by then are lost to it. Speed it up, or keep records "
                 "longer."
@@ -186,18 +187,7 @@ def _left(ms: int | None) -> str:
         return "the next one is deleted within hours"
     if ms <= 0:
         return "the next one may be deleted at any moment"
-    return f"the next one may be deleted in {duration(ms)}"
-
-
-def duration(ms: int) -> str:
-    """`7 d`, `5 h 20 min`, `42 s`."""
-    parts: list[str] = []
-    left = max(ms, 0)
-    for unit, size in (("d", 24 * HOUR_MS), ("h", HOUR_MS), ("min", 60_000), ("s", 1000)):
-        n, left = divmod(left, size)
-        if n:
-            parts.append(f"{n} {unit}")
-    return " ".join(parts[:2]) or f"{ms} ms"
+    return f"the next one may be deleted in {show_span(ms)}"
 
 
 def lag_of(snapshot: ClusterSnapshot, group: str) -> int:

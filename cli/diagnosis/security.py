@@ -6,7 +6,6 @@ from ipaddress import ip_address
 from typing import Final
 
 from pk.cli.cluster.acl_words import show_acl
-from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
@@ -16,6 +15,7 @@ from pk.cli.diagnosis.snapshot import (
     brokers_named,
 )
 from pk.cli.phrases import count, join
+from pk.cli.positions.times import show_span
 from pk.core.auth.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from pk.core.auth.unsecured_tokens import UNSECURED
 
@@ -42,7 +42,7 @@ def certificates_end(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "certificates-end",
             ERROR if left_ms < 86_400_000 else WARNING,
-            f"The certificate of broker {broker} expires in {duration(max(left_ms, 0))}.",
+            f"The certificate of broker {broker} expires in {show_span(max(left_ms, 0))}.",
             "Then no client that checks it connects any more. A new file in place of the old one "
             "is used for new connections at once.",
             f"pk configs describe broker {broker} ssl.keystore.location",

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from pk.cli.diagnosis.explain import Evidence
 from pk.cli.diagnosis.lag_facts import STILL_S, LagFacts, Reason
-from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import names
 from pk.cli.phrases import count, join, partition_name
+from pk.cli.positions.times import show_span
 from pk.core.values import TopicPartition
 
 _MOST = 0.8
@@ -89,7 +89,7 @@ def _too_slow(f: LagFacts) -> Iterator[Reason]:
     )
     both = f"{acknowledged:,.0f} records/s are acknowledged and {written:,.0f} written"
     if acknowledged > written:
-        left = duration(int(f.lag / (acknowledged - written) * 1000))
+        left = show_span(int(f.lag / (acknowledged - written) * 1000))
         yield Reason(
             "catching-up",
             f"it is catching up: {both}; at this rate it is done in {left}",

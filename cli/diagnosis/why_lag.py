@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pk.cli.diagnosis.explain import Evidence, Explanation
 from pk.cli.diagnosis.lag_facts import STILL_S, LagFacts, Read, Reason
 from pk.cli.diagnosis.pinning_transaction import in_full, next_step, whose
-from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.share_lag import SHARE_REASONS
 from pk.cli.diagnosis.snapshot import names
 from pk.cli.phrases import count, join, partition_name
+from pk.cli.positions.times import show_span
 from pk.core.values import TopicPartition
 
 _EMPTY = frozenset(("Empty", "Dead"))
@@ -43,7 +43,7 @@ def _pipeline(f: LagFacts) -> Iterator[Reason]:
     if f.pipeline is None or not f.lag or any(read.progress for read in f.reads.values()):
         return
     name, batch, at_ms = f.pipeline
-    age = duration(max(f.now_ms - at_ms, 0))
+    age = show_span(max(f.now_ms - at_ms, 0))
     yield Reason(
         "pipeline-waits",
         f"it belongs to the pipeline {name}, which committed batch {batch} {age} ago and nothing "
@@ -303,7 +303,7 @@ def _too_slow(f: LagFacts) -> Iterator[Reason]:
         Evidence("read", f"{consumed:,.0f} records/s"),
     )
     if consumed > written:
-        left = duration(int(f.lag / (consumed - written) * 1000))
+        left = show_span(int(f.lag / (consumed - written) * 1000))
         yield Reason(
             "catching-up",
             f"it is catching up: {consumed:,.0f} records/s are read and {written:,.0f} written; "
@@ -446,5 +446,5 @@ def _facts(f: LagFacts) -> Iterator[Evidence]:
             who = f", read by {count(len(readers), 'member')}"
         age = ""
         if read.next_ms is not None and f.now_ms > read.next_ms and not read.is_read_out:
-            age = f", the next record is {duration(f.now_ms - read.next_ms)} old"
+            age = f", the next record is {show_span(f.now_ms - read.next_ms)} old"
         yield Evidence(partition_name(tp), f"lag {read.lag:,}{age}{who}")

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pk.cli.diagnosis.explain import Evidence, Explanation
-from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import brokers_named
-from pk.cli.positions.times import show_time
+from pk.cli.positions.times import show_span, show_time
 
 
 class ReplicaFacts(NamedTuple):
@@ -183,7 +182,7 @@ def _seen(p: PartitionFacts, replica: ReplicaFacts) -> str:
         return ""
     ago = max(p.now_ms - replica.seen_ms, 0)
     return (
-        f"; last seen {duration(ago) if ago >= 1000 else 'a moment'} ago, "
+        f"; last seen {show_span(ago) if ago >= 1000 else 'a moment'} ago, "
         f"{show_time(replica.seen_ms)}"
     )
 
@@ -209,7 +208,7 @@ def _behind(p: PartitionFacts, replica: ReplicaFacts) -> str:
         return f"{gap_text}; it copies {copied:,.0f} records/s, less than is written"
     return (
         f"{gap_text}; it catches up at {closing:,.0f} records/s, which takes "
-        f"{duration(int(left / closing * 1000))}"
+        f"{show_span(int(left / closing * 1000))}"
     )
 
 

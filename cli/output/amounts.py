@@ -20,6 +20,12 @@ def show_bytes(number: float | None) -> str:
     raise AssertionError
 
 
+def show_ms(ms: float) -> str:
+    """Milliseconds with three significant digits, without the unit: `0.123`, `1.23`, `1,234`."""
+    digits = 3 if ms < 1 else 2 if ms < 10 else 1 if ms < 100 else 0
+    return f"{ms:,.{digits}f}"
+
+
 def show_rate(rate: float | None, of: Literal["records", "bytes"] = "records") -> str:
     """A rate per second, for people; `-` if unknown.
 

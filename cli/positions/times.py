@@ -80,17 +80,16 @@ def show_clock(time: str) -> str:
 
 
 def show_span(ms: float) -> str:
-    """A duration for people: `4 ms`, `1.3 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
-    if ms < 1000:
+    """A duration for people, in its two largest units: `4 ms`, `1.3 s`, `2 s`, `1 min 30 s`,
+    `3 h 20 min`, `2 d 4 h`."""
+    if ms < 999.5:
         return f"{ms:.0f} ms"
-    seconds = ms / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes = int(seconds // 60)
-    if minutes < 60:
-        return f"{minutes} min"
+    if ms < 9950:
+        return f"{f'{ms / 1000:.1f}'.removesuffix('.0')} s"
+    minutes, seconds = divmod(round(ms / 1000), 60)
     hours, minutes = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
-    return f"{days} d {hours} h" if hours else f"{days} d"
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
+    while not parts[0][0]:
+        del parts[0]
+    return " ".join(f"{number} {unit}" for number, unit in parts[:2] if number)

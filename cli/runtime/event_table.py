@@ -6,6 +6,7 @@ from typing import NamedTuple
 from pk.cli.output.formats import Column, Listing, Row, narrow, render
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.styles import styled
+from pk.cli.terminal.table import GAP, pad
 from pk.cli.terminal.text import cut, escaped
 
 
@@ -55,8 +56,8 @@ class EventTable:
         for text, cell in zip(map(escaped, texts), self._cells, strict=True):
             if cell.cut and cell.width:
                 text = cut(text, cell.width)
-            parts.append(text.rjust(cell.width) if cell.right else text.ljust(cell.width))
-        return "  ".join(parts).rstrip()
+            parts.append(pad(text, cell.width, cell.right))
+        return GAP.join(parts).rstrip()
 
     def add(self, rows: Sequence[Row]) -> None:
         """Writes the rows that match --where. Raises Unusable."""

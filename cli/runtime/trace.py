@@ -16,6 +16,7 @@ import trio
 from pk.cli.output.amounts import show_bytes
 from pk.cli.phrases import count
 from pk.cli.runtime.context import Context, Handler
+from pk.cli.terminal.table import GAP, pad
 from pk.net.client.connection import CONNECT, TRACED, RequestTrace
 
 KEPT_FIRST: Final = 200
@@ -154,11 +155,7 @@ def _span_ms(recorder: Recorder) -> float:
 
 
 def _line(cells: Iterable[str], widths: list[int]) -> str:
-    parts = [
-        cell.rjust(width) if right else cell.ljust(width)
-        for cell, width, right in zip(cells, widths, _RIGHT, strict=False)
-    ]
-    return "  ".join(parts)
+    return GAP.join(map(pad, cells, widths, _RIGHT))
 
 
 def _bar(start_ms: float, took_ms: float, all_ms: float, room: int) -> str:

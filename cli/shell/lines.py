@@ -23,6 +23,7 @@ from pk.cli.command_line.tree import Command, tree
 from pk.cli.exits import CommandError, Exit, UsageError
 from pk.cli.main import say_renamed, usage
 from pk.cli.options.option_sets import Reach
+from pk.cli.positions.times import show_span
 from pk.cli.run import handler_of
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.settings import Settings, settings_of
@@ -151,7 +152,7 @@ class Shell:
         except KeyboardInterrupt:
             self.last_code = Exit.INTERRUPTED
         if self.timing:
-            sys.stderr.write(f"Time: {exact_span(time.monotonic() - began)}\n")
+            sys.stderr.write(f"Time: {show_span((time.monotonic() - began) * 1000)}\n")
         return True
 
     def _own(self, text: str) -> bool:
@@ -408,16 +409,6 @@ def _switched(now: bool, words: list[str]) -> bool:
             return word == "on"
         case _:
             raise UsageError("Expected on, off, or nothing", ("shell",))
-
-
-def exact_span(seconds: float) -> str:
-    """How long a command took: `12 ms`, `1.25 s`, `2 min 5 s`."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.2f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from functools import partial
 from pk.cli.terminal.styles import codes_of, with_codes
 from pk.cli.terminal.text import folded, width_of
 
-_GAP = "  "
+GAP = "  "
 _NARROWEST = 8
 _REVERSE = codes_of("reverse")
 _RULE = 40
@@ -23,7 +23,7 @@ def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> li
     its `least`, so that a long name is folded and not the numbers beside it. The result may still
     be too wide."""
     found = list(widths)
-    excess = _room_of(found) - room
+    excess = room_of(found) - room
     while excess > 0:
         able = [k for k, width in enumerate(found) if width > least[k]]
         if not able:
@@ -77,7 +77,7 @@ class _Cells:
                 )
             ]
             found = fitting_widths(widest, least, room)
-            if _room_of(found) <= room:
+            if room_of(found) <= room:
                 return found
         return found
 
@@ -93,10 +93,7 @@ class _Cells:
         ]
 
     def padded(self, cells: Sequence[str]) -> list[str]:
-        return [
-            _pad(cell, width, right)
-            for cell, width, right in zip(cells, self.widths, self.right, strict=True)
-        ]
+        return list(map(pad, cells, self.widths, self.right))
 
     def head_lines(self) -> list[list[str]]:
         """The lines of the heading; short titles are on the last."""
@@ -108,11 +105,12 @@ class _Cells:
     def one_line(self) -> str:
         """The `%` format for a row, if each row is one line."""
         signs = ("" if right else "-" for right in self.right)
-        return _GAP.join(f"%{s}{width}s" for s, width in zip(signs, self.widths, strict=True))
+        return GAP.join(f"%{s}{width}s" for s, width in zip(signs, self.widths, strict=True))
 
 
-def _room_of(widths: Sequence[int]) -> int:
-    return sum(widths) + len(_GAP) * (len(widths) - 1)
+def room_of(widths: Sequence[int]) -> int:
+    """The width of a line whose cells have these widths."""
+    return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
 def _longest_word(text: str) -> int:
@@ -123,7 +121,8 @@ def _widest_line(cell: str) -> int:
     return max(map(width_of, cell.split("\n")))
 
 
-def _pad(text: str, width: int, right: bool) -> str:
+def pad(text: str, width: int, right: bool) -> str:
+    """A cell, filled with blanks to its width in columns of a terminal."""
     if not text.isascii():
         width -= width_of(text) - len(text)
     return text.rjust(width) if right else text.ljust(width)
@@ -131,12 +130,12 @@ def _pad(text: str, width: int, right: bool) -> str:
 
 def _line(parts: Sequence[str], codes: str, lit: Callable[[int], bool] | None) -> str:
     if lit is None:
-        return with_codes(_GAP.join(parts).rstrip(), codes)
+        return with_codes(GAP.join(parts).rstrip(), codes)
     bright = f"{codes};{_REVERSE}" if codes else _REVERSE
     while parts and not lit(len(parts) - 1) and not parts[-1].strip():
         parts = parts[:-1]
     last = len(parts) - 1
-    return _GAP.join(
+    return GAP.join(
         with_codes(part, bright)
         if lit(k)
         else with_codes(part.rstrip() if k == last else part, codes)
@@ -168,11 +167,11 @@ def laid_out(
         codes_of(style(i), colour=colour) if codes and style is not None else ""
         for i in range(len(rows))
     ]
-    if rows and _room_of(cells.widths) > room:
+    if rows and room_of(cells.widths) > room:
         return _upright(heads, right, rows, room, own_codes, lit)
     bold = codes_of("bold") if codes else ""
     lines = [_line(parts, bold, None) for parts in cells.head_lines()]
-    lines.append("─" * max(_room_of(cells.widths), 0))
+    lines.append("─" * max(room_of(cells.widths), 0))
     form = cells.one_line()
     for i, row in enumerate(rows):
         own = own_codes[i]
@@ -194,16 +193,16 @@ def _upright(
     lit: Callable[[int, int], bool] | None,
 ) -> str:
     width = max(map(width_of, heads))
-    blank, left = " " * width, max(room - width - len(_GAP), _NARROWEST)
+    blank, left = " " * width, max(room - width - len(GAP), _NARROWEST)
     lines: list[str] = []
     for i, (row, own) in enumerate(zip(rows, codes, strict=True)):
         lines.append(f"── {i + 1} ".ljust(min(room, _RULE), "─"))
         for k, (head, cell) in enumerate(zip(heads, row, strict=True)):
             bright = lit is not None and lit(i, k)
-            name = _pad(head, width, right=True)
+            name = pad(head, width, right=True)
             for part in [cell] if right[k] else folded(cell, left):
                 shown = with_codes(part, _REVERSE) if bright else part
-                lines.append(with_codes(f"{name}{_GAP}", own) + with_codes(shown, own))
+                lines.append(with_codes(f"{name}{GAP}", own) + with_codes(shown, own))
                 name = blank
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

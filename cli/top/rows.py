@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, TypedDict
 
 from pk.cli.cluster.replica_lag import ReplicaLag, show_lag
-from pk.cli.output.amounts import show_bytes, show_count, show_rate
+from pk.cli.output.amounts import show_bytes, show_count, show_ms, show_rate
 from pk.cli.output.rows import Shown
 from pk.cli.positions.times import show_span
 
@@ -212,9 +212,8 @@ class OutOfSyncRow(TypedDict):
     behind: Annotated[ReplicaLag | None, Drawn(show=show_lag)]
 
 
-def show_ms(ms: float) -> str:
-    """Milliseconds, with as many digits as say something."""
-    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
+def _show_ms(ms: float) -> str:
+    return f"{show_ms(ms)} ms"
 
 
 class RequestRow(TypedDict):
@@ -225,10 +224,10 @@ class RequestRow(TypedDict):
     broker: int
     rate: Annotated[float | None, Drawn("/s", show=show_rate, falling=True)]
     """Requests a second."""
-    p50_ms: Annotated[float | None, Drawn("p50", show=show_ms, drop=1, falling=True)]
+    p50_ms: Annotated[float | None, Drawn("p50", show=_show_ms, drop=1, falling=True)]
     """The median time from the arrival of a request until its answer is ready; a Fetch includes
     its wait for records."""
-    p99_ms: Annotated[float | None, Drawn("p99", show=show_ms, falling=True)]
+    p99_ms: Annotated[float | None, Drawn("p99", show=_show_ms, falling=True)]
     error_rate: Annotated[float | None, Drawn("ERRORS/s", show=show_rate, falling=True)]
     """Requests that failed as a whole, a second."""
     errors: Annotated[int | None, Drawn("ERRORS", show=show_count, drop=2, falling=True)]

@@ -12,20 +12,20 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from pk.cli.cluster.reassignment_progress import sentence
-from pk.cli.output.amounts import show_rate
+from pk.cli.output.amounts import show_ms, show_rate
 from pk.cli.output.formats import Row
 from pk.cli.phrases import count, join
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.terminal.full_screen import Line
+from pk.cli.terminal.table import GAP, pad, room_of
 from pk.cli.terminal.text import cut, cut_middle, printable
 from pk.cli.top.model import Event, Model
 from pk.cli.top.record import record_lines
 from pk.cli.top.records import Found
-from pk.cli.top.rows import show_ms, spark
+from pk.cli.top.rows import spark
 from pk.cli.top.state import HELP, Screen
 from pk.cli.top.tables import TABS, TopColumn
 
-_GAP = 2
 _NAME_MIN = 20
 """Columns are dropped until names have this many cells."""
 _VALUE_MIN = 40
@@ -132,12 +132,12 @@ class Painter:
             column = columns[i]
             mark = ("▼" if position.reverse else "▲") if column.key == position.sort else ""
             text = _aligned(f"{column.title}{mark}", widths[i], column.right)
-            heads.append((text if i == chosen[-1] else text + " " * _GAP, "bold reverse"))
+            heads.append((text if i == chosen[-1] else text + GAP, "bold reverse"))
         lines = [_filled(heads, width, "bold reverse")]
         for n, row in enumerate(visible):
             here = position.selected is not None and position.top + n == position.index
             style = "reverse" if here else (tab.style(row) or "")
-            text = (" " * _GAP).join(
+            text = GAP.join(
                 _aligned(
                     cut(cells[n][i], widths[i]) if columns[i].how.flexible else cells[n][i],
                     widths[i],
@@ -182,14 +182,11 @@ class Painter:
 
 
 def _total(widths: Sequence[int], chosen: Sequence[int]) -> int:
-    return sum(widths[i] for i in chosen) + _GAP * (len(chosen) - 1)
+    return room_of([widths[i] for i in chosen])
 
 
 def _aligned(text: str, width: int, right: bool) -> str:
-    size = cell_len(text)
-    if size > width:
-        return cut_middle(text, width)
-    return " " * (width - size) + text if right else text + " " * (width - size)
+    return pad(cut_middle(text, width) if cell_len(text) > width else text, width, right)
 
 
 def fitted(line: Line, width: int) -> Line:
@@ -320,7 +317,7 @@ def _request_totals(model: Model) -> list[str]:
     for api in ("Produce", "Fetch"):
         p99 = times.together([key for key in keys if key[1] == api], 0.99)
         if p99 is not None:
-            parts.append(f"{api} p99 {show_ms(p99)}")
+            parts.append(f"{api} p99 {show_ms(p99)} ms")
     return parts
 
 

@@ -17,7 +17,6 @@ from pk.cli.command_line.output_options import check_output_options
 from pk.cli.command_line.parse import parse
 from pk.cli.diagnosis.checks import CHECKS, RECOVERIES, diagnose
 from pk.cli.diagnosis.collect import collect
-from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
@@ -620,13 +619,6 @@ def test_the_gravest_come_first_and_fit_the_terminal() -> None:
     text = cards(found, 80, colour=False)
     assert text.index("ERROR") < text.index("WARNING") < text.index("NOTE")
     assert max(map(len, text.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    ("ms", "text"), [(0, "0 ms"), (999, "999 ms"), (90_000, "1 min 30 s"), (7 * DAY, "7 d")]
-)
-def test_durations(ms: int, text: str) -> None:
-    assert duration(ms) == text
 
 
 # On real clusters

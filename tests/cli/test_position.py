@@ -239,5 +239,9 @@ def test_times_beyond_the_calendar() -> None:
 
 
 def test_shown_spans() -> None:
+    spans = [show_span(n) for n in (0, 4, 999, 1300, 9949, 9951, 42_000)]
+    assert spans == ["0 ms", "4 ms", "999 ms", "1.3 s", "9.9 s", "10 s", "42 s"]
+    spans = [show_span(n) for n in (59_600, 90_000, 720_000, 12_000_000, 86_430_000, 604_800_000)]
+    assert spans == ["1 min", "1 min 30 s", "12 min", "3 h 20 min", "1 d", "7 d"]
     spans = [show_span(n) for n in (4, 1300, 720_000, 12_000_000, 187_200_000)]
     assert spans == ["4 ms", "1.3 s", "12 min", "3 h 20 min", "2 d 4 h"]

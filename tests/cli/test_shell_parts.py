@@ -30,7 +30,7 @@ from pk.cli.shell.completer import ShellCompleter, fuzzy
 from pk.cli.shell.engine import Engine, Job
 from pk.cli.shell.history import History, holds_secret
 from pk.cli.shell.lexer import LineLexer
-from pk.cli.shell.lines import Shell, exact_span, raise_interrupt
+from pk.cli.shell.lines import Shell, raise_interrupt
 from pk.cli.shell.screen import prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
 from pk.cli.shell.words import Line, parted, quoted, split_commands, split_line
@@ -449,20 +449,6 @@ def test_names_that_the_shell_tells_are_inert(capsys: pytest.CaptureFixture[str]
     shell = Shell(HERE, interactive=False)
     shell.run_line("use group billing")
     assert capsys.readouterr().err.endswith("did you mean billing\\x1b[2J?\n")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0.0123, "12 ms"),
-        (1.25, "1.25 s"),
-        (119.7, "2 min 0 s"),
-        (125.4, "2 min 5 s"),
-        (7260, "121 min 0 s"),
-    ],
-)
-def test_how_long_a_command_took(seconds: float, shown: str) -> None:
-    assert exact_span(seconds) == shown
 
 
 def test_no_thread_is_left_by_a_shell_that_was_not_started() -> None:

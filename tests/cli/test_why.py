@@ -411,7 +411,7 @@ SHARE_LAGS: dict[str, tuple[LagFacts, str, str]] = {
     "catching-up": (
         shares({TP0: shared(300, 300, later=305, end=900, later_end=960)}, *TWO),
         "catching-up",
-        "done in 7 s",
+        "done in 7.5 s",
     ),
     "an open transaction": (
         shares({TP0: shared(2, stable=7, nothing_readable=True)}, *TWO),

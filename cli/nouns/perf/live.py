@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import trio
 
 from pk.cli.nouns.perf.histogram import Histogram
-from pk.cli.nouns.perf.rows import show_ms
+from pk.cli.output.amounts import show_ms
 from pk.cli.runtime.context import Context
 
 _LIVE_S: Final = 0.5

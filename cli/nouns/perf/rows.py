@@ -3,6 +3,7 @@ options."""
 
 from typing import Annotated, Any, NotRequired, TypedDict
 
+from pk.cli.output.amounts import show_ms
 from pk.cli.output.rows import Shown
 
 
@@ -12,12 +13,6 @@ def _show_whole(number: float) -> str:
 
 def _show_tenths(number: float) -> str:
     return f"{number:,.1f}"
-
-
-def show_ms(ms: float) -> str:
-    """Milliseconds with three significant digits."""
-    digits = 3 if ms < 1 else 2 if ms < 10 else 1 if ms < 100 else 0
-    return f"{ms:,.{digits}f}"
 
 
 class _Test(TypedDict):
