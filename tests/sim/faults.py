@@ -263,6 +263,16 @@ class Faults:
         self.restart_later(node)
         return True
 
+    def crash_in(self, host: str, step: str) -> None:
+        """A broker in the middle of something, if it may crash now."""
+        self._crash_in(host, step, power=self._random.random() < 0.5)
+
+    def _crash_in(self, host: str, what: str, *, power: bool) -> None:
+        node = next(n for n in self._nodes if n.host == host)
+        if node in self._brokers() and self._has_victim() and self._crash(node, power=power):
+            self._history.chronicle.note("faults", f"{node.host} was the {what}")
+            self.happened[what] = self.happened.get(what, 0) + 1
+
     def _coordinator(self) -> bool:
         """The coordinator of deals, in the moment in which one of them enters a state: killed, or
         without power."""
@@ -276,11 +286,7 @@ class Faults:
 
         async def wait() -> None:
             await sprung.wait()
-            node = next(n for n in self._nodes if n.host == hosts[0])
-            if node in self._brokers() and self._has_victim() and self._crash(node, power=power):
-                what = f"coordinator, {state}"
-                self._history.chronicle.note("faults", f"{node.host} was the {what}")
-                self.happened[what] = self.happened.get(what, 0) + 1
+            self._crash_in(hosts[0], f"coordinator, {state}", power=power)
 
         self._book.trap = state, spring
         self._nursery.start_soon(wait)

@@ -36,10 +36,10 @@ from sim.share_groups import GROUP_CONFIGS as SHARE_GROUP_CONFIGS
 from sim.share_groups import KEYS as SHARE_GROUP_KEYS
 from sim.share_groups import Deliveries, ShareMember
 from sim.stores import Ensemble, ObservedStore
+from sim.tiered import CRASH_CHANCE, LateConsumer, ProcessStorage, RemoteStore, Rereader, Tiers
 from sim.tiered import KEYS as TIERED_KEYS
 from sim.tiered import PARTITIONS as TIERED_PARTITIONS
 from sim.tiered import TOPIC as TIERED_TOPIC
-from sim.tiered import LateConsumer, ProcessStorage, RemoteStore, Rereader, Tiers
 from sim.tiered import hooks as tiered_hooks
 from sim.transactions import (
     STATE_TOPIC,
@@ -236,6 +236,9 @@ class Simulation:
                 admin = await self._start(nursery)
                 faults = self._faults(nursery)
                 world.crashed = faults.crashed
+                if tiers is not None and Random(f"{self.result.seed}/amid").random() < 0.5:
+                    tiers.store.crash_chance = CRASH_CHANCE
+                    tiers.store.crash = faults.crash_in
                 self.result.faults = faults.happened
                 duration = self.options.faults_s
                 if duration is None:

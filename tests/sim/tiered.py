@@ -25,7 +25,7 @@ from sim.clients import Consumer, fetch_once
 from sim.history import Batch, History, Key
 from sim.network import Network
 from sim.nodes import SimNode
-from sim.processes import Process
+from sim.processes import OWNER, Process
 
 from pk.core.broker.broker import Broker
 from pk.core.broker.offload import offload
@@ -35,7 +35,13 @@ from pk.core.broker.replication import remote_log
 from pk.core.broker.replication.partition import Partition
 from pk.core.log.files import Data
 from pk.core.log.remote.copying import next_to_copy
-from pk.core.log.remote.metadata import RemoteSegment, SegmentState, decode_record
+from pk.core.log.remote.metadata import (
+    PartitionDelete,
+    Record,
+    RemoteSegment,
+    SegmentState,
+    decode_record,
+)
 from pk.core.log.remote.segment_object import find_tail
 from pk.core.log.remote.segments import RemoteSegments, in_lineage
 from pk.core.log.remote.storage import (
@@ -66,6 +72,7 @@ AWAY_AFTER_S: Final = 6.0
 LATE_S: Final = 3.0
 """By how much a list may be late, and a request that nobody waits for any more."""
 AGAIN_CHANCE: Final = 0.2
+CRASH_CHANCE: Final = 0.1
 SCAN_S: Final = 5.0
 """How often a leader looks for objects that are no segments."""
 
@@ -86,6 +93,10 @@ class RemoteStore:
         """Whether the faults are over."""
         self.asked = 0
         self.failed = 0
+        self.crash_chance = 0.0
+        """How likely a broker crashes at each step of a copy or a deletion."""
+        self.crash: Callable[[str, str], None] = lambda host, step: None
+        """Called with a host that is to crash, and the step at which it is."""
         self.deleted: Callable[[str], None] = lambda name: None
         """Called when an object is gone."""
         self._deleted: dict[str, _Object] = {}
@@ -107,6 +118,11 @@ class RemoteStore:
         """The faults are over."""
         self.calm = True
         self._away.clear()
+
+    def step(self, host: str, what: str) -> None:
+        """A broker is at a step of a copy or a deletion: it may crash there."""
+        if self.crash_chance and not self.calm and self.random.random() < self.crash_chance:
+            self.network.after(0.0, lambda: self.crash(host, f"leader, {what}"))
 
     def delay(self) -> float:
         """How long a request or an answer is under way."""
@@ -161,6 +177,7 @@ class ProcessStorage:
     def _do(self, what: str, effect: Callable[[], Any]) -> Any:
         if not self._process.alive:
             raise RemoteStorageError("the process is dead")
+        self._store.step(self._process.host, f"before {what}")
         fate = self._store.fate(self._process.host)
         if fate == "late":
             late_s = self._store.random.random() * LATE_S
@@ -168,6 +185,7 @@ class ProcessStorage:
         if fate in ("before", "late"):
             raise RemoteStorageError(f"{what}: the store fails")
         result = effect()
+        self._store.step(self._process.host, f"after {what}")
         if fate == "after":
             raise RemoteStorageError(f"{what}: the store fails, and has done it")
         return result
@@ -450,6 +468,14 @@ def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]
             fail(e)
         await replay(self, data, tail)
 
+    write = RemoteLogMetadataTopic.write
+
+    async def noted(self: RemoteLogMetadataTopic, record: Record) -> None:
+        await write(self, record)
+        process = OWNER.get()
+        if process is not None and not isinstance(record, PartitionDelete):
+            tiers.store.step(process.host, f"after {record.state.name}")
+
     async def slow(
         fn: Callable[..., Any],
         *args: Any,
@@ -469,6 +495,7 @@ def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]
 
     with (
         patch.object(RemoteLogMetadataTopic, "_replay", witnessed),
+        patch.object(RemoteLogMetadataTopic, "write", noted),
         patch.object(remote_log_manager, "offload", slow),
         patch.object(remote_log, "offload", slow),
         patch.object(remote_log_manager, "SCAN_S", SCAN_S),
