@@ -213,14 +213,14 @@ def test_a_log_whose_records_have_changed_meanwhile_is_checked(harm: str) -> Non
     assert (log.mark is not None) == (end < 30)
 
 
-@pytest.mark.parametrize("left", [3, 60])
-def test_the_end_of_a_closed_log_that_is_not_in_the_note_is_looked_at(left: int) -> None:
+@pytest.mark.parametrize(("cut", "end"), [(3, 1), (60, 1), (1000, 0)])
+def test_the_end_of_a_closed_log_that_is_not_in_the_note_is_looked_at(cut: int, end: int) -> None:
     disk = closed()
     path = f"/data/{ABORTED}/{0:020d}.log"
     file = disk.open(path)
-    file.truncate(file.size() - left)
+    file.truncate(max(file.size() - cut, 0))
     log = open_dirs(disk).open_log(ABORTED, TOPIC_ID, CONFIG, NOW)
-    assert log.state.log_end_offset == 1 and log.mark is not None
+    assert log.state.log_end_offset == end and log.mark is not None
 
 
 @pytest.mark.parametrize("place", [0, 1, -1])
