@@ -58,7 +58,7 @@ from pk.core.log.dirs import LogDirs, cluster_of
 from pk.core.log.failures import LogDirBroken, LogDirOfAnother, StorageError
 from pk.core.log.files import Disk
 from pk.core.log.remote.storage import RemoteStorage
-from pk.core.meta.events import Endpoint
+from pk.core.meta.events import TOPIC, Endpoint
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MetadataLost, MetadataStore, StoreFailed
 from pk.core.values import TopicPartition, new_id, uuid_text
@@ -221,6 +221,8 @@ class NodeLifecycle:
         """Set when the cluster's id is known, which a node with empty directories learns from the
         metadata log."""
         self._refused: Exception | None = None
+        self._admitted = False
+        """Whether nothing in the first image kept this node from starting."""
         self._trouble = ""
         """The reason this node cannot be the controller, apart from another controller."""
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -562,7 +564,27 @@ class NodeLifecycle:
         if not self._learned.is_set() and image.cluster_id:
             await self._identify(image.cluster_id)
         if not self._config.is_broker or self._knows_us(image):
+            if not self._admitted and (tiered := self._without_storage(image)):
+                # Before any log is opened, which would begin with its local segments.
+                self._refused = StartError(
+                    "You have to delete all topics with the property remote.storage.enable=true "
+                    f"before disabling tiered storage cluster-wide: {', '.join(tiered)}. Or start "
+                    "with remote.log.storage.system.enable=true."
+                )
+                self._background.fail(str(self._refused))
+                return
+            self._admitted = True
             await self.broker.publish(image)
+
+    def _without_storage(self, image: MetadataImage) -> list[str]:
+        """The topics with remote storage, if this broker has none."""
+        if self._config.remote_log_storage_system_enable or not self._config.is_broker:
+            return []
+        return sorted(
+            name
+            for (kind, name), own in image.configs.items()
+            if kind == TOPIC and own.get("remote.storage.enable") == "true"
+        )
 
     async def _publish_newest(self) -> None:
         """Accept it again: this broker was not registered in it until now."""

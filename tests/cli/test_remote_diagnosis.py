@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clients.pk_broker import PkBroker, pk_environment, run_pk
 from commands import Ran
 from confluent_kafka import Producer
 
@@ -76,3 +77,27 @@ def evidence(done: Ran) -> list[str]:
     assert done.json, done.err
     (explained,) = done.json
     return [one["what"] for one in explained["evidence"] if one["about"] == "remote storage"]
+
+
+def test_a_broker_does_not_start_without_the_store_of_its_topics(tmp_path: Path, pk: Run) -> None:
+    stored = {
+        "remote.log.storage.system.enable": "true",
+        "pk.remote.url": f"file://{tmp_path}/store",
+        "pk.remote.metadata.replication.factor": "1",
+    }
+    directory = tmp_path / "data"
+    with PkBroker(config=stored, directory=directory) as first:
+        words = ("-c", "remote.storage.enable=true", "-b", first.bootstrap)
+        assert pk("topics", "create", "t", *words).code == 0
+    refused = run_pk(
+        "up", "--data", str(directory), "--port", "0", env=pk_environment(), text=True, timeout=60
+    )
+    assert refused.returncode != 0
+    # Apache Kafka's words, and the names.
+    assert "delete all topics with the property remote.storage.enable=true" in refused.stderr
+    assert "cluster-wide: t. Or start" in refused.stderr
+    with PkBroker(config=stored, directory=directory) as again:
+        gone = pk("topics", "delete", "t", "-y", "-b", again.bootstrap)
+        assert gone.code == 0, gone.err
+    with PkBroker(directory=directory):
+        pass
