@@ -1,4 +1,5 @@
-"""Checks of remote storage: partitions that wait to be restored, and what is not copied."""
+"""Checks of remote storage: partitions that are not restored yet, and segments that are not
+copied."""
 
 from collections.abc import Iterator
 
@@ -21,7 +22,7 @@ By = dict[str, list[TopicPartition]]
 
 
 def remote_words(state: r.RemoteState) -> str:
-    """What of a partition is in remote storage, and what is not."""
+    """A description of how much of a partition was copied, and why the rest was not."""
     parts = [f"{count(state.segments, 'segment')} copied, {show_bytes(state.bytes)}"]
     if state.lag_segments:
         due = f"{count(state.lag_segments, 'closed segment')} not, {show_bytes(state.lag_bytes)}"
@@ -36,7 +37,7 @@ def remote_words(state: r.RemoteState) -> str:
 
 
 def awaiting_restore(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Partitions that nobody leads until they are restored from remote storage."""
+    """Partitions that have no leader until they are restored from remote storage."""
     by_reason: By = {}
     for tp, state in snapshot.remote.items():
         if state.restoring:

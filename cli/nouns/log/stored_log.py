@@ -26,15 +26,15 @@ NO_CLUSTER: Final = ""
 
 
 def is_store(path: str) -> bool:
-    """Whether this is the URL of a store, not a directory."""
+    """Whether `path` is the URL of a store."""
     return "://" in path
 
 
 def stored_logs(
     url: str, topics: Sequence[str], numbers: Sequence[int], configs: Sequence[Pair]
 ) -> list[ReadableLog]:
-    """The partitions that a store has something of: of `topics`, or of all; with these `numbers`,
-    or all. Raises CommandError."""
+    """The partitions with segments in a store, limited to `topics` and `numbers` if those are not
+    empty. Raises CommandError."""
     storage = opened_store(url, configs)
     try:
         checked = checked_objects(storage, topics, records=False, at_once=OBJECTS_AT_ONCE)
@@ -54,7 +54,7 @@ def stored_logs(
 
 
 class StoredLog(ReadableLog):
-    """What a store has of a partition, as `pk cluster restore` would restore it."""
+    """A partition as `pk cluster restore` would restore it."""
 
     def __init__(self, storage: RemoteStorage, url: str, found: PartitionFound) -> None:
         self.tp = found.partition.tp

@@ -1,5 +1,5 @@
-"""PkRemoteStorage (10004), version 0: what of the tiered partitions that this broker leads is in
-remote storage, and what keeps the rest."""
+"""PkRemoteStorage (10004), version 0: how much of the tiered partitions that this broker leads was
+copied to remote storage, and why the rest was not."""
 
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition

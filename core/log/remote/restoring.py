@@ -9,8 +9,8 @@ log, to the first gap, or to where the log began when that object was copied. Of
 given again, so a gap costs the records before it, not those behind it.
 
 Other objects that reach beyond the start are taken over too, since the manager of the new cluster
-deletes what other segments replace. Those before the start are left alone: a person may need what
-is before a gap.
+deletes what other segments replace. Those before the start are left alone: an operator may need the
+records before a gap.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FoundSegment(Struct, frozen=True):
 
 
 class PartitionPlan(Struct, frozen=True):
-    """What becomes of one partition."""
+    """The part of a partition that is restored."""
 
     start_offset: int
     """The first offset that can be read."""
@@ -73,7 +73,7 @@ NOTHING = PartitionPlan(0, NO_OFFSET, (), None, (), 0)
 
 
 class PartitionFound(Struct, frozen=True):
-    """What a store has of one partition."""
+    """The segments of one partition in a store."""
 
     partition: RemotePartition
     plan: PartitionPlan
@@ -86,7 +86,7 @@ class PartitionFound(Struct, frozen=True):
 
 
 class TopicFound(Struct, frozen=True):
-    """What a store has of one topic."""
+    """The partitions of one topic in a store."""
 
     name: str
     topic_id: Uuid
@@ -193,7 +193,7 @@ def found_segment(found: CheckedObject, cluster_id: str, node_id: int) -> FoundS
 
 
 def plan_partition(partition: RemotePartition, found: Sequence[FoundSegment]) -> PartitionPlan:
-    """What to take over of a partition."""
+    """The plan for a partition, from all its whole objects."""
     if not found:
         return NOTHING
     best = max(found, key=lambda f: (f.lineage[-1].epoch, f.segment.end_offset))

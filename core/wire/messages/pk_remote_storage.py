@@ -1,4 +1,5 @@
-"""Shows what of the partitions that a broker leads is in remote storage, and what keeps the rest.
+"""Shows how much of the partitions that a broker leads was copied to remote storage, and why the
+rest was not.
 
 pk only. Apache Kafka has no such API.
 """
