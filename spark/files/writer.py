@@ -288,5 +288,11 @@ def _as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def write_rows(frame: Any, writing: WriteFiles) -> list[WrittenFile]:
     """Writes the rows of a frame of Spark's; each of its partitions is a task. Raises
     PySparkException."""
-    written = frame.mapInArrow(lambda rows: writing(rows), RESULT).collect()
-    return [WrittenFile(*row) for row in written]
+    names = frame.columns
+    # mapInArrow looks columns up by name, and fails with names that have backticks.
+    numbered = frame.toDF(*(str(number) for number in range(len(names))))
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return writing(pa.RecordBatch.from_arrays(each.columns, names=names) for each in batches)
+
+    return [WrittenFile(*row) for row in numbered.mapInArrow(write, RESULT).collect()]

@@ -23,7 +23,7 @@ from pk.spark.pipeline.definition import (
 from pk.spark.pipeline.jdbc_sink import Database, has_driver
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.table_sinks import catalog_of, table_store
-from pk.spark.reasons import jdbc_sentence
+from pk.spark.reasons import jdbc_sentence, reason
 from pk.spark.tables.lake_commit import delta_columns
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _check_file_system(pipeline: Pipeline, sink: ParquetSink, spark: "SparkSessi
         path.getFileSystem(session.sessionState().newHadoopConf())
     except Py4JError as e:
         message = (
-            f"Spark cannot write to {sink.parquet}: {jdbc_sentence(e)}; [spark] names the jars of "
+            f"Spark cannot write to {sink.parquet}: {reason(e)}; [spark] names the jars of "
             "its file system"
         )
         raise pipeline.problem((*sink.path, "parquet"), message) from e
