@@ -291,6 +291,7 @@ CASES: list[Case] = _all(
 )
 
 LIVE: dict[str, str] = {
+    "cluster restore": "tests/cli/test_tiered_page.py::test_from_nothing_to_a_store_and_back",
     "up": "tests/cli/test_screens.py::test_up_in_the_foreground",
     "schema-registry start": "tests/cli/test_schema.py::test_a_registry_in_the_foreground",
     "node start": "tests/cli/test_process.py::test_a_detached_broker",

@@ -91,6 +91,7 @@ def _given(options: Up, count: int) -> dict[str, str]:
         "transaction.state.log.min.isr": "2" if count >= 3 else "1",
         "share.coordinator.state.topic.replication.factor": str(min(3, count)),
         "share.coordinator.state.topic.min.isr": "2" if count >= 3 else "1",
+        "pk.remote.metadata.replication.factor": str(min(3, count)),
         "group.initial.rebalance.delay.ms": "0",
     }
     given |= {key: value for key, value in from_file.items() if key not in OURS}

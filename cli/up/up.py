@@ -54,6 +54,7 @@ def _given(options: Up, directory: str, secured: Secured | None) -> dict[str, st
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
+        "pk.remote.metadata.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
     from_file = read_properties(options.config_file) if options.config_file else {}

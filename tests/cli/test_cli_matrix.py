@@ -309,6 +309,7 @@ NOT_IN_FORMATS = {
     "groups watch": "goes on",
     "node status": "no broker: exit code 1",
     "log remote": "wants a store",
+    "cluster restore": "wants a store with segments: tests/clients/test_cluster_restore.py",
     "log adopt": "wants a directory of Apache Kafka's",
     "spark export": "wants Spark",
     "spark import": "wants Spark",

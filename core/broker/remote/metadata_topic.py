@@ -88,6 +88,8 @@ class RemoteLogMetadataTopic:
         self._start_soon = start_soon
         self._tails: dict[int, _Tail] = {}
         self._segments: dict[TopicIdPartition, RemoteSegments] = {}
+        self._refused = ""
+        """The last error of creating the topic."""
 
     def close(self) -> None:
         """End the connections."""
@@ -120,18 +122,24 @@ class RemoteLogMetadataTopic:
         return len(topic.partitions) if topic is not None else 0
 
     async def create(self) -> bool:
-        """Have the topic created if it is missing; returns whether it exists. A refusal is logged;
-        the next task tries again."""
+        """Have the topic created if it is missing; returns whether it exists. A refusal is logged
+        once; the next task tries again."""
         if self.partitions:
             return True
         try:
             refused = await self._topic_creation.create([REMOTE_METADATA_TOPIC])
         except KafkaError as e:
-            logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, e)
+            self._say_refused(str(e))
             return False
         for _, message in refused.values():
-            logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, message)
+            self._say_refused(str(message))
         return bool(self.partitions)
+
+    def _say_refused(self, why: str) -> None:
+        """Log it once, though each task tries again."""
+        if why != self._refused:
+            self._refused = why
+            logger.warning("%s was not created: %s", REMOTE_METADATA_TOPIC, why)
 
     def number_for(self, key: TopicIdPartition) -> int:
         """The partition of the topic for records about `key`. The topic exists."""
