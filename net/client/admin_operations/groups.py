@@ -206,7 +206,7 @@ class GroupOperations(AdminBase):
                 for t in response.topics
                 for p in t.partitions
             )
-            return _raise_if_all_moved(answers)
+            return _raise_if_moved(answers)
 
         return await self._one_group(group_id, ask)
 
@@ -304,11 +304,11 @@ def _naming(error: KafkaError, group_id: str) -> KafkaError:
     return error
 
 
-def _raise_if_all_moved(
+def _raise_if_moved(
     answers: Answers[TopicPartition, None],
 ) -> Answers[TopicPartition, None]:
-    """Raise if all partitions have the same error of a moved coordinator: then it is an error of
-    the whole request."""
+    """Raise the error of a coordinator that moved: each partition has it, and it is one of the
+    whole request, which is sent again."""
     for error in answers.errors.values():
         moved = isinstance(error, KafkaError) and error.code in (
             ErrorCode.NOT_COORDINATOR,
