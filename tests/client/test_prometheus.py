@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import trio
@@ -53,3 +58,22 @@ def test_a_producer_and_a_consumer_in_one_registry(kafka: Kafka, fresh: Fresh) -
 
         trio.run(main)
     assert scrape() == []
+
+
+def test_the_program_of_the_page(kafka: Kafka) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+    [program] = re.findall(r"```python\n([^`]*ClientMetrics[^`]*)```", page)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/metrics"
+    program = program.replace("start_http_server(8000)", f"served = start_http_server({port})")
+    program = program.replace("localhost:9092", kafka.bootstrap)
+    program = program.replace("    ...", f"    text = urlopen({url!r}).read().decode()")
+    names: dict[str, Any] = {"urlopen": urlopen}
+    exec(program, names)  # noqa: S102 - the program of our own page
+    server, thread = names["served"]
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    assert 'kafka_producer_record_send_total{client="orders"} 0.0' in names["text"]
