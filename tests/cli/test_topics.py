@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
+from confluent_kafka import Consumer
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -352,10 +353,23 @@ def test_a_pattern_that_matches_nothing_names_what_is_near(at: Run, fresh: Fresh
         assert at("topics", "list", *words).err == ""
 
 
-def test_a_pattern_of_groups_that_matches_nothing_names_what_is_near(at: Run, fresh: Fresh) -> None:
+def test_a_pattern_of_groups_that_matches_nothing_names_what_is_near(
+    kafka: Kafka, at: Run, fresh: Fresh
+) -> None:
     topic, group = fresh("read"), fresh("a-long-name")
     at("topics", "create", topic)
     at("groups", "reset-offsets", group, "-t", topic, "--to", "end", "-y")
     missed = at("groups", "list", group.replace("long", "lnog"))
     assert (missed.code, f"; did you mean {group}" in missed.err) == (0, True), missed.err
-    assert at("groups", "list", group, "--state", "Stable").err == ""
+    similar = group.replace("long", "lang")
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": similar})
+    try:
+        consumer.subscribe([topic])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        assert (
+            at("groups", "list", similar, "--state", "Stable", "-f", "name").text == similar + "\n"
+        )
+        assert at("groups", "list", group, "--state", "Stable").err == "", "it is of another state"
+    finally:
+        consumer.close()
