@@ -7,6 +7,7 @@ read but footers, and no directory is listed.
 """
 
 import io
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from pk.spark.errors import SparkMissing
+from pk.spark.errors import SparkFailed, SparkMissing
 from pk.spark.files.store import Store
 from pk.spark.tables.lake import INSTALL
 from pk.spark.tables.layout import values_of
@@ -122,7 +123,8 @@ def delta_add(
 
     `schema` is Spark's, as JSON; the table gets the columns that it lacks. Directories in the names
     of the files have the values of `partition_by`. If `replace`, the table then has only these
-    files. Raises SparkMissing, DeltaError, OSError.
+    files. Raises SparkMissing, DeltaError, OSError; SparkFailed if a column of the table cannot
+    hold the values of the files: readers would fail, or get other values.
     """
     table = delta_table_of(store)
     if table is not None:
@@ -138,8 +140,13 @@ def delta_add(
     wanted = Schema.from_json(re.sub(r'"nullable":\s*false', '"nullable":true', schema))
     columns = list(partition_by)
     if table is not None:
-        known = {field.name for field in table.schema().fields}
+        known = {field.name: field for field in table.schema().fields}
         more: list[Field] = [field for field in wanted.fields if field.name not in known]
+        if not replace:
+            for field in wanted.fields:
+                if field.name in known:
+                    has = json.loads(known[field.name].type.to_json())
+                    _check_type(field.name, has, json.loads(field.type.to_json()))
         if more and not replace:
             table.alter.add_columns(more)
             table = DeltaTable(place, storage_options=options)
@@ -165,6 +172,37 @@ def delta_add(
         commit_properties=CommitProperties(app_transactions=[Transaction(writer, batch)]),
     )
     return True
+
+
+_WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
+"""Types of which each holds all values of those before it."""
+
+
+def _check_type(column: str, has: Any, given: Any) -> None:
+    """Whether a column of the type `has` holds all values of the type `given`: types as Delta's
+    JSON has them. Fields that only one of two structs has are not compared. Raises SparkFailed."""
+    if isinstance(has, dict) and isinstance(given, dict) and has["type"] == given["type"]:
+        known = {field["name"]: field["type"] for field in has.get("fields", ())}
+        for field in given.get("fields", ()):
+            if field["name"] in known:
+                _check_type(f"{column}.{field['name']}", known[field["name"]], field["type"])
+        for inner in ("elementType", "keyType", "valueType"):
+            if inner in has:
+                _check_type(f"{column}.{inner}", has[inner], given[inner])
+        return
+    if has == given or any(
+        has in order and given in order and order.index(given) < order.index(has)
+        for order in _WIDER
+    ):
+        return
+    raise SparkFailed(
+        f"the table's column {column} is {_type_name(has)}, and its new values are"
+        f" {_type_name(given)}; write them to another table, or cast them"
+    )
+
+
+def _type_name(kind: Any) -> str:
+    return str(kind["type"] if isinstance(kind, dict) else kind)
 
 
 def iceberg_last(table: Any, writer: str) -> int:
