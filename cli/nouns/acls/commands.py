@@ -70,9 +70,10 @@ ACLS.command(
         "pk acls delete --principal alice",
     ),
     notes=(
-        "Deletes what `pk acls list` shows with the same options. So without --operation it "
-        "deletes ACLs of every operation and without --pattern those of every pattern, while "
-        "kafka-acls deletes literal ones of operation All only."
+        "Deletes what `pk acls list` shows with the same options. Of a named resource it deletes "
+        "only the ACLs of that very name, not those of prefixes, unless --pattern says otherwise. "
+        "Without --operation it deletes ACLs of every operation, while kafka-acls deletes only "
+        "those of operation All."
     ),
     shows=ChangedAclRow,
 )
