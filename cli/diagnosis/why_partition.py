@@ -1,6 +1,7 @@
 """Explains why a partition is under-replicated, below min.insync.replicas, or without a leader."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pk.cli.diagnosis.explain import Evidence, Explanation
@@ -70,6 +71,10 @@ class PartitionFacts(NamedTuple):
     now_ms: int = 0
     between_s: float = 0.0
     """Seconds between `end` and `later_end`."""
+
+    wakings: Mapping[int, str] = MappingProxyType({})
+    """Broker → the command that starts or resumes it, if it is a stopped or paused one of this
+    machine."""
 
 
 def state_of(p: PartitionFacts) -> str:
@@ -322,6 +327,8 @@ def _next(p: PartitionFacts, state: str) -> Iterator[str]:
         for b in _missing(p)
         if p.by_broker[b].state == "up" and not p.by_broker[b].directory_error
     ]
+    yield from (p.wakings[b] for b in away if b in p.wakings)
+    away = [b for b in away if b not in p.wakings]
     if away:
         yield f"pk wait broker {' '.join(map(str, away))}"
         yield "pk brokers list"

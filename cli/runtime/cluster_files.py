@@ -252,6 +252,14 @@ def waking(state: ClusterState, node: NodeState) -> str:
     return f"pk node {verb} {node.node}{several}"
 
 
+def wakings(addresses: Iterable[str]) -> dict[int, str]:
+    """The stopped and paused nodes of the cluster with these addresses, each with the command that
+    has it answer again; none if it is not a cluster of this machine."""
+    state = at(addresses)
+    nodes = state.nodes if state is not None else ()
+    return {node.node: waking(state, node) for node in nodes if state and node.state in _WHY_SILENT}
+
+
 def silent_nodes(addresses: Iterable[str]) -> str | None:
     """The nodes of the cluster with these addresses that do not run, and how to restart them; None
     if all run, or it is not a cluster of this machine."""

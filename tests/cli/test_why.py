@@ -55,6 +55,16 @@ def partition(**changes: Any) -> PartitionFacts:
     return whole._replace(**changes)
 
 
+def test_a_stopped_broker_of_this_machine_is_started() -> None:
+    found = replicas()
+    found[3] = found[3]._replace(state="fenced")
+    stopped = partition(isr=(1, 2), by_broker=found, wakings={3: "pk node start 3"})
+    assert explain_partition(stopped).next[0] == "pk node start 3"
+    assert not any("pk wait broker" in one for one in explain_partition(stopped).next)
+    elsewhere = explain_partition(stopped._replace(wakings={}))
+    assert elsewhere.next[0] == "pk wait broker 3"
+
+
 def slow(end: int, later: int) -> dict[int, ReplicaFacts]:
     """Broker 3 behind a leader whose log grew from 1,000 to 1,100."""
     found = replicas()
