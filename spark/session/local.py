@@ -1,14 +1,14 @@
 """A private Spark for one job, started quickly.
 
-A short job spends most of its time starting. What is not Spark's usual start, and what each part
-saves, in seconds on two cores (JVM, a job of one task; then one that also reads and writes by data
-sources and runs a stream):
+A short job spends most of its time starting, so this module does not start Spark as a program
+usually does. The table has what each part saves, in seconds on two cores, for a job of one task,
+and for one that also reads and writes by data sources and runs a stream:
 
-    way                                                      one task    with a stream
-    all of what follows                                        4.6            21
-    without an archive of classes (class_archive.py)           9.0            30
-    without the fork server (fork_server.py)                   5.2            28
-    Spark's home with its zip of pyspark, and no fork server   5.4            38
+    way                                                     one task   with a stream
+    all of what follows                                       4.7           23
+    without an archive of classes (class_archive.py)          8.3           29
+    without the fork server (fork_server.py)                  5.0           32
+    without it, from a home with Spark's zip of pyspark       5.7           35
 
 - `launch` returns at once and `session` waits, so Python does its own work (imports, requests to
   brokers) while the JVM starts.
@@ -222,13 +222,13 @@ class OwnSpark:
             f"-Djava.io.tmpdir={self._folder}",
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             *self._archive_options(),
-            settings.pop("spark.driver.extraJavaOptions", ""),
         ]
+        given = settings.pop("spark.driver.extraJavaOptions", "")
         memory = f"{_HEAP_BASE_MB + _HEAP_A_CORE_MB * self._cores}m"
         settings = {
             "spark.driver.memory": memory,
             **settings,
-            "spark.driver.extraJavaOptions": " ".join(filter(None, options)),
+            "spark.driver.extraJavaOptions": f"{shlex.join(options)} {given}".rstrip(),
         }
         if more_jars:
             before = settings.get("spark.driver.extraClassPath", "")

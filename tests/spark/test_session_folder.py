@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pk.spark.session.folder import SessionFolder, remove_abandoned
+from pk.spark.session.local import launch
 
 HOLDS = """
 import subprocess, sys
@@ -75,3 +76,14 @@ def test_folders_of_others_stay(temporary: Path) -> None:
         "pk-spark-a-link",
         "pk-spark-no-lock",
     ]
+
+
+@pytest.mark.slow
+def test_a_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark parses the options that it gives to Java as a shell does its words."""
+    folder = tmp_path / """it's "two" \\ words"""
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with launch(cores=1, conf={"spark.driver.extraJavaOptions": "-Dpk.said='a b'"}) as own:
+        said = own.session().sql("select reflect('java.lang.System', 'getProperty', 'pk.said')")
+        assert said.first() == ("a b",)
