@@ -26,6 +26,7 @@ and for one that also reads and writes by data sources and runs a stream:
 
 import contextlib
 import os
+import re
 import shlex
 import struct
 import subprocess
@@ -76,6 +77,16 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d %p %c: %m%n%ex
 """
+
+
+def _as_properties(settings: Mapping[str, str]) -> str:
+    """A file of properties, as Java reads it."""
+    lines: list[str] = []
+    for key, value in settings.items():
+        text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+        name = re.sub(r"([\\:=#!\s])", r"\\\1", key)
+        lines.append(f"{name}={text}\n")
+    return "".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +175,45 @@ class OwnSpark:
         conf: Mapping[str, str],
         long: bool,
         inherited: Sequence[int],
-        more_jars: Sequence[str],
+        jars: Sequence[str],
     ) -> "subprocess.Popen[bytes]":
+        environ = self._environment()
+        settings = self._folder / "spark.properties"
+        settings.touch(mode=0o600)  # some are secrets, which a command line would show to all users
+        settings.write_text(_as_properties(self._settings(conf, long, jars)), encoding="utf-8")
+        (self._folder / "log4j2.properties").write_text(_LOG4J)
+        program = os.path.join(environ["SPARK_HOME"], "bin", "spark-submit")
+        with (self._folder / "log").open("wb") as log:
+            # The gateway ends when its standard input closes, so also when this process dies. Its
+            # own process session keeps Ctrl-C away from it: we stop the job and clean up.
+            return subprocess.Popen(
+                [program, "--properties-file", str(settings), "pyspark-shell"],
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                pass_fds=(self._own.lock, *inherited),
+                start_new_session=True,
+            )
+
+    def _environment(self) -> dict[str, str]:
+        """The JVM's variables. Starts the fork server, if Spark's Python can be its."""
+        where = self._where
         environ = {**os.environ, **worker_environment(os.environ)}
         environ |= {
             "JAVA_HOME": str(launcher_home(self._java, self._folder)),
             "SPARK_HOME": str(self._home),
             "SPARK_CONNECT_MODE": "0",
-            "SPARK_LOCAL_IP": "127.0.0.1",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._info),
         }
-        if self._where.in_one_process:
-            environ.pop("SPARK_CONF_DIR", None)  # the settings of a cluster
-        own_python = self._where.in_one_process and "spark.pyspark.python" not in self._where.conf
-        if own_python and workers_find(self._home, environ):
+        if where.on_cluster:
+            return environ | self._python_of_sources(environ.get("PATH", os.defpath))
+        environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        if not where.in_one_process:
+            return environ
+        environ.pop("SPARK_CONF_DIR", None)  # the settings of a cluster
+        if "spark.pyspark.python" not in where.conf and workers_find(self._home, environ):
             # Spark puts the zip of pyspark in its home in front of the workers' path. Each
             # process compiles modules in a zip again: 0.7 s of CPU for each that Spark starts,
             # compared with 0.15 s for an installed pyspark.
@@ -188,13 +224,18 @@ class OwnSpark:
                 self._python = str(self._forks.python)
                 # Planning processes beside the driver run as the driver's Python.
                 environ |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), self._python)
-        (self._folder / "log4j2.properties").write_text(_LOG4J)
+        return environ
+
+    def _settings(self, conf: Mapping[str, str], long: bool, jars: Sequence[str]) -> dict[str, str]:
+        """Spark's configs: pk's, then those of the job, then the user's."""
+        where = self._where
         settings = {
             "spark.master": f"local[{self._cores}]",
             "spark.app.name": "pk",
             "spark.submit.deployMode": "client",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": f"{_HEAP_BASE_MB + _HEAP_A_CORE_MB * self._cores}m",
             "spark.local.dir": str(self._folder),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -206,15 +247,23 @@ class OwnSpark:
             "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
             **conf,
             **self._cluster_settings(),
-            **self._where.conf,
+            **where.conf,
         }
-        if self._where.on_cluster:
-            environ |= self._python_of_sources(environ.get("PATH", os.defpath))
-            environ.pop("SPARK_LOCAL_IP")
+        if where.on_cluster:
             for name in _ONLY_HERE:
-                if name not in self._where.conf:
+                if name not in where.conf:
                     settings.pop(name)
-        options = [
+        given = settings.get("spark.driver.extraJavaOptions", "")
+        options = f"{shlex.join(self._java_options(long))} {given}".rstrip()
+        settings["spark.driver.extraJavaOptions"] = options
+        if jars:
+            given = settings.get("spark.driver.extraClassPath", "")
+            classes = os.pathsep.join(filter(None, (given, *jars)))
+            settings["spark.driver.extraClassPath"] = classes
+        return settings
+
+    def _java_options(self, long: bool) -> list[str]:
+        return [
             "-XX:+IgnoreUnrecognizedVMOptions",
             "-XX:+UseParallelGC" if long else "-XX:+UseSerialGC",
             *(() if long else ("-XX:TieredStopAtLevel=1",)),
@@ -223,34 +272,6 @@ class OwnSpark:
             f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
             *self._archive_options(),
         ]
-        given = settings.pop("spark.driver.extraJavaOptions", "")
-        memory = f"{_HEAP_BASE_MB + _HEAP_A_CORE_MB * self._cores}m"
-        settings = {
-            "spark.driver.memory": memory,
-            **settings,
-            "spark.driver.extraJavaOptions": f"{shlex.join(options)} {given}".rstrip(),
-        }
-        if more_jars:
-            before = settings.get("spark.driver.extraClassPath", "")
-            classes = os.pathsep.join(filter(None, (before, *more_jars)))
-            settings["spark.driver.extraClassPath"] = classes
-        command = [os.path.join(environ["SPARK_HOME"], "bin", "spark-submit")]
-        for key, value in settings.items():
-            command += ["--conf", f"{key}={value}"]
-        command.append("pyspark-shell")
-        with (self._folder / "log").open("wb") as log:
-            # The gateway ends when its standard input closes, so also when this process dies. Its
-            # own process session keeps Ctrl-C away from it: we stop the job and clean up.
-            return subprocess.Popen(
-                command,
-                env=environ,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=self._folder,
-                pass_fds=(self._own.lock, *inherited),
-                start_new_session=True,
-            )
 
     def _archive_options(self) -> list[str]:
         if self._archive is not None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import uuid
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,18 @@ def test_a_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with launch(cores=1, conf={"spark.driver.extraJavaOptions": "-Dpk.said='a b'"}) as own:
         said = own.session().sql("select reflect('java.lang.System', 'getProperty', 'pk.said')")
         assert said.first() == ("a b",)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="command lines of processes are in /proc there")
+def test_configs_are_passed_as_they_are_and_not_by_a_command_line() -> None:
+    word = uuid.uuid4().hex
+    secret = f"""it's a \\ "{word}"\nof two lines: ä=#!"""
+    with launch(cores=1, conf={"spark.hadoop.pk.key": secret}) as own:
+        assert own.session().sparkContext.getConf().get("spark.hadoop.pk.key") == secret
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (process / "cmdline").read_bytes()
+            except OSError:
+                continue  # it has ended
+            assert word.encode() not in command, command
