@@ -283,18 +283,25 @@ class RemoteLogManager:
 
     async def _find_epochs(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
         """Read the leader epochs of remote records from the store if this broker has lost them with
-        its file: without them nobody finds the segments, and they would count as unknown. Raises
+        its file: without them nobody finds the segments, and they would count as unknown. A segment
+        has the epochs from where the log began when it was copied, so several may be needed. Raises
         RemoteStorageError."""
-        segment = remote.last_before_local(partition.log)
-        if segment is None:
-            return
-        tail = await offload(self._reads.reader.tail, segment, limiter=self._threads)
         state = partition.log.state
-        if not self._still(partition, epoch) or partition.busy:
-            raise RemoteStorageError("the leadership ended before the leader epochs were read")
-        logger.warning("%s: leader epochs were lost; they are in remote storage", partition.tp)
-        state.epochs.precede(e for e in tail.epochs if e.start_offset <= segment.end_offset)
-        state.epochs.truncate_start(state.log_start_offset)
+        while (segment := remote.last_before_local(partition.log)) is not None:
+            before = state.epochs.entries[:1]
+            tail = await offload(self._reads.reader.tail, segment, limiter=self._threads)
+            if not self._still(partition, epoch) or partition.busy:
+                raise RemoteStorageError("the leadership ended before the leader epochs were read")
+            logger.warning(
+                "%s: leader epochs were lost; those of offsets %d to %d are in remote storage",
+                partition.tp,
+                segment.start_offset,
+                segment.end_offset,
+            )
+            state.epochs.precede(e for e in tail.epochs if e.start_offset <= segment.end_offset)
+            state.epochs.truncate_start(state.log_start_offset)
+            if state.epochs.entries[:1] == before:
+                return  # the object has other epochs than its note says
 
     def _find_start(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
         """Let the log of a new leader begin with the first record that there is. The last leader

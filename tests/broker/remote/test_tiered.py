@@ -328,6 +328,25 @@ class TestDeleting:
             assert await t.read(2) == t.sent
 
     @simulated
+    async def test_lost_leader_epochs_may_be_in_several_segments(self) -> None:
+        """A segment has the epochs of its own time: the log may have begun with it, in a start that
+        a crash has forgotten since."""
+        async with tiered(2) as t:
+            await t.create(1, 2)
+            for _ in range(3):
+                await t.produce(1)
+                t.cluster.partition(1).log.state.epochs.truncate_start(t.starts(1)[1])
+                await t.turn()
+                await t.retain(1, 2)
+                await t.cluster.until(lambda: len(t.ends()) == 1)
+            state = t.cluster.partition(2).log.state
+            state.epochs.truncate_start(t.starts(2)[1])
+            await t.cluster.change("t", 0, leader=2)
+            await t.turn(2)
+            assert state.epochs.entries[0].start_offset == t.starts(2)[0] == 0
+            assert await t.read(2) == t.sent
+
+    @simulated
     async def test_deleted_records_are_deleted_there(self) -> None:
         async with tiered() as t:
             await t.create(1)
