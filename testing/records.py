@@ -31,8 +31,8 @@ class Records:
         headers: Sequence[tuple[str, bytes | None]] = (),
         partition: int | None = None,
     ) -> list[RecordMetadata]:
-        """Write a record for each of `values`, in order; where they are. Strings are encoded as
-        UTF-8. Raises KafkaError or ClientError."""
+        """Write a record for each of `values`, in order, and return their partitions and offsets.
+        Strings are encoded as UTF-8. Raises KafkaError or ClientError."""
         from pk.client.blocking import open_producer
 
         with open_producer(self.url) as producer:

@@ -107,7 +107,7 @@ class Store(ABC):
 
     @abstractmethod
     def read_part(self, name: str, position: int, size: int) -> bytes:
-        """Some bytes of a file; fewer where it ends. Raises FileNotFoundError, OSError."""
+        """Some bytes of a file, or fewer at its end. Raises FileNotFoundError, OSError."""
 
     @abstractmethod
     def names(self, folder: str = "") -> list[str]:

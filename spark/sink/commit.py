@@ -98,7 +98,7 @@ class BatchCommit:
     def __init__(
         self, cluster: Cluster, options: SinkOptions, query_id: str, batch_id: int, size: int
     ) -> None:
-        """`size` is that of what is published, in bytes."""
+        """`size` is the number of bytes to publish."""
         self.markers = Markers(cluster, options, query_id)
         self._cluster = cluster
         self._options = options

@@ -1,7 +1,7 @@
 """`write_batch`: writes a micro-batch to topics from `foreachBatch`, exactly once.
 
-`foreachBatch` runs in the driver's session, so it can start two jobs: one whose tasks seal rows,
-and for a large batch one whose tasks publish what was sealed (pk.spark.sink.large_batch).
+`foreachBatch` runs in the driver's session, so it can start two jobs. The tasks of the first seal
+rows. For a large batch, the tasks of the second publish them (pk.spark.sink.large_batch).
 """
 
 import json
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FOLDER: Final = "pk-sealed"
-"""In the checkpoint."""
+"""The directory of sealed rows in the checkpoint."""
 
 _COLUMNS: Final = ("key", "value", "headers", "topic", "partition")
 _QUERY: Final = "sql.streaming.queryId"

@@ -1,7 +1,7 @@
 """A stream's batch that `foreachBatch` writes to topics: once, however large it is.
 
-What tasks seal beyond a limit is kept in files. A batch that is small in all is published by the
-driver, in one transaction with the batch's marker (pk.spark.sink.commit). For a larger one the
+A task that seals more than a limit keeps it in files. If the whole batch is small, the driver
+publishes it in one transaction with the batch's marker (pk.spark.sink.commit). For a larger one the
 driver makes a list of the files, in one conditional step. From then on the list is the batch, and
 nothing of it is computed again: executors publish the files, each with a marker of its own
 (pk.spark.sink.publish_files), and at last the driver writes the batch's marker.
@@ -146,7 +146,7 @@ class LargeBatch:
         first: list[BatchCommit] = [commit]
 
         def attempt() -> None:
-            # The first attempt has what was taken over before: no other driver came between.
+            # No other driver came between, so the first attempt need not take over again.
             commit = first.pop() if first else self._taken_over(0)
             if commit is not None:
                 connections().run(commit.publish, (), listed.records, names)

@@ -5,7 +5,7 @@ It is written in the transaction that publishes the batch, so one is never there
 A committed group offset would be a marker too, but brokers drop those of a group without members
 after a week.
 
-Where executors publish a batch, each of its files has a marker too, written in the file's own
+If executors publish a batch, each of its files has a marker too, written in the file's own
 transaction (pk.spark.sink.publish_files). The marker of the batch deletes them.
 
 The topic grows by a record a batch until it is compacted, so it is read from its end: a query that

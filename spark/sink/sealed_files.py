@@ -43,7 +43,7 @@ class SealedFile(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some of what a task has sealed: a file, or what it hands over itself."""
+    """A part of the batches that a task has sealed: a file, or bytes that the task returns."""
 
     task: int
     number: int
@@ -64,7 +64,7 @@ class Part(NamedTuple):
 
 @dataclass
 class _FileMessage(SealedMessage):
-    """What a file holds, read section by section."""
+    """A file as a message that reads one section at a time."""
 
     store: Store
 
@@ -193,8 +193,8 @@ def _inline(task: int, held: Sequence[Sealed]) -> Part:
 
 
 def all_in_files(store: Store, folder: str, parts: Sequence[Part]) -> list[SealedFile]:
-    """Files that hold all parts, in the order in which those of a lane are published. What tasks
-    have handed over is written to files now. Raises OSError."""
+    """Files that hold all parts, in the order in which those of a lane are published. Parts
+    without a file are written to files. Raises OSError."""
     files: list[SealedFile] = []
     writer = FileWriter(store, folder, 0)
     for part in parts:
@@ -213,16 +213,16 @@ def all_in_files(store: Store, folder: str, parts: Sequence[Part]) -> list[Seale
 
 @dataclass(frozen=True)
 class SealedList:
-    """The commit point of a batch: the files that it is, whatever is computed again."""
+    """The commit point of a batch: its files, even if the batch is computed again."""
 
     query_id: str
     batch_id: int
     topic_id: str
-    """Of the topic of markers."""
+    """The id of the topic of markers."""
 
     partition: int
     position: int
-    """Where in that topic the markers of the files can begin."""
+    """The first offset in that partition at which a file can have its marker."""
 
     files: tuple[SealedFile, ...]
 
