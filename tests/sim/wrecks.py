@@ -268,17 +268,20 @@ class Wrecks:
             while following.high_watermark <= noted.get(tp, 0):  # noqa: ASYNC110
                 await trio.sleep(0.02)
         await self._stop([follower])
-        with trio.move_on_after(ALONE_S):
-            while not self._is_alone(topic, number, leader):  # noqa: ASYNC110
-                await trio.sleep(0.02)
-        if leader.up and not follower.up and self._is_alone(topic, number, leader):
-            leader.resume()
-            leader.kill()
-            self._history.unpromise(topic, f"{leader.host} is alone in sync, and loses its tail")
-            _cut_below(leader, f"{DATA}/{topic}-{number}", following.high_watermark)
-            self._faults.unclean[leader.node_id] = "power"
-            self._count("lost its tail alone")
-        self._restart()
+        try:
+            with trio.move_on_after(ALONE_S):
+                while not self._is_alone(topic, number, leader):  # noqa: ASYNC110
+                    await trio.sleep(0.02)
+            if leader.up and not follower.up and self._is_alone(topic, number, leader):
+                leader.resume()
+                leader.kill()
+                why = f"{leader.host} is alone in sync, and loses its tail"
+                self._history.unpromise(topic, why)
+                _cut_below(leader, f"{DATA}/{topic}-{number}", following.high_watermark)
+                self._faults.unclean[leader.node_id] = "power"
+                self._count("lost its tail alone")
+        finally:  # the faults may have ended while the follower stopped
+            self._restart()
 
     def _is_alone(self, topic: str, number: int, leader: SimNode) -> bool:
         """Whether a leader is alone in sync and is known to have heard of it."""
