@@ -32,6 +32,7 @@ from pk.core.log.remote.segments import (
     epoch_ranges,
     highest_copied,
     range_at,
+    with_aborted,
 )
 from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
 from pk.core.log.txnindex import AbortedTxn
@@ -226,33 +227,33 @@ class RemoteLog:
         while at < log.state.local_log_start_offset:
             found = self.range_at(log, at)
             segment, end = found.segment, found.end_offset + 1
-            fetched = await self.reads.run(reader.read, segment, at, end, bytes_max)
+            read = reader.read_beyond, segment, at, end, bytes_max
+            fetched, beyond = await self.reads.run(*read)
             if not fetched.length:  # compaction had removed the rest of the segment
                 at = end
                 continue
             if not committed:
                 return RemoteFound(fetched.slice, None)
-            beyond = await self.reads.run(reader.offset_beyond, segment, fetched)
-            return RemoteFound(fetched.slice, await self._aborted(log, found, offset, beyond))
+            return RemoteFound(fetched.slice, await self._aborted(log, at, offset, beyond))
         return RemoteFound(EMPTY, [] if committed else None)
 
-    async def _aborted(
-        self, log: Log, found: RemoteRange, offset: int, end: int
-    ) -> list[AbortedTxn]:
-        """The aborted transactions with records in [offset, end). A transaction is in the index of
-        the segment with its marker, which may be a later one, remote or local."""
-        aborted_txns: list[AbortedTxn] = []
-        while True:
+    async def _aborted(self, log: Log, at: int, offset: int, end: int) -> list[AbortedTxn]:
+        """The aborted transactions with records in [offset, end), which were found in the segment
+        with the offset `at`. A transaction is in the index of the segment with its marker, which
+        may be a later one, remote or local."""
+        state, aborted_txns = log.state, list[AbortedTxn]()
+        for segment in list(
+            with_aborted(self.segments, state.epochs.entries, at, state.local_log_start_offset)
+        ):
             some, more = await self.reads.run(
-                self.reads.reader.aborted_within, found.segment, offset, end
+                self.reads.reader.aborted_within, segment, offset, end
             )
             aborted_txns += some
             if not more:
                 return aborted_txns
-            at = found.end_offset + 1
-            if at >= log.state.local_log_start_offset:
-                break
-            found = self.range_at(log, at)
+
+        if all(segment.txn_index.empty for segment in state.segments):
+            return aborted_txns
 
         def local() -> list[AbortedTxn]:
             with storage_errors(log.state.directory, "read aborted transactions"):

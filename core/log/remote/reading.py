@@ -127,9 +127,15 @@ class RemoteReader:
         )
         return found
 
-    def offset_beyond(self, remote: RemoteSegment, fetched: FetchSlice) -> int:
-        """An offset above all records of `fetched`, which `read` found in this segment."""
-        return lookup.offset_beyond([self._segment(remote)], fetched, remote.end_offset + 1)
+    def read_beyond(
+        self, remote: RemoteSegment, offset: int, offset_end: int, bytes_max: int
+    ) -> tuple[FetchSlice, int]:
+        """What `read` returns, and an offset above all of its records."""
+        fetched = self.read(remote, offset, offset_end, bytes_max)
+        if not fetched.length:
+            return fetched, offset
+        beyond = lookup.offset_beyond([self._segment(remote)], fetched, remote.end_offset + 1)
+        return fetched, beyond
 
     def aborted_within(
         self, remote: RemoteSegment, offset: int, end: int

@@ -12,7 +12,7 @@ ignore the same ones.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -85,6 +85,9 @@ class RemoteSegments:
         """How far the deletion of all its segments is; None for a partition that lives."""
         self._segments: dict[Uuid, RemoteSegment] = {}
         self._epochs: dict[int, _EpochSegments] = {}
+        self._with_aborted: list[tuple[int, Uuid]] = []
+        """(first offset, id) of the copied segments whose index of aborted transactions is not
+        empty, which are few."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -140,9 +143,14 @@ class RemoteSegments:
             for epoch, start in changed.epochs:
                 if (known := self._epochs.get(epoch)) is not None:
                     known.remove(start, changed.id)
+            key = changed.start_offset, changed.id
+            if key in self._with_aborted:
+                self._with_aborted.remove(key)
 
     def _show(self, segment: RemoteSegment) -> None:
         """Let readers find it."""
+        if not segment.txn_index_empty:
+            insort(self._with_aborted, (segment.start_offset, segment.id))
         for epoch, start, end in epoch_ranges(segment):
             self._epochs.setdefault(epoch, _EpochSegments()).add(start, end, segment.id)
 
@@ -169,6 +177,10 @@ class RemoteSegments:
         """The copied segments with records of `epoch`, in the order of offsets."""
         known = self._epochs.get(epoch)
         return [self._segments[i] for i in known.ids] if known is not None else []
+
+    def with_aborted(self) -> list[RemoteSegment]:
+        """The copied segments that have aborted transactions in their index, by first offset."""
+        return [self._segments[segment_id] for _, segment_id in self._with_aborted]
 
     def is_shown(self, segment: RemoteSegment) -> bool:
         """Whether a reader can find it in some epoch."""
@@ -269,6 +281,20 @@ def range_at(
         if of == epoch:
             return RemoteRange(segment, offset, min(last, end - 1))
     return None
+
+
+def with_aborted(
+    segments: RemoteSegments, lineage: Sequence[EpochStart], from_offset: int, log_end_offset: int
+) -> Iterator[RemoteSegment]:
+    """The segments with aborted transactions that a reader of the log with these leader epochs
+    meets at `from_offset` or later, in order."""
+    for segment in segments.with_aborted():
+        for _, start, end in epoch_ranges(segment):
+            at = max(start, from_offset)
+            found = range_at(segments, lineage, at, log_end_offset) if at <= end else None
+            if found is not None and found.segment is segment:
+                yield segment
+                break
 
 
 def in_lineage(

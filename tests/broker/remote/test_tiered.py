@@ -465,6 +465,19 @@ class TestReading:
                 assert theirs and theirs <= expected
 
     @simulated
+    async def test_without_aborted_transactions_no_later_segment_is_asked_for_any(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(5)
+            await t.turn()
+            await t.retain(1)
+            assert len(t.segments()) == 5
+            t.storage.asked.clear()
+            found = await t.fetch(0, isolation=1)
+            assert found.records and found.aborted_transactions == []
+            assert t.storage.asked == ["get", "get"], "a segment's tail, and its records"
+
+    @simulated
     async def test_offsets_by_name_and_by_time(self) -> None:
         async with tiered() as t:
             await t.create(1)

@@ -69,8 +69,7 @@ def test_times_and_aborted_transactions(storage: MemoryStorage, reader: RemoteRe
                 assert local is not None and local.offset < remote.start_offset
         read = log.reader.read(remote.start_offset, 1 << 20, remote.end_offset + 1)
         ours = log.reader.aborted_transactions(remote.start_offset, read)
-        fetched = reader.read(remote, remote.start_offset, remote.end_offset + 1, 1 << 20)
-        end = reader.offset_beyond(remote, fetched)
+        _, end = reader.read_beyond(remote, remote.start_offset, remote.end_offset + 1, 1 << 20)
         assert end == remote.end_offset + 1
         theirs, _ = reader.aborted_within(remote, remote.start_offset, end)
         assert [a for a in ours if a.last_offset <= remote.end_offset] == theirs
