@@ -24,6 +24,12 @@ def test_bytes_are_those_of_kafka_python(number: int) -> None:
     assert read_varint(data, 1, LONG_BYTES_MAX) == (number, len(data) - 1)
 
 
+def test_remembered_numbers_have_the_same_bytes() -> None:
+    for number in (*range(-200, 700), *range(8100, 8300), *range((1 << 15) - 70, (1 << 15) + 70)):
+        assert VARINTS[number] == encode_varint(number), number
+        assert VARINTS[number] == encode_varint(number), number
+
+
 @given(st.integers(-(1 << 31), (1 << 31) - 1))
 def test_32_bits_fit_in_five_bytes(number: int) -> None:
     data = encode_varint(number)
