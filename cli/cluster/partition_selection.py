@@ -19,7 +19,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.name_cache import remember
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
-from pk.net.client.results import TopicDescription
+from pk.net.client.results import PartitionDescription, TopicDescription
 
 if TYPE_CHECKING:
     from pk.cli.options.option_sets import PartitionFilters
@@ -80,14 +80,17 @@ def filtered(
     """The partitions that match any of the given filters; all of them if none is given."""
     if not filters(wanted):
         return partitions
-    return {
-        tp: p
-        for tp, p in partitions.items()
-        if (wanted.under_replicated and p.under_replicated)
+    return {tp: p for tp, p in partitions.items() if matches(p, wanted, min_isr.get(tp.topic, 1))}
+
+
+def matches(p: PartitionDescription, wanted: "PartitionFilters", min_isr: int) -> bool:
+    """Whether any of the given filters holds for a partition."""
+    return (
+        (wanted.under_replicated and p.under_replicated)
         or (wanted.offline and p.leader_id < 0)
-        or (wanted.under_min_isr and len(p.isr) < min_isr.get(tp.topic, 1))
-        or (wanted.at_min_isr and len(p.isr) == min_isr.get(tp.topic, 1))
-    }
+        or (wanted.under_min_isr and len(p.isr) < min_isr)
+        or (wanted.at_min_isr and len(p.isr) == min_isr)
+    )
 
 
 def parse_partition(text: str, option: str) -> TopicPartition:

@@ -13,7 +13,6 @@ from pk.core.values import ZERO_UUID, TopicPartition, uuid_text
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.results import (
-    PartitionDescription,
     TopicDescription,
 )
 
@@ -197,10 +196,6 @@ def partition_style(row: Row) -> str | None:
     isr: list[int] | None = row.get("isr")
     lacking = isinstance(replicas, list) and isinstance(isr, list) and len(isr) < len(replicas)
     return "yellow" if lacking else None
-
-
-def leader_of(partition: PartitionDescription) -> int | None:
-    return None if partition.leader_id < 0 else partition.leader_id
 
 
 _PATTERN = frozenset("*+?[]()|^$\\{}")

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 import trio
 
 from pk.cli.cluster.out_of_sync_since import Witness, witnesses
+from pk.cli.cluster.partition_rows import partition_fields
 from pk.cli.cluster.partition_selection import filtered, needed_replicas, partitions_of, say_none
 from pk.cli.cluster.replica_lag import About
 from pk.cli.cluster.replicas import CONSUMER, DEBUGGING_REPLICA, Ends, ask_latest, by_broker, lags
-from pk.cli.cluster.topics import Partitions, leader_of, partition_style
+from pk.cli.cluster.topics import Partitions, partition_style
 from pk.cli.cluster.unclean_recovery import lines, recoveries
 from pk.cli.nouns.isr.options import InSyncReplicas
 from pk.cli.nouns.isr.rows import InSyncRow
@@ -80,20 +81,14 @@ def isr_row(
     return {
         "topic": tp.topic,
         "partition": tp.partition,
-        "leader": leader_of(p),
-        "leader_epoch": p.leader_epoch,
-        "replicas": list(p.replicas),
-        "isr": list(p.isr),
+        **partition_fields(p),
         "in_sync": len(p.isr),
         "out_of_sync": out,
         "since": show_time(min(times)) if times else None,
-        "elr": None if p.elr is None else list(p.elr),
-        "last_known_elr": None if p.last_known_elr is None else list(p.last_known_elr),
         "log_end_offset": leo,
         "high_watermark": hw,
         "behind": behind,
         "lag_max": max(known, default=None if leo is None else 0),
         "estimated": [int(b) for b, lag in (behind or {}).items() if isinstance(lag, About)],
         "log_end_offsets": {str(b): ends.get(b) for b in p.replicas},
-        "offline_replicas": list(p.offline_replicas),
     }

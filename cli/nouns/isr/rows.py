@@ -3,6 +3,7 @@
 from datetime import date
 from typing import Annotated, TypedDict
 
+from pk.cli.cluster.partition_rows import LedPartition, ReplicatedPartition
 from pk.cli.cluster.replica_lag import ReplicaLag, show_lag
 from pk.cli.output.amounts import show_count
 from pk.cli.output.rows import Shown
@@ -15,21 +16,18 @@ def show_since(since: str | None) -> str:
     return since[11:19] if since[:10] == date.today().isoformat() else since[:16].replace("T", " ")
 
 
-class InSyncRow(TypedDict):
-    """A partition in `pk isr`. The ELR is KIP-966's; brokers in JSON's keys are strings."""
-
+class _Place(TypedDict):
     topic: str
     partition: Annotated[int, Shown("PART")]
-    leader: int | None
-    leader_epoch: Annotated[int, Shown("EPOCH", wide=True)]
-    replicas: list[int]
-    isr: Annotated[list[int], Shown("ISR")]
+
+
+class InSyncRow(_Place, LedPartition, ReplicatedPartition):
+    """A partition in `pk isr`. Brokers in JSON's keys are strings."""
+
     in_sync: Annotated[int, Shown(wide=True)]
     out_of_sync: Annotated[list[int], Shown("OUT")]
     since: Annotated[str | None, Shown(show=show_since)]
     behind: Annotated[ReplicaLag | None, Shown(show=show_lag)]
-    elr: Annotated[list[int] | None, Shown("ELR", wide=True)]
-    last_known_elr: Annotated[list[int] | None, Shown("LAST KNOWN ELR", wide=True)]
     log_end_offset: Annotated[int | None, Shown("LEO")]
     high_watermark: Annotated[int | None, Shown("HW", wide=True)]
     lag_max: Annotated[int | None, Shown(show=show_count, wide=True)]
@@ -37,4 +35,3 @@ class InSyncRow(TypedDict):
     """The brokers whose lag is an estimate."""
 
     log_end_offsets: Annotated[dict[str, int | None], Shown("LEO OF EACH", wide=True)]
-    offline_replicas: Annotated[list[int], Shown("OFFLINE", wide=True)]

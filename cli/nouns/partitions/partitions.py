@@ -2,8 +2,9 @@
 
 from pk.cli.cluster.brokers import parse_brokers
 from pk.cli.cluster.min_isr import min_isrs
+from pk.cli.cluster.partition_rows import partition_fields
 from pk.cli.cluster.partition_selection import filtered, partitions_of, say_none
-from pk.cli.cluster.topics import Partitions, leader_of, partition_style
+from pk.cli.cluster.topics import Partitions, partition_style
 from pk.cli.nouns.partitions.options import ListPartitions
 from pk.cli.nouns.partitions.rows import PartitionStateRow
 from pk.cli.output.rows import listing
@@ -33,17 +34,11 @@ def partition_row(
     return {
         "topic": tp.topic,
         "partition": tp.partition,
-        "leader": leader_of(p),
+        **partition_fields(p),
         "preferred_leader": p.replicas[0] if p.replicas else None,
-        "replicas": list(p.replicas),
-        "isr": list(p.isr),
         "min_isr": min_isr,
         "state": state_of(p, min_isr),
         "out_of_sync": [b for b in p.replicas if b not in p.isr],
-        "leader_epoch": p.leader_epoch,
-        "elr": None if p.elr is None else list(p.elr),
-        "last_known_elr": None if p.last_known_elr is None else list(p.last_known_elr),
-        "offline_replicas": list(p.offline_replicas),
     }
 
 

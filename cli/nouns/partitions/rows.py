@@ -2,25 +2,25 @@
 
 from typing import Annotated, TypedDict
 
+from pk.cli.cluster.partition_rows import LedPartition, ReplicatedPartition
 from pk.cli.output.rows import Shown
 
 
-class PartitionStateRow(TypedDict):
-    """A partition in `pk partitions list`."""
-
+class _Place(TypedDict):
     topic: str
     partition: Annotated[int, Shown("PART")]
-    leader: int | None
+
+
+class _Preferred(TypedDict):
     preferred_leader: Annotated[int | None, Shown("PREFERRED")]
-    replicas: list[int]
-    isr: Annotated[list[int], Shown("ISR")]
+
+
+class PartitionStateRow(_Place, LedPartition, _Preferred, ReplicatedPartition):
+    """A partition in `pk partitions list`."""
+
     min_isr: Annotated[int | None, Shown("MIN")]
     state: Annotated[str, Shown(word=True)]
     out_of_sync: Annotated[list[int], Shown("OUT", wide=True)]
-    leader_epoch: Annotated[int, Shown("EPOCH", wide=True)]
-    elr: Annotated[list[int] | None, Shown("ELR", wide=True)]
-    last_known_elr: Annotated[list[int] | None, Shown("LAST KNOWN ELR", wide=True)]
-    offline_replicas: Annotated[list[int], Shown("OFFLINE", wide=True)]
 
 
 ElectionRow = TypedDict(

@@ -3,13 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pk.cli.cluster.partition_selection import filters
-from pk.cli.cluster.topics import (
-    describe_topics,
-    id_text,
-    leader_of,
-    partition_style,
-)
+from pk.cli.cluster.partition_rows import partition_fields
+from pk.cli.cluster.partition_selection import filters, matches
+from pk.cli.cluster.topics import describe_topics, id_text, partition_style
 from pk.cli.cluster.unclean_recovery import lines, recoveries
 from pk.cli.nouns.topics.rows import (
     ConfigOfTopic,
@@ -30,6 +26,7 @@ from pk.net.client.results import (
     ConfigEntry,
     ConfigResource,
     ConfigSource,
+    PartitionDescription,
     ResourceType,
     TopicDescription,
 )
@@ -38,21 +35,12 @@ if TYPE_CHECKING:
     from pk.cli.nouns.topics.options import DescribeTopics
 
 
-def _partitions(topic: TopicDescription) -> list[PartitionOfTopic]:
-    return [
-        {
-            "partition": p.partition,
-            "leader": leader_of(p),
-            "replicas": list(p.replicas),
-            "isr": list(p.isr),
-            "under_replicated": p.under_replicated,
-            "leader_epoch": p.leader_epoch,
-            "elr": None if p.elr is None else list(p.elr),
-            "last_known_elr": None if p.last_known_elr is None else list(p.last_known_elr),
-            "offline_replicas": list(p.offline_replicas),
-        }
-        for p in topic.partitions
-    ]
+def _partition(p: PartitionDescription) -> PartitionOfTopic:
+    return {
+        "partition": p.partition,
+        **partition_fields(p),
+        "under_replicated": p.under_replicated,
+    }
 
 
 async def topic_configs(
@@ -65,19 +53,6 @@ async def topic_configs(
     answers = await admin.describe_configs(resources)
     described = succeeded(context, answers, lambda resource: f"configs of {resource.name}")
     return {resource.name: entries for resource, entries in described.items()}
-
-
-def _is_wanted(
-    topic: str, row: PartitionOfTopic, options: "DescribeTopics", min_isr: Mapping[str, int]
-) -> bool:
-    """Whether any of the filters given holds for a partition."""
-    needed = min_isr.get(topic, 1)
-    return (
-        (options.under_replicated and row["under_replicated"])
-        or (options.offline and row["leader"] is None)
-        or (options.under_min_isr and len(row["isr"]) < needed)
-        or (options.at_min_isr and len(row["isr"]) == needed)
-    )
 
 
 def _min_isr(configs: Mapping[str, Iterable[ConfigEntry]]) -> dict[str, int]:
@@ -97,13 +72,15 @@ async def describe(context: Context, options: "DescribeTopics") -> None:
     if not options.topic and not options.internal and not filtered:
         topics = [t for t in topics if not t.internal]
     configs = await topic_configs(context, admin, (t.name for t in topics))
-    partitions = {t.name: _partitions(t) for t in topics}
-    if filtered:
-        min_isr = _min_isr(configs)
-        partitions = {
-            name: [row for row in rows if _is_wanted(name, row, options, min_isr)]
-            for name, rows in partitions.items()
-        }
+    min_isr = _min_isr(configs)
+    partitions = {
+        t.name: [
+            _partition(p)
+            for p in t.partitions
+            if not filtered or matches(p, options, min_isr.get(t.name, 1))
+        ]
+        for t in topics
+    }
     rows: list[PartitionRow] = [
         {"topic": t.name, **row} for t in topics for row in partitions[t.name]
     ]

@@ -3,6 +3,7 @@
 from typing import Annotated, NotRequired, TypedDict
 
 from pk.cli.cluster.altered_config import AlteredValue
+from pk.cli.cluster.partition_rows import LedPartition, ReplicatedPartition
 from pk.cli.output.amounts import show_count
 from pk.cli.output.rows import Shown
 
@@ -21,18 +22,14 @@ class _OfTopic(TypedDict):
     topic: str
 
 
-class PartitionOfTopic(TypedDict):
-    """A partition in the description of its topic. Brokers are ids; the ELR is KIP-966's."""
-
+class _Number(TypedDict):
     partition: int
-    leader: int | None
-    replicas: list[int]
-    isr: Annotated[list[int], Shown("ISR")]
+
+
+class PartitionOfTopic(_Number, LedPartition, ReplicatedPartition):
+    """A partition in the description of its topic."""
+
     under_replicated: Annotated[bool, Shown(wide=True)]
-    leader_epoch: Annotated[int, Shown(wide=True)]
-    elr: Annotated[list[int] | None, Shown("ELR", wide=True)]
-    last_known_elr: Annotated[list[int] | None, Shown("LAST KNOWN ELR", wide=True)]
-    offline_replicas: Annotated[list[int], Shown(wide=True)]
 
 
 class PartitionRow(_OfTopic, PartitionOfTopic):
