@@ -181,7 +181,7 @@ CASES: list[Case] = _all(
     Case("brokers logdirs"),
     Case("brokers logdirs --replicas -t {orders}"),
     Case("cluster describe"),
-    Case("cluster health --where 'check = brokers'", screen="cluster-health"),
+    Case("cluster health --where 'check = brokers-down'", screen="cluster-health"),
     Case("cluster health"),
     Case("cluster quorum"),
     Case("cluster features"),

@@ -54,7 +54,7 @@ def controller(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 "can join."
             )
             + ("" if known else " Start the controller's process again."),
-            unseen.step if known else "pk cluster health" if silent else "pk cluster quorum",
+            unseen.step if known else "pk brokers list" if silent else "pk cluster quorum",
         )
 
 

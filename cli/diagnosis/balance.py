@@ -140,10 +140,8 @@ def offline_directories(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 def full_disks(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Disks with little space left."""
     for d in snapshot.directories:
-        if d.error or d.total <= 0 or d.usable < 0:
-            continue
-        used = 1 - d.usable / d.total
-        if used < _NEARLY:
+        used = d.used
+        if used is None or used < _NEARLY:
             continue
         yield Finding(
             "full-disks",

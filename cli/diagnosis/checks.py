@@ -6,6 +6,7 @@ from typing import Final
 from pk.cli.diagnosis import (
     agreement,
     balance,
+    healthy,
     readers,
     recovery,
     remote,
@@ -13,6 +14,9 @@ from pk.cli.diagnosis import (
     security,
 )
 from pk.cli.diagnosis.snapshot import QUORUM, SEVERITIES, Check, ClusterSnapshot, Finding
+
+REASSIGNMENTS: Final = "reassignments"
+"""Always requested; named here for the checks that say nothing without it."""
 
 CONFIGS: Final = "configs"
 BROKERS: Final = "brokers"
@@ -27,42 +31,55 @@ USERS: Final = "users"
 CERTIFICATES: Final = "certificates"
 RECOVERIES: Final = "logs of replicas"
 REMOTE: Final = "remote storage"
-"""The data that a check may need, beyond the brokers, topics and reassignments that are always
-requested."""
+"""The data that a check may need, beyond the brokers and topics that are always requested."""
 
 
-def _check(name: str, run: Callable[[ClusterSnapshot], Iterable[Finding]], *needs: str) -> Check:
+def _check(
+    name: str,
+    run: Callable[[ClusterSnapshot], Iterable[Finding]],
+    *needs: str,
+    healthy: Callable[[ClusterSnapshot], str] | None = None,
+) -> Check:
     assert run.__doc__ is not None
-    return Check(name, " ".join(run.__doc__.split()).rstrip("."), frozenset(needs), run)
+    help_line = " ".join(run.__doc__.split()).rstrip(".")
+    return Check(name, help_line, frozenset(needs), run, healthy)
 
 
 CHECKS: Final = (
-    _check("controller", agreement.controller, QUORUM),
-    _check("brokers-down", replication.brokers_down, BROKERS),
-    _check("offline-partitions", replication.offline),
+    _check("controller", agreement.controller, QUORUM, healthy=healthy.controller),
+    _check("brokers-down", replication.brokers_down, BROKERS, healthy=healthy.brokers),
+    _check("offline-partitions", replication.offline, healthy=healthy.leaders),
     _check("awaited-logs", recovery.awaited_logs, RECOVERIES),
     _check("stopped-replicas", recovery.stopped_replicas, RECOVERIES),
     _check("damaged-replicas", recovery.damaged_replicas, RECOVERIES),
     _check("remote-restore", remote.awaiting_restore, REMOTE),
     _check("remote-storage", remote.not_copied, REMOTE),
-    _check("under-min-isr", replication.under_min_isr, CONFIGS),
-    _check("under-replicated", replication.under_replicated, CONFIGS),
-    _check("offline-directories", balance.offline_directories, DIRS),
-    _check("full-disks", balance.full_disks, DIRS),
-    _check("stuck-moves", replication.stuck_moves),
-    _check("orphan-throttles", replication.orphan_throttles, THROTTLES),
+    _check("under-min-isr", replication.under_min_isr, CONFIGS, healthy=healthy.min_isr),
+    _check("under-replicated", replication.under_replicated, CONFIGS, healthy=healthy.replicas),
+    _check("offline-directories", balance.offline_directories, DIRS, healthy=healthy.directories),
+    _check("full-disks", balance.full_disks, DIRS, healthy=healthy.disks),
+    _check("stuck-moves", replication.stuck_moves, REASSIGNMENTS, healthy=healthy.moves),
+    _check(
+        "orphan-throttles",
+        replication.orphan_throttles,
+        REASSIGNMENTS,
+        THROTTLES,
+        healthy=healthy.throttles,
+    ),
     _check("offset-out-of-range", readers.out_of_range, GROUPS, OFFSETS),
     _check("retention-risk", readers.retention_risk, GROUPS, OFFSETS, CONFIGS, DIRS),
     _check("hanging-transactions", agreement.hanging_transactions, TRANSACTIONS, OFFSETS, BROKERS),
     _check("old-transactions", agreement.old_transactions, TRANSACTIONS, OFFSETS, BROKERS),
     _check("remote-copy-disabled", remote.copy_disabled, REMOTE),
-    _check("no-spare-replica", replication.no_spare_replica, CONFIGS),
-    _check("single-replica", replication.single_replica),
-    _check("internal-topics", replication.internal_topics),
+    _check(
+        "no-spare-replica", replication.no_spare_replica, CONFIGS, healthy=healthy.spare_replicas
+    ),
+    _check("single-replica", replication.single_replica, healthy=healthy.several_replicas),
+    _check("internal-topics", replication.internal_topics, healthy=healthy.internal_topics),
     _check("one-rack", replication.one_rack),
     _check("unclean-election", replication.unclean_election, CONFIGS),
     _check("one-copy-acks", replication.one_copy_acks, CONFIGS),
-    _check("preferred-leaders", balance.preferred_leaders),
+    _check("preferred-leaders", balance.preferred_leaders, healthy=healthy.preferred_leaders),
     _check("leader-skew", balance.leader_skew),
     _check("replica-skew", balance.replica_skew),
     _check("disk-skew", balance.disk_skew, DIRS),
@@ -72,7 +89,7 @@ CHECKS: Final = (
     _check("unread-topics", readers.unread_topics, GROUPS, OFFSETS),
     _check("mixed-versions", agreement.mixed_versions, BROKERS),
     _check("features-behind", agreement.features_behind, BROKERS),
-    _check("metadata-lag", agreement.metadata_lag, QUORUM),
+    _check("metadata-lag", agreement.metadata_lag, QUORUM, healthy=healthy.metadata),
     _check("clock-skew", agreement.clock_skew, QUORUM),
     _check("future-records", agreement.future_records, TIMES),
     _check("certificates-end", security.certificates_end, CERTIFICATES),

@@ -96,6 +96,8 @@ class Collector:
         self.admin = admin
         self.needs = needs
         self.unseen: dict[str, Exception] = {}
+        self.lacking: dict[str, Exception] = {}
+        self.cluster: r.ClusterDescription | None = None
         self.nodes: dict[int, r.Node] = {}
         self.topics: dict[str, r.TopicDescription] = {}
         self.running: Mapping[TopicPartition, r.Reassignment] = {}
@@ -131,7 +133,7 @@ class Collector:
         described: Answers[str, r.TopicDescription] = Answers()
 
         async def ask_nodes() -> None:
-            _, self.nodes = await describe_nodes(self.admin)
+            self.cluster, self.nodes = await describe_nodes(self.admin)
 
         async def ask_topics() -> None:
             described.update(await self.admin.describe_topics())
@@ -141,7 +143,7 @@ class Collector:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask_nodes)
             nursery.start_soon(ask_topics)
-            nursery.start_soon(self._part, "reassignments", self._running, _ANSWER_S)
+            nursery.start_soon(self._part, c.REASSIGNMENTS, self._running, _ANSWER_S)
             if c.QUORUM in self.needs:
                 nursery.start_soon(self._part, c.QUORUM, self._quorum, _ANSWER_S)
         self.topics.update(described.ok)
@@ -180,9 +182,14 @@ class Collector:
                 await ask()
             except (KafkaError, ClientError) as e:
                 if not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION):
-                    self.unseen[name] = e
+                    self._miss(name, name, e)
         if scope.cancelled_caught:
-            self.unseen[name] = TimeoutError(f"no answer within {limit_s:.0f} s")
+            self._miss(name, name, _late(limit_s))
+
+    def _miss(self, need: str, part: str, error: Exception) -> None:
+        """Notes that a part of what checks need could not be read."""
+        self.unseen[part] = error
+        self.lacking.setdefault(need, error)
 
     async def _running(self) -> None:
         self.running = await running_reassignments(self.admin)
@@ -210,7 +217,7 @@ class Collector:
             if _is_gone(error):
                 self.topics.pop(resource.name, None)
             else:
-                self.unseen[f"configs of topic {resource.name}"] = error
+                self._miss(c.CONFIGS, f"configs of topic {resource.name}", error)
         for resource, entries in answers.ok.items():
             self.configs[resource.name] = {e.name: e.value for e in entries if e.value}
             self.inherited[resource.name] = {
@@ -241,7 +248,7 @@ class Collector:
                 self.silent.add(broker)
                 return False
             except KafkaError as e:
-                self.unseen[f"broker {broker}"] = e
+                self._miss(c.BROKERS, f"broker {broker}", e)
             return True
 
         # A broker that is silent here is not given that long again for other requests.
@@ -259,11 +266,14 @@ class Collector:
 
     async def _directories(self) -> None:
         async def ask(broker: int) -> None:
-            with trio.move_on_after(_ANSWER_S):
+            part = f"log directories of broker {broker}"
+            with trio.move_on_after(_ANSWER_S) as scope:
                 answers = await self.admin.describe_log_dirs([broker])
                 self.dirs.update(answers.ok)
                 for error in answers.errors.values():
-                    self.unseen[f"log directories of broker {broker}"] = error
+                    self._miss(c.DIRS, part, error)
+            if scope.cancelled_caught:
+                self._miss(c.DIRS, part, _late(_ANSWER_S))
 
         async with trio.open_nursery() as nursery:
             for broker in self.answering:
@@ -274,7 +284,9 @@ class Collector:
         if present.any:
             self.throttled = describe_throttles(everything(present, ()))
             self.throttles_unowned = not self.running
-        self.unseen.update({w: e for w, e in present.unread.items() if not _is_gone(e)})
+        for part, error in present.unread.items():
+            if not _is_gone(error):
+                self._miss(c.THROTTLES, part, error)
 
     def _led(self) -> list[TopicPartition]:
         return [
@@ -302,7 +314,7 @@ class Collector:
             and not _is_gone(e)
         ]
         if failed:
-            self.unseen[f"offsets of {len(failed)} partitions"] = failed[0]
+            self._miss(c.OFFSETS, f"offsets of {len(failed)} partitions", failed[0])
 
     async def _log_ends(self) -> None:
         tps = self._led()
@@ -325,7 +337,7 @@ class Collector:
         self.groups_whole = False
         listed = await self.admin.list_groups()
         for broker, error in listed.errors.items():
-            self.unseen[f"groups of broker {broker}"] = error
+            self._miss(c.GROUPS, f"groups of broker {broker}", error)
         types = {g.group_id: g.type for g in listed.groups}
         whole = not listed.errors
         described = await self.admin.describe_groups(types)
@@ -335,7 +347,7 @@ class Collector:
             if failed is None:
                 self.groups[name] = (described.ok[name], dict(commits.ok[name].ok))
             elif not _is_gone(failed):
-                self.unseen[f"group {name}"] = failed
+                self._miss(c.GROUPS, f"group {name}", failed)
                 whole = False
         self.groups_whole = whole
 
@@ -440,7 +452,7 @@ class Collector:
             now_ms=now_ms(),
             brokers={b: self._broker(b, node) for b, node in sorted(self.nodes.items())},
             topics={name: self._topic(topic, sizes) for name, topic in sorted(self.topics.items())},
-            controller=quorum.leader_id if quorum else None,
+            controller=self._controller(),
             controller_ahead_ms=self.ahead_ms,
             followers=_followers(quorum) if quorum else (),
             groups={name: self._group(name) for name in sorted(self.groups)},
@@ -457,7 +469,15 @@ class Collector:
             recoveries=self.recoveries,
             remote=self.remote,
             unseen=self.unseen,
+            lacking=self.lacking,
         )
+
+    def _controller(self) -> int | None:
+        if self.quorum is not None:
+            return self.quorum.leader_id
+        # A cluster without a quorum names its controller itself.
+        no_quorum = c.QUORUM in self.needs and c.QUORUM not in self.unseen
+        return self.cluster.controller_id if no_quorum and self.cluster is not None else None
 
     def _broker(self, broker: int, node: r.Node) -> Broker:
         return Broker(
@@ -518,6 +538,10 @@ class Collector:
             frozenset(tp.topic for m in group.members for tp in m.assignment),
             group.type == SHARE,
         )
+
+
+def _late(limit_s: float) -> TimeoutError:
+    return TimeoutError(f"no answer within {limit_s:.0f} s")
 
 
 def _sizes(dirs: Mapping[int, Iterable[r.LogDirDescription]]) -> dict[TopicPartition, int]:

@@ -129,6 +129,13 @@ class Directory(NamedTuple):
     total: int = -1
     usable: int = -1
 
+    @property
+    def used(self) -> float | None:
+        """The share of its disk that is in use; None if unknown."""
+        if self.error or self.total <= 0 or self.usable < 0:
+            return None
+        return 1 - self.usable / self.total
+
 
 class OpenTransaction(NamedTuple):
     """A transaction that a partition's leader still holds open."""
@@ -203,6 +210,9 @@ class ClusterSnapshot(NamedTuple):
     unseen: Mapping[str, Exception] = {}
     """Request that failed → why."""
 
+    lacking: Mapping[str, Exception] = {}
+    """Need of a check that was not met, or only in part → the first reason."""
+
     @property
     def partitions(self) -> Iterable[tuple[TopicPartition, Topic, Partition]]:
         for name, topic in self.topics.items():
@@ -236,6 +246,8 @@ class Check(NamedTuple):
     help: str
     needs: frozenset[str]
     run: Callable[[ClusterSnapshot], Iterable[Finding]]
+    healthy: Callable[[ClusterSnapshot], str] | None = None
+    """What `pk cluster health` says if it finds nothing; None if it is not shown there."""
 
 
 def number(text: str | None, otherwise: int) -> int:

@@ -1,8 +1,9 @@
 """Commands that an answer suggests: they must name the cluster as this command line does."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from pk.cli.diagnosis.snapshot import Finding
 from pk.cli.runtime.context import Context
 
 
@@ -22,3 +23,9 @@ def with_words(command: str, words: Sequence[str]) -> str:
     if not command.startswith("pk ") or command.startswith("pk node "):
         return command
     return " ".join((command, *words))
+
+
+def fixes_for(context: Context, found: Iterable[Finding]) -> list[Finding]:
+    """The findings with fixes for the cluster of this command line."""
+    words = cluster_words(context)
+    return [f._replace(fix=with_words(f.fix, words)) if f.fix else f for f in found]

@@ -1,171 +1,98 @@
 """What `pk cluster health`, `quorum` and `features` make of what a cluster tells."""
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from diagnosed import cluster, snapshot, topic, topics, whole
 
-from pk.cli.cluster.brokers import BrokerSnapshot
 from pk.cli.cluster.features import common_range, level_name, release_of
-from pk.cli.cluster.throttles import LEADER_RATE, Present
+from pk.cli.diagnosis.checks import CHECKS, CONFIGS, DIRS, REASSIGNMENTS, THROTTLES, diagnose
+from pk.cli.diagnosis.snapshot import ERROR, QUORUM, Broker, ClusterSnapshot
 from pk.cli.nouns.cluster.cluster import quorum_rows
 from pk.cli.nouns.cluster.features import feature_rows
-from pk.cli.nouns.cluster.health import OK, PROBLEM, UNKNOWN, WARNING, Facts, checks, unchecked
+from pk.cli.nouns.cluster.health import OK, UNKNOWN, check_rows
+from pk.cli.nouns.cluster.rows import CheckRow
+from pk.cli.options.option_values import Values
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.values import ZERO_UUID, TopicPartition
-from pk.net.client.answers import Answers
+from pk.core.values import ZERO_UUID
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.results import (
-    ClusterDescription,
     FeatureDescription,
     FinalizedFeature,
-    LogDirDescription,
-    Node,
-    PartitionDescription,
     QuorumDescription,
     QuorumReplica,
-    Reassignment,
     SupportedFeature,
-    TopicDescription,
 )
 
 Run = Callable[..., Any]
 PATIENTLY = ("-X", "pk.straggler.timeout.ms=60000")
 """A broker on a busy machine is not to be taken for silent."""
-TP = TopicPartition("t", 0)
-FEATURES = FeatureDescription((), (), 9)
-DIR = LogDirDescription("/d", 0, (), 100, 50)
 REFUSED = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+SICK = snapshot(
+    brokers=cluster(1, 2, b3=Broker(fenced=True)),
+    topics=topics(orders=topic(whole(1, 2, 3, isr=(1, 2)))),
+)
 
 
-def facts(
-    *,
-    leader: int = 1,
-    replicas: tuple[int, ...] = (1, 2, 3),
-    isr: tuple[int, ...] = (1, 2, 3),
-    nodes: dict[int, Node] | None = None,
-    features: dict[int, Any] | None = None,
-    dirs: dict[int, Any] | None = None,
-    **more: Any,
-) -> Facts:
-    nodes = nodes or {b: Node(b, "h", b) for b in (1, 2, 3)}
-    topic = TopicDescription(
-        "t", ZERO_UUID, False, (PartitionDescription(0, leader, 0, replicas, isr),)
-    )
-    look = BrokerSnapshot(
-        ClusterDescription("c", 1, tuple(nodes.values())),
-        nodes,
-        {"t": topic},
-        Answers((dirs or dict.fromkeys(nodes, (DIR,))).items()),
-        Answers((features or dict.fromkeys(nodes, FEATURES)).items()),
-    )
-    known: dict[str, Any] = {
-        "min_isr": {"t": 2},
-        "running": {},
-        "throttles": Present({}, {}, {}),
-        "quorum": None,
-    }
-    return Facts(look, **{**known, **more})
+def rows_of(given: ClusterSnapshot) -> list[CheckRow]:
+    context = Context(Values(), (), Streams(io.BytesIO(), io.StringIO()))
+    return list(check_rows(context, given))
 
 
-def states(given: Facts) -> dict[str, str]:
-    """The checks that are not ok."""
-    return {c.check: c.state for c in checks(given) if c.state != OK}
+def test_health_says_what_the_doctor_says() -> None:
+    found = {f.check: f for f in diagnose(SICK)}
+    bad = [row for row in rows_of(SICK) if row["state"] != OK]
+    assert [row["check"] for row in bad] == ["brokers-down", "under-replicated"]
+    for row in bad:
+        f = found[row["check"]]
+        assert (row["state"], row["what"], row["fix"]) == (f.severity, f.what, f.fix)
+
+
+def test_a_check_that_found_nothing_says_what_is_well() -> None:
+    rows = rows_of(snapshot())
+    assert [row["check"] for row in rows] == [c.name for c in CHECKS if c.healthy is not None]
+    assert {row["state"] for row in rows} == {OK}
+    said = {row["check"]: row["what"] for row in rows}
+    assert said["brokers-down"] == "3 brokers up"
+    assert said["offline-partitions"] == "all 6 partitions have a leader"
+    assert said["full-disks"] == "the fullest disk is 40% full"
+    assert said["metadata-lag"] == "every node has caught up to about offset 5,000"
+
+
+def test_a_single_partition_is_not_counted_in_the_plural() -> None:
+    rows = rows_of(snapshot(topics={"orders": topic(whole(1, 2, 3))}))
+    said = {row["check"]: row["what"] for row in rows}
+    assert said["offline-partitions"] == "the only partition has a leader"
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("lacking", "unknown"),
     [
-        (facts(), {}),
-        (facts(isr=(1, 2)), {"replicas": PROBLEM, "min ISR": WARNING}),
-        (facts(isr=(1,)), {"replicas": PROBLEM, "min ISR": PROBLEM}),
-        (
-            facts(leader=-1, isr=()),
-            {"leaders": PROBLEM, "replicas": PROBLEM, "min ISR": PROBLEM},
-        ),
-        (facts(leader=2), {"preferred leaders": WARNING}),
-        (facts(replicas=(1,), isr=(1,), min_isr={"t": 1}), {"factors": WARNING}),
-        (facts(replicas=(1, 2), isr=(1, 2)), {"factors": WARNING}),
-        (facts(nodes={1: Node(1, "h", 1), 2: Node(2, "h", 2)}), {"brokers": PROBLEM}),
-        (
-            facts(nodes={b: Node(b, "h", b, None, b == 3) for b in (1, 2, 3)}),
-            {"brokers": PROBLEM},
-        ),
-        (
-            facts(features={1: FEATURES, 2: FEATURES, 3: RequestTimedOut("late")}),
-            {"brokers": PROBLEM},
-        ),
-        (
-            facts(dirs={1: (LogDirDescription("/d", 56, ()),), 2: (DIR,), 3: (DIR,)}),
-            {"log directories": PROBLEM},
-        ),
-        (
-            facts(dirs={1: (LogDirDescription("/d", 0, (), 100, 5),), 2: (DIR,), 3: (DIR,)}),
-            {"log directories": WARNING},
-        ),
-        (facts(throttles=Present({1: {LEADER_RATE: "5"}}, {}, {})), {"reassignments": WARNING}),
-        (
-            facts(
-                replicas=(1, 2, 4),
-                isr=(1, 2),
-                nodes={b: Node(b, "h", b) for b in (1, 2, 4)},
-                running={TP: Reassignment((1, 2, 4), (4,), ())},
-                throttles=Present({1: {LEADER_RATE: "5"}}, {}, {}),
-            ),
-            {},
-        ),
-        (facts(quorum=QuorumDescription(-1, 4, 0, (), ())), {"controller": PROBLEM}),
-        (facts(running=RequestTimedOut("late")), {"reassignments": UNKNOWN}),
-        (
-            facts(running=REFUSED, quorum=REFUSED),
-            {"controller": UNKNOWN, "reassignments": UNKNOWN, "metadata": UNKNOWN},
-        ),
-        (facts(quorum=RequestTimedOut("late")), {"controller": PROBLEM, "metadata": UNKNOWN}),
-        (facts(dirs={1: (DIR,), 2: REFUSED, 3: (DIR,)}), {"log directories": UNKNOWN}),
-        (
-            facts(throttles=Present({}, {}, {"topic t": REFUSED})),
-            {"min ISR": UNKNOWN, "factors": UNKNOWN, "reassignments": UNKNOWN},
-        ),
-        (
-            facts(throttles=Present({}, {}, {"broker 2": REFUSED})),
-            {"reassignments": UNKNOWN},
-        ),
-        (
-            facts(
-                quorum=QuorumDescription(
-                    1,
-                    4,
-                    5000,
-                    (QuorumReplica(1, ZERO_UUID, 5000, -1, -1),),
-                    (QuorumReplica(2, ZERO_UUID, 10, -1, -1),),
-                )
-            ),
-            {"metadata": WARNING},
-        ),
-        (
-            facts(
-                quorum=QuorumDescription(
-                    0,
-                    2,
-                    205,
-                    (QuorumReplica(0, ZERO_UUID, 205, -1, -1),),
-                    (QuorumReplica(1, ZERO_UUID, 265, -1, -1),),
-                )
-            ),
-            {"metadata": PROBLEM},
-        ),
+        ({QUORUM: REFUSED}, ["controller", "metadata-lag"]),
+        ({DIRS: REFUSED}, ["offline-directories", "full-disks"]),
+        ({REASSIGNMENTS: RequestTimedOut("late")}, ["stuck-moves", "orphan-throttles"]),
+        ({THROTTLES: REFUSED}, ["orphan-throttles"]),
+        ({CONFIGS: REFUSED}, ["under-min-isr", "under-replicated", "no-spare-replica"]),
     ],
 )
-def test_what_ails_a_cluster(given: Facts, expected: dict[str, str]) -> None:
-    assert states(given) == expected
+def test_a_check_without_its_data_is_unknown(
+    lacking: dict[str, Exception], unknown: list[str]
+) -> None:
+    rows = rows_of(snapshot(lacking=lacking))
+    assert [row["check"] for row in rows if row["state"] == UNKNOWN] == unknown
+    assert {row["state"] for row in rows} == {OK, UNKNOWN}
 
 
-def test_a_check_says_what_and_which_command_comes_next() -> None:
-    found = {c.check: c for c in checks(facts(isr=(1,)))}
-    assert found["min ISR"].what == "1 partition below it, acks=all is refused: t/0"
-    assert found["replicas"].what == "1 partition under-replicated: t/0; out of sync on 2 and 3"
-    assert found["replicas"].next == "pk isr --under-replicated"
+def test_a_problem_is_shown_also_if_data_is_missing() -> None:
+    states = {
+        row["check"]: row["state"] for row in rows_of(SICK._replace(lacking={CONFIGS: REFUSED}))
+    }
+    assert states["under-replicated"] == ERROR
+    assert states["under-min-isr"] == UNKNOWN
 
 
 def test_the_quorum_with_lag_and_what_each_broker_has_applied() -> None:
@@ -219,67 +146,11 @@ def test_a_feature_may_go_as_far_as_every_broker_supports() -> None:
     assert release_of(new) == "4.3-IV0"
 
 
-def nodes_of(number: int) -> dict[int, Node]:
-    return {b: Node(b, "h", b) for b in range(1, number + 1)}
-
-
-@pytest.mark.parametrize(
-    ("given", "parts"),
-    [
-        (facts(), []),
-        (facts(quorum=REFUSED, running=REFUSED), ["quorum", "reassignments"]),
-        (facts(quorum=RequestTimedOut("late"), running=RequestTimedOut("late")), []),
-        (facts(dirs={1: REFUSED, 2: (DIR,), 3: (DIR,)}), ["log directories of broker 1"]),
-        (facts(throttles=Present({}, {}, {"topic t": REFUSED})), ["configs of topic t"]),
-    ],
-)
-def test_what_was_not_checked_has_a_name(given: Facts, parts: list[str]) -> None:
-    assert list(unchecked(given)) == parts
-
-
-@pytest.mark.parametrize(
-    ("given", "mend"),
-    [
-        (facts(replicas=(1,), isr=(1,), nodes=nodes_of(2)), "pk reassign plan -t t --rf 2"),
-        (facts(replicas=(1,), isr=(1,), nodes=nodes_of(5)), "pk reassign plan -t t --rf 3"),
-        (facts(replicas=(1, 2), isr=(1, 2)), "pk reassign plan -t t --rf 3"),
-        (
-            facts(replicas=(1, 2), isr=(1, 2), nodes=nodes_of(2)),
-            "pk configs alter topic t -c min.insync.replicas=1",
-        ),
-        (facts(min_isr={"t": 3}, nodes=nodes_of(4)), "pk reassign plan -t t --rf 4"),
-        (facts(min_isr={"t": 3}), "pk configs alter topic t -c min.insync.replicas=2"),
-    ],
-)
-def test_what_gives_a_topic_a_replica_to_spare_is_within_the_brokers_there_are(
-    given: Facts, mend: str
-) -> None:
-    (check,) = [c for c in checks(given) if c.check == "factors"]
-    assert check.next == mend
-
-
-def test_a_single_partition_is_not_counted_in_the_plural() -> None:
-    (check,) = [c for c in checks(facts()) if c.check == "leaders"]
-    assert check.what == "the only partition has a leader"
-
-
-def test_one_plan_gives_several_topics_a_second_replica() -> None:
-    one = facts(replicas=(1,), isr=(1,))
-    topics = {name: replace(one.snapshot.topics["t"], name=name) for name in ("a", "b", "c", "d")}
-    (check,) = [
-        c
-        for c in checks(one._replace(snapshot=one.snapshot._replace(topics=topics)))
-        if c.check == "factors"
-    ]
-    assert check.what == "4 topics with a single replica: a, b, c and 1 more"
-    assert check.next == "pk reassign plan -t a -t b -t c --rf 3"
-
-
 def test_a_single_broker_is_healthy(at: Run) -> None:
     shown = at("cluster", "health", "-f", "json", *PATIENTLY)
     (answer,) = shown.json
-    problems = {c["check"]: c["what"] for c in answer["checks"] if c["state"] == "problem"}
-    assert (shown.code, answer["healthy"], problems) == (0, True, {})
+    errors = {c["check"]: c["what"] for c in answer["checks"] if c["state"] == "error"}
+    assert (shown.code, answer["healthy"], errors) == (0, True, {})
     assert "is healthy" in shown.err
 
 

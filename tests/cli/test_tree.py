@@ -292,6 +292,6 @@ def test_columns_are_known_without_running_anything() -> None:
     command = BY_PATH["topics", "list"]
     assert columns_of(command)[:2] == ["topic", "partitions"]
     health = BY_PATH["cluster", "health"]
-    assert columns_of(health) == ["check", "state", "what", "next"]
+    assert columns_of(health) == ["check", "state", "what", "fix"]
     of_health = declared(("cluster", "health"))
     assert rows_of(of_health, {}) != rows_of(of_health, {}, narrowed=True)

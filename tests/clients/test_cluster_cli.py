@@ -293,7 +293,7 @@ def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: P
     reported = pk.run("reassign", "status")
     assert "left behind by a reassignment from here" in reported.err
     health = {c["check"]: c for c in pk.json("cluster", "health")[0]["checks"]}
-    assert health["reassignments"]["state"] == "warning"
+    assert health["orphan-throttles"]["state"] == "warning"
     pk.run("reassign", "throttle", "--remove", code=5)
     assert pk.throttles()
     resumed = pk.json("reassign", "apply", "--resume")
@@ -442,8 +442,8 @@ def test_leaders_leave_with_their_broker_and_come_back_when_asked(pk: Pk) -> Non
         refused = pk.json("partitions", "elect-leaders", f"{topic}/2", "-y", code=1)
         assert refused[0]["error"] == "PREFERRED_LEADER_NOT_AVAILABLE"
         (health,) = pk.json("cluster", "health", code=1)
-        bad = {c["check"] for c in health["checks"] if c["state"] == "problem"}
-        assert {"brokers", "replicas"} <= bad
+        bad = {c["check"] for c in health["checks"] if c["state"] == "error"}
+        assert {"brokers-down", "under-replicated"} <= bad
         states = {b["broker"]: b["state"] for b in pk.json("brokers", "list")}
         assert states[4] in ("fenced", "down") and states[1] == "up"
     finally:

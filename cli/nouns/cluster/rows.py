@@ -30,16 +30,16 @@ class CheckRow(TypedDict):
     check: Annotated[str, Shown(word=True)]
     state: Annotated[str, Shown(word=True)]
     what: str
-    next: str | None
+    fix: str | None
 
 
 class HealthOfCluster(TypedDict):
     """The result of all checks."""
 
     healthy: bool | None
-    """None if there is no problem, but not everything could be checked."""
+    """None if there is no error, but not everything could be checked."""
 
-    problems: int
+    errors: int
     warnings: int
     checks: list[CheckRow]
 

@@ -11,7 +11,7 @@ from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.explain import filled
 from pk.cli.diagnosis.snapshot import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding
-from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
+from pk.cli.diagnosis.suggested_commands import fixes_for
 from pk.cli.diagnosis.unchecked import say_unchecked, unchecked_counted
 from pk.cli.exits import Exit
 from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
@@ -51,10 +51,7 @@ async def doctor(
     chosen = [c for c in CHECKS if not check or c.name in check]
     admin = await context.admin()
     snapshot = await collect(admin, frozenset(need for c in chosen for need in c.needs))
-    words = cluster_words(context)
-    found = [
-        f._replace(fix=with_words(f.fix, words)) if f.fix else f for f in diagnose(snapshot, chosen)
-    ]
+    found = fixes_for(context, diagnose(snapshot, chosen))
     look = context.output
     if look.terminal and look.format == "table" and not look.narrows:
         text = escaped_lines(cards(found, look.width, colour=look.colour))
