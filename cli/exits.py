@@ -23,7 +23,7 @@ MEANING = {
     Exit.FAILED: "at least one item failed; the output says which",
     Exit.USAGE: "invalid command line; nothing was done",
     Exit.NO_CONNECTION: "no broker reachable",
-    Exit.NOT_AUTHORISED: "a broker refused: authentication or authorisation",
+    Exit.NOT_AUTHORISED: "a broker refused: authentication or authorization",
     Exit.REFUSED: "refused by a guard: no answer, an active group, a read-only profile",
     Exit.TIMED_OUT: "timed out",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",

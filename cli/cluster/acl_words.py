@@ -30,7 +30,7 @@ def read_principal(text: str) -> str:
     """A principal such as `User:alice`; a name alone is a user's. Raises Unusable."""
     kind, colon, name = text.partition(":")
     if not text or (colon and not (kind and name)):
-        raise Unusable(f"A principal is TYPE:NAME, such as User:alice, not {text!r}.")
+        raise Unusable(f"A principal must be TYPE:NAME, such as User:alice, not {text!r}.")
     return text if colon else f"User:{text}"
 
 
@@ -42,8 +42,8 @@ def read_operation(text: str, *, or_all: bool = False) -> Operation:
     found = known.get(text.upper().replace("_", "").replace("-", ""))
     if found is None:
         names = [one.name.lower() for one in known.values()]
-        hint = did_you_mean(text.lower(), names, f"; there are {', '.join(names)}.")
-        raise Unusable(f"ACLs know no operation {text!r}{hint}")
+        hint = did_you_mean(text.lower(), names, f"; the operations are {', '.join(names)}.")
+        raise Unusable(f"ACLs have no operation {text!r}{hint}")
     return found
 
 
@@ -58,7 +58,7 @@ def read_resource(text: str) -> tuple[ResourceType, str]:
     found = types.get(kind.lower().replace("_", "-"))
     if found is None or found is ResourceType.CLUSTER or not name:
         raise Unusable(
-            f"RESOURCE is cluster, or TYPE:NAME with one of the types "
+            "RESOURCE must be cluster, or TYPE:NAME with one of the types "
             f"{', '.join(k for k in types if k != 'cluster')}, not {text!r}."
         )
     return found, name
@@ -71,7 +71,7 @@ def read_host(text: str | None) -> str:
     try:
         return str(ip_address(text))
     except ValueError:
-        raise Unusable(f"--host needs an IP address, as ACLs have it, not {text!r}.") from None
+        raise Unusable(f"--host must be an IP address, as in an ACL, not {text!r}.") from None
 
 
 def show_resource(kind: ResourceType, name: str) -> str:

@@ -117,7 +117,7 @@ async def ask_brokers(context: Context, admin: Admin) -> BrokerSnapshot:
         context.say(
             f"{down}."
             if down is not None
-            else "Which node is the controller is unknown; `pk cluster quorum` asks it."
+            else "The controller is unknown; `pk cluster quorum` asks each node."
         )
     topics: dict[str, TopicDescription] = {}
     dirs: Dirs = Answers()

@@ -66,7 +66,7 @@ def entity_name(kind: ResourceType, name: str) -> str:
     if kind is ResourceType.BROKER and name in ("default", "<default>", ""):
         return ""
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and not name.isdigit():
-        raise Unusable(f"A broker's name is its id or `default`, not {name!r}.")
+        raise Unusable(f"A broker must be given by its id or as `default`, not {name!r}.")
     return name
 
 

@@ -60,7 +60,7 @@ async def wanted_groups(
             raise Unusable("Give groups or --all-groups, not both.")
         return await group_names(context, admin)
     if not named:
-        raise Unusable("A group is missing; `pk groups list` lists groups.")
+        raise Unusable("Give a group; `pk groups list` lists groups.")
     return list(dict.fromkeys(named))
 
 
@@ -68,7 +68,7 @@ def wanted_group(named: Sequence[str], command: str) -> str:
     """The only group named. Raises Unusable if there is none, or more than one."""
     names = list(dict.fromkeys(named))
     if not names:
-        raise Unusable("A group is missing; `pk groups list` lists groups.")
+        raise Unusable("Give a group; `pk groups list` lists groups.")
     if len(names) > 1:
         raise Unusable(f"{command} takes one group.")
     return names[0]

@@ -77,7 +77,7 @@ async def _commits(admin: "Admin", group: str | None) -> dict[TopicPartition, in
     }
     if not found:
         raise CommandError(
-            f"Group {group} has committed nothing; `pk groups list` lists the groups."
+            f"Group {group} has no committed offsets; `pk groups list` lists the groups."
         )
     return found
 

@@ -58,10 +58,10 @@ class UnknownTopic(KafkaError):
     """A topic that does not exist, with similar names."""
 
     def __init__(self, name: str, near: Sequence[str]) -> None:
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}")
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name!r} does not exist")
         self.topic = name
         hint = did_you_mean_one_of(near, "; `pk topics list` lists topics.")
-        self.said = f"There is no topic {name!r}{hint}"
+        self.said = f"Topic {name!r} does not exist{hint}"
 
 
 def say_no_match(

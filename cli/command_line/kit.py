@@ -176,7 +176,7 @@ class _Parsing:
         if known is not None:
             return refused(ctx, f"{name} {'takes no' if known.is_flag else 'needs a'} value")
         if name == "-=":
-            return refused(ctx, "a letter that takes no value has no `=`")
+            return refused(ctx, "a one-letter option that takes no value cannot be followed by `=`")
         return refused(ctx, self.unknown_option(ctx, name))
 
     def unknown_option(self, ctx: Any, name: str) -> str:

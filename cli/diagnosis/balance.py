@@ -34,7 +34,7 @@ def preferred_leaders(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             WARNING,
             f"{partitions_counted(bad)} not led by the preferred replica, although it is in sync.",
             "After a restart leaders gather on the brokers that stayed up; an election spreads "
-            "them again, without moving a byte.",
+            "them again, without moving data.",
             "pk partitions elect-leaders",
             tuple(partition_name(tp) for tp in sorted(bad)),
         )

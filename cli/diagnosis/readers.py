@@ -262,7 +262,7 @@ def dead_groups(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 f"{join(bad, 4)}."
             ),
             (
-                "Leftovers; their offsets expire after offsets.retention.minutes, those of share "
+                "Left over; their offsets expire after offsets.retention.minutes, those of share "
                 "groups never do."
             ),
             f"pk groups delete {' '.join(map(shlex.quote, bad[:6]))}",
@@ -289,8 +289,8 @@ def unread_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             NOTE,
             f"{topics_counted(bad)} with records that no group reads.",
             (
-                "Judged by committed offsets: readers without a group are not seen. Perhaps these "
-                "records are not needed."
+                "Judged by committed offsets; readers without a group are not known. These "
+                "records may not be needed."
             ),
             f"pk topics describe {' '.join(map(shlex.quote, sorted(bad)[:6]))}",
             tuple(sorted(bad)),

@@ -30,7 +30,7 @@ def awaited_logs(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "awaited-logs",
             ERROR,
             f"{partitions_counted(tps)} without a leader until more logs are known.",
-            f"Everybody who was in sync came back without a clean shutdown. Each {reason}.{start}",
+            f"All in-sync replicas came back without a clean shutdown. Each {reason}.{start}",
             f"pk why partition {topic_words([partition_name(min(tps))])}",
             tuple(partition_name(tp) for tp in sorted(tps)),
         )
@@ -46,8 +46,9 @@ def stopped_replicas(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 ERROR,
                 f"{partition_name(tp)}: {brokers_named(stopped)} has committed records that its "
                 f"leader, broker {found.leader_id}, lacks.",
-                f"It keeps them and follows no further{f' ({found.why})' if found.why else ''}. If "
-                "this does not end by itself, say whose log counts.",
+                "It keeps them and has stopped "
+                f"following{f' ({found.why})' if found.why else ''}. If this does not end by "
+                "itself, choose the log to keep.",
                 f"pk partitions elect-leaders {topic_words([partition_name(tp)])} --unclean "
                 f"--from {stopped[0]} --dry-run",
                 (partition_name(tp),),
@@ -67,8 +68,8 @@ def damaged_replicas(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "damaged-replicas",
             WARNING,
             f"Broker {broker} found {count(len(tps), 'log')} damaged: {damage_words(damage)}.",
-            f"{partitions_counted(tps)} there. They are copied from their leaders; look at the "
-            "disk if it happens again.",
+            f"{partitions_counted(tps)} there. They are copied from their leaders; check the disk "
+            "if it happens again.",
             f"pk isr {topic_words({tp.topic for tp in tps})}",
             tuple(partition_name(tp) for tp in sorted(tps)),
         )
@@ -90,10 +91,10 @@ def _damaged_segments(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             f"{' in the only replica' if alone else ''}.",
             f"{partitions_counted(list(segments))} there. "
             + (
-                "Nothing can replace them: restore them from a backup, or copy what is readable."
+                "No other replica has them: restore them from a backup, or copy the readable "
+                "records."
                 if alone
-                else "They are replaced by what another replica has; look at the disk if it "
-                "happens again."
+                else "They are replaced from another replica; check the disk if it happens again."
             ),
             f"pk isr {topic_words({tp.topic for tp in segments})}",
             tuple(partition_name(tp) for tp in sorted(segments)),

@@ -30,7 +30,7 @@ def remote_words(state: r.RemoteState) -> str:
     if state.unfinished:
         parts.append(f"{count(state.unfinished, 'segment')} to be deleted")
     if state.copy_disabled:
-        parts.append("nothing more is copied (remote.log.copy.disable=true)")
+        parts.append("copying is off (remote.log.copy.disable=true)")
     if state.why:
         parts.append(state.why)
     return "; ".join(parts)
@@ -47,7 +47,7 @@ def awaiting_restore(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "remote-restore",
             ERROR,
             f"{partitions_counted(tps)} not restored yet from remote storage.",
-            f"The leader tries again by itself: {why}." if why else "The leader is at it.",
+            f"The leader tries again by itself: {why}." if why else "The leader is restoring them.",
             f"pk why partition {topic_words([partition_name(min(tps))])}",
             tuple(partition_name(tp) for tp in sorted(tps)),
         )

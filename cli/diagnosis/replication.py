@@ -55,8 +55,8 @@ def brokers_down(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             ERROR,
             f"{brokers_named(silent).capitalize()} {'is' if len(silent) == 1 else 'are'} in the "
             f"cluster, but {'does' if len(silent) == 1 else 'do'} not answer.",
-            "Stopped, unreachable from here, or overloaded: the partitions that it leads cannot "
-            "be read or written from here until it answers, or is fenced and others lead.",
+            "Stopped, unreachable from here, or overloaded: its partitions cannot be read or "
+            "written from here until it answers, or is fenced and others lead.",
             "pk brokers list",
             map(str, silent),
         )

@@ -43,8 +43,8 @@ def certificates_end(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "certificates-end",
             ERROR if left_ms < 86_400_000 else WARNING,
             f"The certificate of broker {broker} expires in {show_span(max(left_ms, 0))}.",
-            "Then no client that checks it connects any more. A new file in place of the old one "
-            "is used for new connections at once.",
+            "Clients that verify it can then no longer connect. Replace the file: new connections "
+            "use the new one at once.",
             f"pk configs describe broker {broker} ssl.keystore.location",
             (str(broker),),
         )
@@ -66,8 +66,8 @@ def public_plaintext(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 "encryption."
             ),
             (
-                "Anyone on the way reads and changes everything, passwords of PLAIN included. "
-                "Use SSL or SASL_SSL."
+                "Anyone on the network path can read and change everything, including PLAIN "
+                "passwords. Use SSL or SASL_SSL."
             ),
             f"pk configs describe broker {brokers[0]} listener.security.protocol.map",
             tuple(map(str, brokers)),
@@ -86,9 +86,9 @@ def unsigned_tokens(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         yield Finding(
             "unsigned-tokens",
             WARNING,
-            f"{named[0].upper()}{named[1:]} may take unsigned tokens.",
-            f"With {UNSECURED}=true any client of OAUTHBEARER can be anyone. That is for tests "
-            "and development; elsewhere set sasl.oauthbearer.jwks.endpoint.url.",
+            f"Unsigned tokens are accepted by {named}.",
+            f"With {UNSECURED}=true, any OAUTHBEARER client can claim any name. Use it only for "
+            "tests and development; otherwise set sasl.oauthbearer.jwks.endpoint.url.",
             f"pk configs describe broker {brokers[0]} {UNSECURED}",
             tuple(map(str, brokers)),
         )
@@ -106,8 +106,8 @@ def acls_without_resource(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         NOTE,
         f"{count(len(idle), 'ACL matches', 'ACLs match')} no topic: {_listed(idle)}.",
         (
-            "They are left over from deleted topics, or misspelt: then somebody is refused, or "
-            "not, against expectation."
+            "They are left over from deleted topics, or misspelled: then they do not allow or "
+            "deny what was intended."
         ),
         f"pk acls list --topic {rule.resource_name}{pattern}",
         tuple(dict.fromkeys(one.resource_name for one in idle)),
@@ -131,10 +131,7 @@ def everyone_may_write(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 f"{count(len(open_), 'ACL lets', 'ACLs let')} everyone write or change something: "
                 f"{_listed(open_)}."
             ),
-            (
-                "Everyone who reaches a listener may, also without a login where a listener asks "
-                "for none."
-            ),
+            ("This includes clients without a login, if a listener requires none."),
             "pk acls list --principal 'User:*'",
             tuple(dict.fromkeys(one.resource_name for one in open_)),
         )
@@ -158,7 +155,7 @@ def users_without_password(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "users-without-password",
             NOTE,
             f"{count(len(missing), 'user')} with ACLs cannot log in: {join(missing, 4)}.",
-            "Every listener takes SCRAM only, and they have no password for it.",
+            "Every listener accepts only SCRAM, and they have no SCRAM password.",
             f"pk acls list --principal {missing[0]}",
             tuple(missing),
         )

@@ -99,8 +99,8 @@ def _all_deleted(f: LagFacts) -> Iterator[Reason]:
     )
     yield Reason(
         "all-deleted",
-        f"all that it had not read of {names(gone)} was deleted, by retention or a trim: "
-        f"nothing is left to read, and {then}",
+        f"its unread records in {names(gone)} were deleted, by retention or a trim: nothing is "
+        f"left to read, and {then}",
         tuple(
             Evidence(
                 partition_name(tp),

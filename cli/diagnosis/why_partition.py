@@ -122,7 +122,7 @@ def _verdict(p: PartitionFacts, state: str) -> str:
             return f"{p.name} has no leader, so it cannot be written or read{cause}."
         case "restoring":
             why = f": {p.restoring}" if p.restoring else ""
-            return f"{p.name} is not restored yet from remote storage, so nobody leads it{why}."
+            return f"{p.name} is not restored yet from remote storage, so it has no leader{why}."
         case "under-min-isr":
             return (
                 f"{p.name} has {in_sync}, fewer than min.insync.replicas={p.min_isr}, so "

@@ -24,7 +24,7 @@ UP.command(
         "When the brokers are ready, it prints one line whose last word is the bootstrap address "
         "(several brokers: all addresses, with commas). With --brokers, `pk node stop 2`, `kill "
         "2`, `restart 2`, `pause 2` and `pk node status` act on the running cluster. With "
-        "--secure it also says what clients use: `pk --profile secure`, and files for Apache's "
+        "--secure it also prints what clients need: `pk --profile secure`, and files for Apache's "
         "tools and for kcat, in the directory `secure` of the data."
     ),
     in_shell=False,

@@ -24,7 +24,7 @@ class OnCluster:
         Option(
             "--conf",
             value="KEY=VALUE",
-            help="A config of Spark, such as spark.executor.memory=4g; repeatable.",
+            help="A Spark config, such as spark.executor.memory=4g; repeatable.",
         ),
     ] = ()
     archives: Annotated[
@@ -50,6 +50,6 @@ class OnSpark(OnCluster):
         Option(
             "--remote",
             value="URL",
-            help="The Spark Connect server to run on, instead: sc://HOST:PORT.",
+            help="The Spark Connect server to run on instead: sc://HOST:PORT.",
         ),
     ] = None

@@ -387,7 +387,7 @@ CommitsOf = Annotated[
         "-g",
         "--group",
         value="GROUP",
-        help="The group whose offsets the position `committed` means; pk does not join it.",
+        help="The group for the position `committed`; pk does not join it.",
         complete="group",
     ),
 ]

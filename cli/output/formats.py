@@ -328,7 +328,7 @@ def unescape(text: str) -> str:
             try:
                 out.append(_character(int(text[i + 2 : i + 4], 16)))
             except ValueError:
-                raise Unusable(f"not an escape: {text[i : i + 4]!r}; it is \\xNN") from None
+                raise Unusable(f"not an escape: {text[i : i + 4]!r}; write \\xNN") from None
             i += 4
         else:
             out.append(_ESCAPES.get(text[i + 1], text[i : i + 2]))
@@ -359,7 +359,7 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
         if path is not None and known is not None:
             path[0] = _known(path[0], known, "-f")
         if re.search(r"\d{5}", spec or ""):
-            raise Unusable(f"-f: {{{field}:{spec}}}: a width has four digits at most.")
+            raise Unusable(f"-f: {{{field}:{spec}}}: a width can have at most four digits.")
         parts.append((literal, path, spec or ""))
 
     def fill(row: Row) -> str:

@@ -249,8 +249,8 @@ class _Parser:
             from pk.core.nearest import did_you_mean
 
             known = sorted(self.fields)
-            hint = did_you_mean(path[0], known, f"; there are {', '.join(known)}")
-            raise WhereError(f"--where: there is no field {path[0]!r}{hint}")
+            hint = did_you_mean(path[0], known, f"; the fields are {', '.join(known)}")
+            raise WhereError(f"--where: unknown field {path[0]!r}{hint}")
         return path
 
     def value(self) -> Any:
@@ -265,12 +265,12 @@ class _Parser:
 
     def values(self) -> list[Any]:
         if not self.accept("paren", "("):
-            raise WhereError("--where: in wants a list: FIELD in (a, b)")
+            raise WhereError("--where: `in` needs a list: FIELD in (a, b)")
         found = [self.value()]
         while self.accept("paren", ","):
             found.append(self.value())
         if not self.accept("paren", ")"):
-            raise WhereError("--where: the list after in is not closed")
+            raise WhereError("--where: the list after `in` is not closed")
         return found
 
     def comparison(self) -> Predicate:
@@ -330,7 +330,7 @@ def parse_where(
     predicate = parser.either()
     left = parser.peek()
     if left is not None:
-        raise WhereError(f"--where: {left.text!r} is not expected; join conditions with and, or")
+        raise WhereError(f"--where: unexpected {left.text!r}; join conditions with `and` or `or`")
     return predicate
 
 

@@ -149,7 +149,7 @@ def _hint(word: str, now_ms: int, zone: tzinfo | None) -> str:
             time_ms(word, now_ms, zone)
         except ValueError:
             return f"it is {GRAMMAR}"
-        return f"a time is written @{word}"
+        return f"write a time as @{word}"
     return f"it is {GRAMMAR}"
 
 
@@ -160,11 +160,13 @@ def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:
     elif ":" in text and "@" not in text:
         left, _, right = text.partition(":")
     elif hint := _dotted(text, now_ms, zone):
-        raise ValueError(f"not a position: {text!r}; a range with a time in it is written {hint}")
+        raise ValueError(f"not a position: {text!r}; write a range with times as {hint}")
     else:
         return Range(parse_position(text, now_ms, zone))
     if not left.strip() and not right.strip():
-        raise ValueError(f"a range without a side: {text!r}; everything is start..end")
+        raise ValueError(
+            f"a range without a start and an end: {text!r}; for everything, write start..end"
+        )
     begin = parse_position(left, now_ms, zone) if left.strip() else START
     end = parse_position(right, now_ms, zone) if right.strip() else None
     if end is not None and _inverted(begin, end):

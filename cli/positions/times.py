@@ -26,13 +26,13 @@ def time_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
         return now_ms
     if word.isascii() and word.isdigit():
         if len(word) > 19 or int(word) > TIME_MAX_MS:
-            raise ValueError(f"not a time: {word[:40]!r} is more than there are milliseconds")
+            raise ValueError(f"not a time: {word[:40]!r} is too large for a time in milliseconds")
         number = int(word)
         return number if number >= MILLISECONDS_FROM else number * 1000
     if word[0] in "+-":
         moment = now_ms + (1 if word[0] == "+" else -1) * duration_ms(word[1:])
         if moment > TIME_MAX_MS:
-            raise ValueError(f"not a time: {word!r} is beyond the end of time")
+            raise ValueError(f"not a time: {word!r} is too far in the future")
         return moment
     day, _, clock = word.partition(" ")
     if day in _DAYS:

@@ -105,9 +105,12 @@ class CsvRows:
             raise BadCsv(f"Line {self._first}: {e}.") from None
         for name in names:
             if name not in RECORD_FIELDS:
-                hint = did_you_mean(name, RECORD_FIELDS, f"; there are {', '.join(RECORD_FIELDS)}.")
+                hint = did_you_mean(
+                    name, RECORD_FIELDS, f"; the columns are {', '.join(RECORD_FIELDS)}."
+                )
                 raise BadCsv(
-                    f"Line {self._first}: the first line names the columns; {name!r} is none{hint}"
+                    f"Line {self._first}: the first line names the columns, and {name!r} is not "
+                    f"one{hint}"
                 )
         if len(set(names)) < len(names):
             raise BadCsv(f"Line {self._first}: a column is named twice.")
@@ -123,7 +126,7 @@ class CsvRows:
         cells = cut_row(row)
         if len(cells) != len(self.columns):
             raise BadCsv(
-                f"it has {len(cells)} fields, and the first line names {len(self.columns)}"
+                f"it has {len(cells)} fields, but the first line names {len(self.columns)}"
             )
         found: dict[str, Any] = {}
         for name, cell in zip(self.columns, cells, strict=True):

@@ -101,7 +101,7 @@ def _number(text: str, read: Callable[[str], float] = int) -> float:
         return read(text)
     except ValueError:
         what = "a whole number" if read is int else "a number"
-        raise ValueError(f"wants {what}, not {text!r}") from None
+        raise ValueError(f"needs {what}, not {text!r}") from None
 
 
 def _args(args: list[str], low: int, high: int | None, takes: str) -> None:
@@ -127,7 +127,7 @@ def _int(args: list[str]) -> Field:
     _args(args, 2, 2, "LOW HIGH")
     low, high = (int(_number(a)) for a in args)
     if low > high:
-        raise ValueError(f"wants LOW HIGH, and {low} is above {high}")
+        raise ValueError(f"needs LOW HIGH, and {low} is above {high}")
     width = high - low + 1
     if width >= 1 << 50:
         return lambda w: str(w.random.randint(low, high))
@@ -140,7 +140,7 @@ def _float(args: list[str]) -> Field:
     low, high = _number(args[0], float), _number(args[1], float)
     digits = int(_number(args[2])) if len(args) == 3 else 2
     if low > high or not 0 <= digits <= 15:
-        raise ValueError("wants LOW HIGH [DIGITS], LOW at most HIGH, DIGITS at most 15")
+        raise ValueError("needs LOW HIGH [DIGITS], with LOW at most HIGH and DIGITS at most 15")
     return lambda w: f"{low + w.random.random() * (high - low):.{digits}f}"
 
 
@@ -169,7 +169,7 @@ def _hex(args: list[str]) -> Field:
     _args(args, 1, 1, "DIGITS")
     digits = int(_number(args[0]))
     if not 1 <= digits <= 1_000_000:
-        raise ValueError("wants from 1 to 1000000 DIGITS")
+        raise ValueError("needs DIGITS from 1 to 1000000")
     return lambda w: f"{w.random.getrandbits(digits * 4):0{digits}x}"
 
 

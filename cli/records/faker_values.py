@@ -60,7 +60,7 @@ def _pair(text: str) -> tuple[str, Any]:
     """KEY=VALUE; the value is JSON, or else text."""
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise ValueError(f"wants KEY=VALUE, not {text!r}")
+        raise ValueError(f"needs KEY=VALUE, not {text!r}")
     try:
         return key, json.loads(value)
     except ValueError:

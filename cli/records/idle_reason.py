@@ -59,7 +59,7 @@ class Silence:
             if known and metadata.leader(tp)[0] < 0:
                 dead.add(tp)
         if new := sorted(dead - self.leaderless):
-            self._context.say(leaderless(new, "read on when there is one"))
+            self._context.say(leaderless(new, "reading continues when there is one"))
         if back := sorted((self.leaderless - dead) & self._consumer.assignment):
             have = "has" if len(back) == 1 else "have"
             self._context.say(f"{named(back)} {have} a leader again.")

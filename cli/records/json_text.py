@@ -36,7 +36,7 @@ def _refuse(word: str) -> None:
 _SAID = {
     "Unterminated string starting at": "the string that begins here has no closing quote",
     "Invalid control character at": "a line end or a control character inside a string",
-    "Expecting value": "a value is missing or misspelt",
+    "Expecting value": "a value is missing or misspelled",
     "Extra data": "text after the end of the document",
 }
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=str, parse_float=str)
@@ -59,7 +59,7 @@ def fault(text: str) -> Fault | None:
         position = bare.index(str(e))
         line = text.count("\n", 0, position) + 1
         column = position - text.rfind("\n", 0, position)
-        return Fault(f"{e} is no JSON", position, line, column, False)
+        return Fault(f"{e} is not JSON", position, line, column, False)
     except RecursionError:
         return Fault("it is nested too deeply", 0, 1, 1, False)
     return None

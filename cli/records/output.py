@@ -93,7 +93,8 @@ def _writer(
         properties.append(("value.deserializer", options.value_deserializer))
     if (properties or named) and options.format:
         raise Unusable(
-            "--property and --formatter are for Apache's formatters; they conflict with -f."
+            "--property and --formatter are for Apache's formatters; they cannot be combined with "
+            "-f."
         )
     if options.parse_json:
         return parsing_writer(options.format), False

@@ -226,9 +226,9 @@ def _piece(token: str, modifier: str | None) -> Piece:
     if token == "L" and modifier is None:
         return lambda s, r, i: link_to(s.profile, s.topic, s.partition, r.offset).encode()
     if token in ("D", "A"):
-        raise Unusable(f"-f: %{token} is of share groups, which pk does not read as a member.")
+        raise Unusable(f"-f: %{token} is for records of share groups, and pk does not support it.")
     raise Unusable(
-        f"-f: there is no token {'%' + token!r}; `pk help formats` lists them, and %% is a percent."
+        f"-f: unknown token {'%' + token!r}; `pk help formats` lists them, and %% is a percent."
     )
 
 
@@ -344,12 +344,12 @@ def compile_reader(form: str) -> LineParser:
             )
         if token == "o":
             raise Unusable(
-                "-f: %o cannot be written, since the broker gives each record its offset; -f jsonl "
+                "-f: %o cannot be written, because the broker assigns offsets; -f jsonl "
                 "and -f csv skip the offsets of their input."
             )
         if name is None or name in tokens:
             raise Unusable(
-                f"-f: %{token} cannot be read from a line; there are "
+                f"-f: %{token} cannot be read from a line; the tokens are "
                 f"{', '.join('%' + t for t in _READ)}, each once."
             )
         last = i >= len(text)
@@ -386,7 +386,7 @@ def _own_pattern(token: str, expression: str) -> bytes:
     except re.error as e:
         raise Unusable(f"-f: %{token}: {e}: {expression!r}.") from None
     if groups:
-        raise Unusable(f"-f: %{token}: {expression!r} has groups of its own; (?:…) makes none.")
+        raise Unusable(f"-f: %{token}: {expression!r} contains groups; write (?:…) instead of (…).")
     return b"(" + expression.encode(errors="surrogateescape") + b")"
 
 

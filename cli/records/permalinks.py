@@ -32,7 +32,9 @@ def parse_link(text: str) -> Link:
         if all(n.isascii() and n.isdigit() and len(n) < 20 for n in (partition, offset)):
             profile = unquote(head[0]) if head else None
             return Link(profile, topic, int(partition), int(offset))
-    raise ValueError(f"not a permalink: {text!r}; it is {SCHEME}[PROFILE/]TOPIC/PARTITION/OFFSET")
+    raise ValueError(
+        f"not a permalink: {text!r}; a permalink is {SCHEME}[PROFILE/]TOPIC/PARTITION/OFFSET"
+    )
 
 
 def profile_of(settings: Settings) -> str | None:

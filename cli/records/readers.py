@@ -98,7 +98,7 @@ def _bytes(value: Any) -> bytes | None:
 
 def _b64(text: Any) -> bytes:
     if not isinstance(text, str):
-        raise BadLine("a field that ends with _b64 must be a text in base64")
+        raise BadLine("a field that ends with _b64 must be a base64 string")
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -149,9 +149,9 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
 
 def _bounded(number: int, name: str) -> int:
     if number > TIME_MAX_MS:
-        raise BadLine(f"{name} is larger than any can be")
+        raise BadLine(f"{name} is too large")
     if number < -TIME_MAX_MS:
-        raise BadLine(f"{name} is smaller than any can be")
+        raise BadLine(f"{name} is too small")
     return number
 
 
@@ -205,12 +205,12 @@ def _record(found: Mapping[str, Any]) -> NewRecord:
     """A record from its fields. Raises BadLine."""
     unknown = [name for name in found if name not in _FIELDS]
     if unknown:
-        hint = did_you_mean(unknown[0], _FIELDS, f"; there are {', '.join(sorted(_FIELDS))}")
-        raise BadLine(f"there is no field {unknown[0]!r}{hint}")
+        hint = did_you_mean(unknown[0], _FIELDS, f"; the fields are {', '.join(sorted(_FIELDS))}")
+        raise BadLine(f"unknown field {unknown[0]!r}{hint}")
     timestamp = _whole(found, "timestamp")
     topic = found.get("topic")
     if topic is not None and not isinstance(topic, str):
-        raise BadLine("topic must be a text")
+        raise BadLine("topic must be a string")
     if topic is not None:
         _encodable(topic, "topic")
     return NewRecord(
@@ -260,7 +260,9 @@ def apache_reading(pairs: Iterable[tuple[str, str]]) -> Reading:
     given = dict(pairs)
     for name in given:
         if name not in _PROPERTIES:
-            hint = did_you_mean(name, _PROPERTIES, f"; there are {', '.join(_PROPERTIES)}.")
+            hint = did_you_mean(
+                name, _PROPERTIES, f"; the properties are {', '.join(_PROPERTIES)}."
+            )
             raise Unusable(f"--property: the reader has no property {name!r}{hint}")
     values = {**_PROPERTIES, **given}
 
@@ -325,14 +327,14 @@ def _apache(
             return head, rest
         if lenient:
             return None, line
-        raise BadLine(f"there is no {what} {_text(end)!r} in it")
+        raise BadLine(f"it has no {what} {_text(end)!r}")
 
     def header(pair: bytes) -> tuple[str, bytes | None]:
         name, found, value = pair.partition(name_end)
         if not found:
             if lenient:
                 return pair.decode(), None
-            raise BadLine(f"there is no {_text(name_end)!r} in the header {_text(pair)!r}")
+            raise BadLine(f"the header {_text(pair)!r} has no {_text(name_end)!r}")
         if name == null:
             raise BadLine("the name of a header is the null marker")
         return name.decode(), None if value == null else value
@@ -390,7 +392,7 @@ def token_reading(form: str) -> Reading:
 def _plain_header(pair: bytes) -> tuple[str, bytes]:
     name, found, value = pair.partition(b"=")
     if not found:
-        raise BadLine(f"%h wants NAME=VALUE,NAME=VALUE, not {pair.decode(errors='replace')!r}")
+        raise BadLine(f"%h must be NAME=VALUE,NAME=VALUE, not {pair.decode(errors='replace')!r}")
     return name.decode(), value
 
 
@@ -423,7 +425,7 @@ def reading(form: str | None, properties: Iterable[tuple[str, str]]) -> Reading:
     """How to read lines, by -f and the reader's properties. Raises Unusable."""
     pairs = list(properties)
     if form is not None and form != "value" and pairs:
-        raise Unusable("--property is for Apache's reader; it conflicts with -f.")
+        raise Unusable("--property is for Apache's reader; it cannot be combined with -f.")
     if form == "jsonl":
         return Reading(read_json, False, None, "a JSON object with key, value, headers, …")
     if form == "csv":

@@ -446,7 +446,9 @@ def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
     given = dict(pairs)
     for name in given:
         if name not in _PROPERTIES:
-            hint = did_you_mean(name, _PROPERTIES, f"; there are {', '.join(_PROPERTIES)}.")
+            hint = did_you_mean(
+                name, _PROPERTIES, f"; the properties are {', '.join(_PROPERTIES)}."
+            )
             raise Unusable(f"--property: the formatter has no property {name!r}{hint}")
     values = {**_PROPERTIES, **given}
     on = {

@@ -44,6 +44,6 @@ def client_config(
     config.update({k: v for k, v in settings.given.items() if k in own or not theirs})
     if config.get("transactional.id") and not transactional:
         raise ConfigError(
-            "transactional.id: only `pk produce` and `pk cp --exactly-once --to-property` take one"
+            "transactional.id: only `pk produce` and `pk cp --exactly-once --to-property` accept it"
         )
     return config

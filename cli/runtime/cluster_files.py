@@ -99,9 +99,7 @@ class ClusterState(Struct):
             if node.node == number:
                 return node
         there = ", ".join(str(node.node) for node in self.nodes)
-        raise CommandError(
-            f"There is no node {number} in the cluster in {self.directory}; it has {there}."
-        )
+        raise CommandError(f"The cluster in {self.directory} has no node {number}; it has {there}.")
 
 
 def write_state(state: ClusterState) -> None:

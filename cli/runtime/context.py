@@ -305,8 +305,8 @@ class Context:
         terminal = self.streams.in_terminal and self.streams.err_terminal
         if guard == "insist" and not terminal:
             raise Refused(
-                "Nothing was changed: there is no terminal to ask on; the profile of "
-                f"{self.settings.cluster_name} insists on an answer, which -y does not give."
+                "Nothing was changed: the profile of {self.settings.cluster_name} requires an "
+                "answer typed at a terminal, and -y is not enough."
             )
         if terminal and guard in ("type-name", "insist"):
             several = name is None or name == self.settings.bootstrap
@@ -322,7 +322,8 @@ class Context:
         ask on."""
         if not self.streams.in_terminal or not self.streams.err_terminal:
             raise Refused(
-                "Nothing was changed: there is no terminal to ask on; -y does it without asking."
+                "Nothing was changed: there is no terminal for the question; -y makes the change "
+                "without asking."
             )
         answer = await self.ask(f"{question} [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):

@@ -55,7 +55,7 @@ _NEXT_STEP = {
     "`pk brokers list` shows which are up",
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "`pk reassign status` shows what moves",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: (
-        "is there a broker for every replica of __consumer_offsets? "
+        "are there enough brokers for the replicas of __consumer_offsets? "
         "offsets.topic.replication.factor sets their number"
     ),
     ErrorCode.BROKER_NOT_AVAILABLE: "`pk brokers list` shows which brokers are up",
@@ -171,7 +171,7 @@ def sentence(error: BaseException) -> str:
         case KafkaError():
             return getattr(error, "said", None) or _kafka(error)
         case EncodeError():
-            return f"No request can carry this: {error}."
+            return f"This does not fit in a request: {error}."
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return f"{where}{error.strerror or error}."
@@ -223,8 +223,8 @@ def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
         first = advertised[0]
         return (
             f"The cluster answers, but its broker {first.node_id} does not ({tried}): "
-            f"{first.address} is what it advertises (advertised.listeners); is it up, and is that "
-            "an address this machine can reach?"
+            f"{first.address} is the address that it advertises (advertised.listeners). Is it up, "
+            "and can this machine reach that address?"
         )
     if all(f.reached for f in failures):
         return f"No broker answers ({tried}); give another with -b HOST:PORT."
@@ -280,9 +280,10 @@ def _kafka(error: KafkaError) -> str:
     ):
         # Brokers ask for WRITE on any topic, or IDEMPOTENT_WRITE on the cluster, and name neither.
         return (
-            "The broker gives no producer id (CLUSTER_AUTHORIZATION_FAILED): the user needs WRITE "
+            "The broker refused a producer id (CLUSTER_AUTHORIZATION_FAILED): the user needs WRITE "
             "on the topic (`pk acls add --allow USER --producer --topic TOPIC`); brokers before "
-            "2.8 want IDEMPOTENT_WRITE on the cluster too, or -X enable.idempotence=false."
+            "2.8 also require IDEMPOTENT_WRITE on the cluster, unless -X enable.idempotence=false "
+            "is given."
         )
     from pk.cli.runtime.refusals import REFUSALS
 
@@ -305,7 +306,7 @@ def _kafka(error: KafkaError) -> str:
         head = f"The broker refused with {error.name}" + (f": {said.rstrip('.')}" if said else "")
     step = _NEXT_STEP.get(code)
     if code in _DENIED:
-        step = "`pk why denied USER OPERATION RESOURCE` says which ACL decides or is missing"
+        step = "`pk why denied USER OPERATION RESOURCE` shows which ACL decides or is missing"
     key = _CONFIG_KEY.search(head) if code is ErrorCode.INVALID_CONFIG else None
     if key is not None:
         step = f"`pk help configs {key[0]}` says what it takes"

@@ -126,8 +126,8 @@ class Refusals:
             f"{found.operation.lower().replace('_', '-')} {shlex.quote(asked)}"
         )
         return (
-            f"{said}; `{step}`, run by someone who may see the ACLs, says which rule decides or is "
-            "missing."
+            f"{said}; `{step}`, run by a user who may see the ACLs, shows which rule decides or "
+            "is missing."
         )
 
 

@@ -41,7 +41,7 @@ def ask_secret(question: str) -> str:
     import getpass
 
     if not sys.stdin.isatty() or not sys.stderr.isatty():
-        raise Refused(f"There is no terminal to ask for {question.rstrip(': ')} on.")
+        raise Refused(f"There is no terminal to ask for {question.rstrip(': ')}.")
     return getpass.getpass(question)
 
 

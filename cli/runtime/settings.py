@@ -154,7 +154,7 @@ def check_secret(key: str, source: str) -> str:
         return source
     raise Unusable(
         f"The secret {key} must come from prompt, keyring or command:WORDS, not {source!r}: "
-        "pk keeps no secret in a file and takes none on the command line."
+        "pk neither stores secrets in files nor accepts them on the command line."
     )
 
 
@@ -223,8 +223,8 @@ def check_security(keys: Mapping[str, str], source: str) -> None:
     for key in secure:
         if key not in known:
             raise Unusable(
-                f"{source}: {key} is not supported; pk has no classes of Java's, and of SASL only "
-                f"{', '.join(SASL_MECHANISMS)}."
+                f"{source}: {key} is not supported; pk cannot load Java classes, and its SASL "
+                f"mechanisms are {', '.join(SASL_MECHANISMS)}."
             )
 
 

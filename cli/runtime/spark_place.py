@@ -18,5 +18,5 @@ def spark_place(options: OnCluster) -> "Where":
     if remote is not None and options.master is not None:
         raise Unusable("--master and --remote each name a Spark to run on; give only one.")
     if remote is not None and not remote.startswith("sc://"):
-        raise Unusable(f"--remote must be sc://HOST:PORT, is {remote!r}.")
+        raise Unusable(f"--remote must be sc://HOST:PORT, not {remote!r}.")
     return Where(options.master, dict(options.conf), options.archives, remote)

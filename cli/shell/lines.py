@@ -175,7 +175,7 @@ class Shell:
             self.engine.soon(self.cache.stale)
             sys.stderr.write("Fetching the names for completion.\n")
         elif word.startswith("\\") and word[:2] not in ("\\w", "\\G"):
-            raise UsageError(f"The shell has no {word}; \\? lists what it has", ("shell",))
+            raise UsageError(f"The shell has no command {word}; \\? lists its commands", ("shell",))
         else:
             return False
         return True
@@ -242,7 +242,9 @@ class Shell:
             raise UsageError(f"In the shell, `{' '.join(path)}` needs --{needed}", path)
         if line.watch_s is not None and not parsed.declared.may_repeat(parsed.values):
             raise UsageError(
-                f"\\w repeats commands that show something and end; not pk {' '.join(path)}", path
+                f"\\w cannot repeat pk {' '.join(path)}: it repeats commands that show something "
+                "and end",
+                path,
             )
 
     def _say_help(self, parsed: Parsed, out: BinaryIO | None) -> None:

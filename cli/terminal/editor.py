@@ -34,7 +34,7 @@ def edit_file(path: str) -> None:
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) else e
         raise CommandError(
-            f"{editor} cannot be started ({reason}); set $EDITOR to another."
+            f"{editor} cannot be started ({reason}); set $EDITOR to another editor."
         ) from None
     if ended.returncode:
         raise CommandError(

@@ -545,7 +545,9 @@ class Collector:
             await source.client.close()
             self.model.forget_requests(broker)
         if not urls:
-            raise CommandError(f"No broker says where it serves metrics ({LISTENER}=HOST:PORT).")
+            raise CommandError(
+                f"No broker serves metrics; set {LISTENER}=HOST:PORT on the brokers."
+            )
 
 
 def _check(silent: Collection[int], of: str) -> None:

@@ -180,7 +180,7 @@ class RecordReader:
     ) -> dict[TopicPartition, Span]:
         wanted, topic = found.wanted, self._topic_of(found.wanted.topic)
         if topic is None:
-            raise CommandError(f"There is no topic {wanted.topic} any more.")
+            raise CommandError(f"Topic {wanted.topic} no longer exists.")
         numbers = range(len(topic.partitions))
         chosen = [n for n in numbers if wanted.partition is None or n == wanted.partition]
         led = [n for n in chosen if topic.partitions[n].leader_id >= 0]

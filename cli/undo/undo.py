@@ -102,6 +102,6 @@ def _check_cluster(context: Context, change: store.Change, here: str | None) -> 
     if here != change.cluster_id:
         raise Refused(
             f"Change {change.id} was made on {change.cluster} (cluster {change.cluster_id}), and "
-            f"{context.settings.cluster_name} is cluster {here}; name the other with -b or "
+            f"{context.settings.cluster_name} is cluster {here}; choose that cluster with -b or "
             "--profile."
         )

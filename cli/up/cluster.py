@@ -84,7 +84,9 @@ def _given(options: Up, count: int) -> dict[str, str]:
     from_file = read_properties(options.config_file) if options.config_file else {}
     for key in dict(options.properties):
         if key in OURS:
-            raise Unusable(f"-X {key} would apply to every broker; pk up sets it for each.")
+            raise Unusable(
+                f"-X {key} would apply to every broker; `pk up` sets it for each broker."
+            )
     given = {
         "offsets.topic.replication.factor": str(min(3, count)),
         "transaction.state.log.replication.factor": str(min(3, count)),

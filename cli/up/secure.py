@@ -68,7 +68,7 @@ def check_keys(given: Mapping[str, str]) -> None:
     """Raises Unusable if the user sets a key that --secure sets."""
     for key in OURS:
         if key in given:
-            raise Unusable(f"{key}: pk up --secure sets it. Leave it out, or use no --secure.")
+            raise Unusable(f"{key}: pk up --secure sets it. Leave out one of them.")
 
 
 class Secured:
@@ -201,10 +201,10 @@ class Secured:
                 change = NewPassword(ADMIN, MECHANISM, self._admin_password, ITERATIONS_MIN)
                 error = (await admin.set_passwords([change])).errors.get(ADMIN)
                 if error is not None:
-                    raise CommandError(f"The user {ADMIN} cannot be made: {error}.")
+                    raise CommandError(f"The user {ADMIN} cannot be created: {error}.")
                 await until_user(admin, ADMIN, MECHANISM, ITERATIONS_MIN)
         except (KafkaError, ClientError) as e:
-            raise CommandError(f"The user {ADMIN} cannot be made: {e}.") from e
+            raise CommandError(f"The user {ADMIN} cannot be created: {e}.") from e
 
     def _write_profile(self, bootstrap: str) -> bool:
         """Whether the profile is this cluster's now: one that the user made stays."""

@@ -78,7 +78,7 @@ def test_an_acl_comes_and_goes(acls: Run) -> None:
     assert known(acls) == ["ALLOW User:alice READ TOPIC:LITERAL:orders from *"]
     acls("delete --principal alice -y")
     none = acls("delete --principal alice -y")
-    assert (none.code, "No ACL is like that" in none.err) == (1, True)
+    assert (none.code, "No ACL matches" in none.err) == (1, True)
 
 
 ORDERS = "TOPIC:LITERAL:orders from *"
@@ -299,14 +299,14 @@ def test_the_command_that_why_denied_suggests_helps(acls: Run, pk: Run) -> None:
         ("add --allow alice --topic t --host example.com", "IP address"),
         ("add --allow alice --deny-host 192.0.2.7 --topic t", "--deny-host needs --deny"),
         ("add --allow alice --topic t --operation wirte", "did you mean write?"),
-        ("add --allow alice --group g --operation write", "No request does WRITE to a group"),
+        ("add --allow alice --group g --operation write", "A group has no operation WRITE"),
         ("add --allow alice --topic '*' --pattern prefixed", "leave out --pattern"),
         ("add --allow alice --producer --group g", "--producer needs --topic"),
-        ("add --allow alice --producer --topic t --group g", "says nothing of --group"),
+        ("add --allow alice --producer --topic t --group g", "does not use --group"),
         ("add --allow alice --producer --topic t --operation read", "leave out --operation"),
         ("add --deny alice --producer --topic t", "leave out --deny"),
         ("add --allow alice --consumer --topic t", "--consumer needs --group"),
-        ("add --allow alice --consumer --topic t --group g --cluster", "says nothing of --cluster"),
+        ("add --allow alice --consumer --topic t --group g --cluster", "does not use --cluster"),
         ("add --allow alice --idempotent --topic t", "--idempotent needs --producer"),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_pattern_deletes_nothing_unless_it_is_said_to_be_one(at: Run, fresh: F
     name = fresh("kept")
     at("topics", "create", name)
     refused = at("topics", "delete", f"{name[:-1]}.*", "-y")
-    assert refused.code == 1 and "There is no topic" in refused.err
+    assert refused.code == 1 and "does not exist" in refused.err
     shown = at("topics", "delete", f"{name[:-1]}[{name[-1]}]", "--regex", "-d", "-f", "name")
     assert shown.text == f"{name}\n"
     within = at("topics", "delete", name[1:], "--regex", "-y")

@@ -52,7 +52,7 @@ def configs(at: Run, topic: str) -> dict[str, str]:
 
 
 def kept(said: str) -> Path:
-    found = re.search(r"The text is kept in (\S+);", said)
+    found = re.search(r"Your text is in (\S+);", said)
     assert found, said
     return Path(found[1])
 
@@ -65,7 +65,7 @@ def test_a_value_stands_in_the_text_as_it_is_read_from_there(value: str) -> None
 def test_how_to_go_on_is_a_command_line_for_names_with_blanks(at: Run, editor: Editor) -> None:
     editor("s/^#consumer.heartbeat.interval.ms=.*/consumer.heartbeat.interval.ms=x/")
     ran = at("configs", "edit", "group", "my group", "-y")
-    assert f"`pk configs edit group 'my group' --file {kept(ran.err)}` goes on" in ran.err
+    assert f"`pk configs edit group 'my group' --file {kept(ran.err)}` opens it" in ran.err
 
 
 def test_only_what_differs_is_sent(at: Run, topic: str, editor: Editor, tmp_path: Path) -> None:
@@ -91,14 +91,14 @@ def test_a_line_removed_goes_back_to_the_default(at: Run, topic: str, editor: Ed
     editor("/^retention.ms=/d\ns/^max.message.bytes/#max.message.bytes/")
     ran = at("configs", "edit", "topic", topic, "-y")
     assert ran.code == 0 and configs(at, topic) == {}
-    assert "retention.ms goes back to its default" in ran.err
+    assert "retention.ms is reset to its default" in ran.err
     assert "pk undo" in ran.err
 
 
 def test_nothing_changed_does_nothing(at: Run, topic: str, editor: Editor) -> None:
     editor("")
     ran = at("configs", "edit", "topic", topic)
-    assert ran.code == 0 and "Nothing differs" in ran.err
+    assert ran.code == 0 and "Nothing was edited" in ran.err
     edits = Path(os.environ["XDG_STATE_HOME"]) / "pk" / "edits"
     assert not list(edits.iterdir())
 
@@ -123,7 +123,7 @@ def test_what_is_refused_is_kept_and_gone_on_from(
     assert configs(at, topic) == before
     file = kept(ran.err)
     assert oct(file.stat().st_mode)[-3:] == "600"
-    assert f"`pk configs edit topic {topic} --file {file}` goes on from there" in ran.err
+    assert f"`pk configs edit topic {topic} --file {file}` opens it again" in ran.err
     file.write_text("retention.ms=7\nmax.message.bytes=2000000\n")
     ran = at("configs", "edit", "topic", topic, "--file", str(file), "-y")
     assert ran.code == 0 and configs(at, topic) == {**before, "retention.ms": "7"}
@@ -156,7 +156,7 @@ def test_what_another_changed_meanwhile_is_not_overwritten(
     monkeypatch.setenv("VISUAL", str(script))
     ran = at("configs", "edit", "topic", topic, "-y")
     assert ran.code == 5
-    assert "was changed meanwhile, from '604800000' to '5'" in ran.err
+    assert "was changed in the meantime, from '604800000' to '5'" in ran.err
     assert configs(at, topic)["retention.ms"] == "5"
     assert "retention.ms=9" in kept(ran.err).read_text()
 
@@ -198,7 +198,7 @@ def test_ctrl_c_at_the_question_keeps_the_text(
     screen.wait_for("[y/N]")
     screen.keys("ctrl-c")
     assert screen.end() == -signal.SIGINT
-    assert "The text is kept in" in screen.screen()
+    assert "Your text is in" in screen.screen()
     assert configs(at, topic)["retention.ms"] == "604800000"
 
 
@@ -211,7 +211,7 @@ def test_nothing_is_written_over_an_editor_that_stays_open(
     editor.write_text("#!/bin/sh\nprintf 'the editor draws'\nsleep 2.5\nprintf ' and ends\\n'\n")
     editor.chmod(0o700)
     screen = terminal("configs", "edit", "topic", topic, VISUAL=str(editor))
-    screen.wait_for("Nothing differs")
+    screen.wait_for("Nothing was edited")
     assert screen.end() == 0
     assert "the editor draws and ends" in screen.screen()
     assert "Working" not in screen.screen()

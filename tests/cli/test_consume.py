@@ -122,7 +122,9 @@ def test_a_link_to_nothing_is_reported_and_the_others_are_shown(at: Run, kept: s
     assert at("consume", f"pk://{kept}/0").code == 2
     for words in (("--topic", kept), ("--from-beginning",), ("--partitions", "0")):
         both = at("consume", good, *words)
-        assert (both.code, f"; {words[0]} does not go with it" in both.err) == (2, True), both.err
+        assert (both.code, f"; {words[0]} cannot be combined with it" in both.err) == (2, True), (
+            both.err
+        )
     assert at("consume", good, "-e").code == 2
     assert at("consume", good, kept).code == 2
 
@@ -285,7 +287,7 @@ def test_a_partition_that_gets_a_leader_is_read_from_where_it_stood_without_one(
         (("t", "--tail", "2"), ["0@0"], 0, ""),
         (("t", "--tail", "2", "--follow"), ["0@0"], 0, ""),
         (("t", "--tail", "2", "-n", "2"), ["0@0"], 124, "Timed out after 300 ms with 1 of 2"),
-        (("pk://t/0/0", "pk://t/1/0"), ["0@0"], 124, "offset 0: none came within 300 ms"),
+        (("pk://t/0/0", "pk://t/1/0"), ["0@0"], 124, "offset 0: none arrived within 300 ms"),
     ],
 )
 def test_a_partition_that_sends_nothing_does_not_keep_it_from_ending(

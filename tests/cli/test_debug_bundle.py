@@ -60,7 +60,7 @@ def test_a_bundle_has_no_secrets(at: Run, tmp_path: Path) -> None:
 def test_a_bundle_without_a_cluster_says_what_is_missing(pk: Run, tmp_path: Path) -> None:
     made = tmp_path / "bundle.zip"
     ran = pk("debug", "bundle", "--to", str(made), "-b", "127.0.0.1:1")
-    assert (ran.code, "Not in it: brokers and controller" in ran.err) == (0, True)
+    assert (ran.code, "Not included: brokers and controller" in ran.err) == (0, True)
     assert set(_members(made)) == {"versions.json", "errors.txt"}
     missing = pk("debug", "bundle", "--to", str(tmp_path / "b"), "--log", "/nowhere/x.log")
     assert (missing.code, (tmp_path / "b").exists()) == (1, False)

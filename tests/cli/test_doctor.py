@@ -132,7 +132,7 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
             brokers=listening("A://127.0.0.1:9092", **{"pk.sasl.oauthbearer.unsecured": "true"})
         ),
         WARNING,
-        "Broker 1 may take unsigned tokens",
+        "Unsigned tokens are accepted by broker 1",
     ),
     "public-plaintext": (
         snapshot(

@@ -184,7 +184,7 @@ def test_5_a_guard_refuses(at: Run, fresh: Fresh, kafka: Kafka) -> None:
     at("topics", "create", topic)
     ran = at("topics", "delete", topic)
     assert ran.code == Exit.REFUSED
-    assert "-y does it without asking" in ran.err
+    assert "-y makes the change without asking" in ran.err
     assert at("topics", "describe", topic).code == Exit.OK
 
 

@@ -58,7 +58,7 @@ UNREACHABLE = NoBrokers(
             "Brokers 2 at h:1, 3 at h:2 and h:3 did not answer",
         ),
         (BufferExhausted("full"), 124, "full."),
-        (EncodeError("name is too long"), 2, "No request can carry this: name is too long."),
+        (EncodeError("name is too long"), 2, "This does not fit in a request: name is too long."),
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 4, "TOPIC_AUTHORIZATION_FAILED"),
         (KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "bad password"), 4, "bad password"),
         (

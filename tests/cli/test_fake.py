@@ -106,7 +106,7 @@ def test_a_template_from_a_file(tmp_path: object) -> None:
         ("{{faker}}", "takes PROVIDER"),
         ("{{faker citty}}", "did you mean city"),
         ("{{faker city locale=xx_YY}}", "no locale 'xx_YY'"),
-        ("{{faker city a}}", "wants KEY=VALUE"),
+        ("{{faker city a}}", "needs KEY=VALUE"),
         ("{{faker city a=1}}", "cannot make city a=1"),
         ("{{hex 0}}", "from 1"),
         ("{{choice 'a}}", "cannot be read"),

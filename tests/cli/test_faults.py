@@ -83,16 +83,16 @@ def test_a_dry_run_does_nothing(broker: Broker, faults: Faults) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("fail Produce", "--error belongs to `fail`, which needs it"),
-        ("drop Produce --error NONE", "--error belongs to `fail`"),
+        ("fail Produce", "--error is required for `fail`, and allowed only there"),
+        ("drop Produce --error NONE", "--error is required for `fail`"),
         ("fail Produces --error UNKNOWN_SERVER_ERROR", "did you mean Produce"),
         ("fail Produce --error NOT_LEADER", "did you mean NOT_"),
-        ("delay Fetch", "--duration belongs to"),
-        ("fail Fetch --error NONE --seconds 1", "--duration belongs to"),
+        ("delay Fetch", "--duration is required for"),
+        ("fail Fetch --error NONE --seconds 1", "--duration is required for"),
         ("drop", "needs a TARGET"),
         ("disconnect Fetch", "takes no TARGET"),
-        ("rebalance g --times 1", "--times does not go with"),
-        ("rebalance g --client-id c", "--client-id does not go with"),
+        ("rebalance g --times 1", "--times cannot be combined with"),
+        ("rebalance g --client-id c", "--client-id cannot be combined with"),
         ("move-leader orders", "TARGET"),
     ],
 )

@@ -282,7 +282,7 @@ def test_another_group_s_offsets_are_copied(at: Run, fresh: Fresh, timed_topic: 
     at("groups", "reset-offsets", source, "-t", timed_topic, "--to", "0=5,1=2", "-y")
     words = ("groups", "reset-offsets", target, "--to-group", source, "-y", "-f", "json")
     copied = at(*words)
-    assert f"{target} does not exist yet and would be made" in copied.err
+    assert f"{target} does not exist yet and would be created" in copied.err
     assert [r["target"] for r in check_json(words, copied.out)] == [5, 2]
     assert committed(at, target) == committed(at, source)
     at("groups", "reset-offsets", target, "--to", "start", "-y")

@@ -226,7 +226,7 @@ def test_a_topic_that_is_misspelt_is_no_group_without_lag(
         return at(*(group if w == "G" else w.format(topic) for w in shlex.split(words)))
 
     right, wrong = run(timed_topic), run(f"{timed_topic}x")
-    assert right.out and "There is no topic" not in right.err
+    assert right.out and "does not exist" not in right.err
     assert (wrong.code, f"did you mean {timed_topic}" in wrong.err) == (1, True), wrong.err
     beyond = run(f"{timed_topic}:99")
     assert (beyond.code, "has no partition 99" in beyond.err) == (1, True), beyond.err

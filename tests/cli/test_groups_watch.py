@@ -71,7 +71,7 @@ def test_a_coordinator_that_moves_does_not_end_the_watch() -> None:
     assert trio.run(watch, context, options, clock=MockClock(autojump_threshold=0)) == 0
     rows = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [row["event"] for row in rows][-3:] == ["assigned", "assigned", "stable"]
-    assert said.getvalue().count("; watching on.") == 1
+    assert said.getvalue().count("; still watching.") == 1
     assert "COORDINATOR_LOAD_IN_PROGRESS" in said.getvalue()
 
 

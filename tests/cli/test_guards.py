@@ -232,10 +232,13 @@ def assert_guarded(world: World, change: Change, prepare: Callable[[str], None])
         for guard in ("confirm", "type-name"):
             asked = world.tried(change, guard)
             assert asked.code == 5, (guard, asked.text, asked.err)
-            assert "Nothing was changed: there is no terminal to ask on" in asked.err
+            assert "Nothing was changed: there is no terminal for the question" in asked.err
         insisted = world.tried(change, "insist", "-y")
         assert insisted.code == 5, (insisted.text, insisted.err)
-        assert "insists on an answer, which -y does not give" in insisted.err.replace("\n", " ")
+        assert (
+            "requires an answer typed at a terminal, and -y is not enough"
+            in insisted.err.replace("\n", " ")
+        )
         words = (*world.words(change), "--profile", SEVERAL)
         typed = change.typed.format(**world.names)
         wrong = on_terminal(main, words, typed="yes\n")

@@ -129,7 +129,7 @@ def test_a_silence_at_any_question_does_not_end_the_watch() -> None:
         trio.run(
             watch, context, cast("Any", admin), options, 0.5, clock=MockClock(autojump_threshold=0)
         )
-    assert said.getvalue().count("No broker answers; watching on.") == 1
+    assert said.getvalue().count("No broker answers; still watching.") == 1
     assert (admin.topics, admin.configs) == (4, 3)
 
 
@@ -272,7 +272,7 @@ def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -
     assert (none.code, "No topic's whole name matches" in none.err) == (1, True)
     watched = at("isr", "-w", one, f"{two}x")
     assert (watched.code, watched.out) == (1, b"")
-    assert f"There is no topic '{two}x'; did you mean {two}" in watched.err
+    assert f"Topic '{two}x' does not exist; did you mean {two}" in watched.err
     listed = at("partitions", "list", one, "-f", "json").json
     assert [(p["partition"], p["state"], p["leader"]) for p in listed] == [
         (0, "ok", listed[0]["preferred_leader"]),

@@ -21,14 +21,14 @@ def test_unfinished(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "said"),
     [
-        ('{"a": tru', 1, 7, "missing or misspelt"),
+        ('{"a": tru', 1, 7, "missing or misspelled"),
         ('{"a', 1, 2, "no closing quote"),
         ('{"a": "x\ny"}', 1, 9, "a line end"),
         ('{"a":\n\n 1 b', 3, 4, "','"),
         ("{} {}", 1, 4, "after the end"),
-        ('{"a": NaN}', 1, 7, "NaN is no JSON"),
-        ('{"a": "NaN",\n "b\\"": NaN}', 2, 9, "NaN is no JSON"),
-        ("[-Infinity, Infinity]", 1, 2, "-Infinity is no JSON"),
+        ('{"a": NaN}', 1, 7, "NaN is not JSON"),
+        ('{"a": "NaN",\n "b\\"": NaN}', 2, 9, "NaN is not JSON"),
+        ("[-Infinity, Infinity]", 1, 2, "-Infinity is not JSON"),
         ("{a: 1}", 1, 2, "property name"),
         ("[1 2", 1, 4, "','"),
         ("[" * 100_000 + "1", 1, 1, "too deeply"),

@@ -294,8 +294,8 @@ def test_a_data_directory_shows_its_segments(pk: Run, written: Path) -> None:
     ("words", "code", "said"),
     [
         ((), 2, "Name a file"),
-        (("NO",), 1, "There is no file"),
-        (("/nowhere",), 1, "There is no file"),
+        (("NO",), 1, "/nowhere/00000000000000000000.log does not exist"),
+        (("/nowhere",), 1, "/nowhere does not exist"),
         (("DATA/orders-0", "--show", "bathces"), 2, "did you mean batches"),
         (("DATA/orders-0", "--show", "batches,index", "--limit", "1"), 2, "different columns"),
         (("DATA/orders-0", "--columns", "nope"), 2, "unknown column 'nope'"),
@@ -339,7 +339,8 @@ def test_verify_of_a_directory_without_logs_fails(pk: Run, tmp_path: Path) -> No
         ran = pk("log", "verify", str(path))
         assert (ran.code, ran.out) == (1, b"")
         assert ran.err == (
-            f"{path} holds neither a log nor the files of a data directory; nothing was checked.\n"
+            f"{path} contains neither a log nor the files of a data directory; "
+            "nothing was checked.\n"
         )
 
 
@@ -417,11 +418,11 @@ def test_index_checks_of_apache_s_tool(pk: Run, data: Path) -> None:
 def test_that_there_is_nothing_to_read_is_reported(pk: Run, data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     none = pk("log", "cat", str(tmp_path / "empty"))
-    assert (none.code, "There is no partition in the directories named" in none.err) == (1, True)
+    assert (none.code, "The given directories contain no partition" in none.err) == (1, True)
     other = pk("log", "cat", str(data), "-p", "77")
     assert (
         other.code,
-        "There is no partition 77 in the directories named, only " in other.err,
+        "The given directories do not contain partition 77, only " in other.err,
     ) == (1, True)
 
 

@@ -289,7 +289,7 @@ def test_rows(look: OutputOptions, expected: list[str]) -> None:
         (OutputOptions(columns=("topci",)), "did you mean topic"),
         (OutputOptions(sort=("x",)), "the columns are topic"),
         (OutputOptions(columns=("topic", "-topic"), format="name"), "leaves no column to show"),
-        (OutputOptions(where="x = 1"), "no field"),
+        (OutputOptions(where="x = 1"), "unknown field 'x'"),
         (OutputOptions(format="{x}"), "unknown column 'x'"),
         (OutputOptions(format="{topic"), "cannot be read"),
         (OutputOptions(format="{topic:d}"), "topic:d"),

@@ -221,7 +221,7 @@ def test_a_result_is_shown_for_people_and_compared(at: Run, tmp_path: Path) -> N
     [
         (("produce", "--size", "27"), "at least 28 bytes"),
         (("produce", "-k", "x"), "needs --fake"),
-        (("produce", "--size", "30", "--fake", "orders"), "do not go together"),
+        (("produce", "--size", "30", "--fake", "orders"), "cannot be combined"),
         (("produce", "--fake", "order"), "did you mean orders"),
         (("produce", "-t", "x", "-p", "3"), "for a temporary topic"),
         (("consume", "-t", "x", "--size", "30"), "of a temporary topic"),
@@ -229,7 +229,7 @@ def test_a_result_is_shown_for_people_and_compared(at: Run, tmp_path: Path) -> N
         (("produce", "=1"), "is not KEY=VALUE"),
         (("produce", "--duration", "soon"), "needs a duration"),
         (("produce", "-X", "ack=1"), "did you mean acks"),
-        (("e2e", "--one-at-a-time", "--rate", "5"), "do not go together"),
+        (("e2e", "--one-at-a-time", "--rate", "5"), "cannot be combined"),
         (("produce", "--compare", "/nowhere"), "cannot be read"),
         (("produce", "--compare", "/dev/null"), "not a result"),
     ],
@@ -253,7 +253,7 @@ def test_a_word_names_the_topic(at: Run, fresh: Fresh) -> None:
 def test_a_missing_topic_is_an_error(at: Run, fresh: Fresh) -> None:
     name = fresh("nowhere")
     ran = at("perf", "produce", "-t", name, "-n", "5")
-    assert (ran.code, "no topic" in ran.err) == (1, True)
+    assert (ran.code, "does not exist" in ran.err) == (1, True)
     assert at("topics", "list", name, "-f", "name").text == ""
 
 

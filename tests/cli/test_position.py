@@ -193,7 +193,7 @@ def test_a_time(text: str, zone: timezone, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "-90m", "2026-01-31", "-1h..end"])
 def test_a_time_without_its_sign_is_understood_as_a_mistake(text: str) -> None:
-    with pytest.raises(ValueError, match="a time is written @" + text.partition("..")[0]):
+    with pytest.raises(ValueError, match="write a time as @" + text.partition("..")[0]):
         parse_positions(text, NOW, UTC)
 
 
@@ -206,7 +206,7 @@ def test_a_time_without_its_sign_is_understood_as_a_mistake(text: str) -> None:
     ],
 )
 def test_a_range_with_a_time_is_shown_how_it_is_written(text: str, written: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"is written {written}")):
+    with pytest.raises(ValueError, match=re.escape(f"write a range with times as {written}")):
         parse_positions(text, NOW, UTC)
 
 

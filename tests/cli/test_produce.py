@@ -118,7 +118,7 @@ def test_each_token_of_an_input_format_takes_effect(at: Run, fresh: Fresh, token
         (("t", "-f", "%T %v", "--timestamp", "now"), "--timestamp and %T both give the timestamp"),
         (("t", "-f", "%d %v", "--timestamp", "now"), "--timestamp and %d both give the timestamp"),
         (("t", "--property", "parse.key=true", "-k", "z"), "-k and parse.key both give the key"),
-        (("t", "-f", "%o %v"), "the broker gives each record its offset"),
+        (("t", "-f", "%o %v"), "the broker assigns offsets"),
         (("t", "--keep-partition"), "--keep-partition needs lines that name a partition"),
         (("t", "-f", "%v", "--keep-partition"), "--keep-partition needs lines that name"),
         (("t", "--fake", "orders", "--keep-partition"), "--keep-partition"),
@@ -242,10 +242,10 @@ def test_a_dry_run_shows_made_up_records(at: Run, topic: str) -> None:
     ("words", "said"),
     [
         (("--fake", "order"), "did you mean orders"),
-        (("--fake", "{{seq}}", "x"), "VALUE does not go with it"),
-        (("--fake", "{{seq}}", "-f", "jsonl"), "-f does not go with it"),
-        (("--fake", "{{seq}}", "--json"), "--json does not go with it"),
-        (("--seed", "1", "x"), "belongs to --fake"),
+        (("--fake", "{{seq}}", "x"), "VALUE cannot be combined with it"),
+        (("--fake", "{{seq}}", "-f", "jsonl"), "-f cannot be combined with it"),
+        (("--fake", "{{seq}}", "--json"), "--json cannot be combined with it"),
+        (("--seed", "1", "x"), "--seed needs --fake"),
         (("--line-reader", "com.example.MyReader", "x"), "use -f to say how lines are read"),
     ],
 )
@@ -276,7 +276,7 @@ def test_a_missing_topic_is_an_error_at_once_where_it_is_not_created(pk: Run) ->
 def test_a_topic_that_the_broker_creates_is_said_to_be_new(at: Run) -> None:
     new = secrets.token_hex(12)
     ran = at("produce", new, "x")
-    said = f"There is no topic {new}; the broker creates it with its defaults.\n"
+    said = f"Topic {new} does not exist; the broker creates it with its defaults.\n"
     assert (ran.code, ran.err) == (0, said)
     assert at("produce", new, "x").err == ""
     assert len(read(at, new)) == 2
@@ -285,7 +285,7 @@ def test_a_topic_that_the_broker_creates_is_said_to_be_new(at: Run) -> None:
 def test_a_misspelt_topic_is_not_created(at: Run, topic: str) -> None:
     mistyped = f"{topic}x"
     ran = at("produce", mistyped, "x")
-    refused = f"There is no topic '{mistyped}'; did you mean "
+    refused = f"Topic '{mistyped}' does not exist; did you mean "
     assert (ran.code, ran.err.startswith(refused)) == (1, True), ran.err
     assert f"--create creates {mistyped}" in ran.err
     assert mistyped not in at("topics", "list", "-f", "name").lines
@@ -316,7 +316,7 @@ def test_a_topic_that_the_input_names_is_checked_too(
     text = "".join(f"{line}\n" for line in lines).replace("T", topic).replace("M", mistyped)
     ran = at("produce", "-f", form, stdin=text.encode())
     assert ran.code == 1, ran.err
-    said = f" 2: There is no topic '{mistyped}'; did you mean {topic}"
+    said = f" 2: Topic '{mistyped}' does not exist; did you mean {topic}"
     assert said in ran.err and f"--create creates {mistyped}" in ran.err
     assert "1 record written" in ran.err
     assert at("topics", "list", mistyped, "-f", "name").lines == []

@@ -88,7 +88,7 @@ def test_a_guard_is_not_lowered_without_an_answer(pk: Run) -> None:
     pk("profile", "add", "prod", "-b", "k1:9092", "--guard", "readonly")
     for words in (("--guard", "none"), ("--guard", "insist", "--colour", "red")):
         refused = pk("profile", "add", "prod", *words)
-        assert refused.code == 5 and "-y does it without asking" in refused.err
+        assert refused.code == 5 and "-y makes the change without asking" in refused.err
         assert guard() == "readonly"
     said_no = lower("--guard", "none", typed="n\n")
     assert said_no.code == 5
@@ -176,7 +176,10 @@ def test_security_that_is_not_built_is_refused_wherever_it_is_asked_for(
     ):
         ran = at(*words)
         known = ", ".join(SASL_MECHANISMS)
-        said = f"{key} is not supported; pk has no classes of Java's, and of SASL only {known}"
+        said = (
+            f"{key} is not supported; pk cannot load Java classes, "
+            f"and its SASL mechanisms are {known}"
+        )
         assert (ran.code, said in ran.err) == (2, True), (words, ran.err)
     assert not file_of().exists()
     file_of().parent.mkdir(parents=True, exist_ok=True)
@@ -413,7 +416,7 @@ def test_an_insisting_guard_is_not_answered_by_y(
     at("profile", "add", "prod", "-b", kafka.bootstrap, "--guard", "insist")
     refused = at("topics", "delete", topic, "-y", "--profile", "prod")
     assert refused.code == 5
-    assert "insists on an answer, which -y does not give" in refused.err
+    assert "requires an answer typed at a terminal, and -y is not enough" in refused.err
     reset = ("groups", "reset-offsets", f"{topic}-g", "-t", topic, "--to-earliest", "--execute")
     assert at(*reset, "--profile", "prod").code == 5
     assert at("topics", "delete", topic, "-y", "-d", "--profile", "prod").code == 0

@@ -153,11 +153,11 @@ def test_the_flags_of_kafka_configs(at: Run, user: str) -> None:
     [
         ("set producer_byte_rate=1", "Give an entity"),
         ("set --user a", "Give at least one limit"),
-        ("set --user a producer_byte_rate", "A value is KEY=VALUE"),
+        ("set --user a producer_byte_rate", "A quota must be KEY=VALUE"),
         ("set --user a producer_byte_rat=1", "did you mean producer_byte_rate"),
         ("set --user a connection_creation_rate=1", "is a quota of addresses"),
         ("set --ip 1.2.3.4 producer_byte_rate=1", "is a quota of users and client ids"),
-        ("set --user a --ip 1.2.3.4 producer_byte_rate=1", "not of both"),
+        ("set --user a --ip 1.2.3.4 producer_byte_rate=1", "not for both"),
         ("set --user a --default-user producer_byte_rate=1", "not both"),
         ("set --user a producer_byte_rate=0", "must be a number above 0"),
         ("set --user a producer_byte_rate=fast", "must be a number above 0"),
@@ -169,7 +169,7 @@ def test_the_flags_of_kafka_configs(at: Run, user: str) -> None:
             "list --entity-type users --entity-type clients --entity-name a --entity-default",
             "not clear",
         ),
-        ("list --entity-type users --entity-name a --user a", "named twice"),
+        ("list --entity-type users --entity-name a --user a", "given twice"),
     ],
 )
 def test_what_makes_no_sense_is_said_before_anything_is_asked(
@@ -181,10 +181,10 @@ def test_what_makes_no_sense_is_said_before_anything_is_asked(
 
 def test_what_is_missing_cannot_be_deleted(at: Run, user: str) -> None:
     ran = at("quotas", "delete", "--user", user, "-y")
-    assert (ran.code, f"There is no quota of user {user}" in ran.err) == (1, True)
+    assert (ran.code, f"No quota is set for user {user}" in ran.err) == (1, True)
     at("quotas", "set", "--user", user, "producer_byte_rate=1000000", "-y")
     ran = at("quotas", "delete", "--user", user, "request_percentage", "-y")
-    assert (ran.code, "There is no quota request_percentage" in ran.err) == (1, True)
+    assert (ran.code, "No quota request_percentage is set for" in ran.err) == (1, True)
 
 
 def test_what_the_broker_refuses_leaves_nothing_to_undo(at: Run, user: str) -> None:

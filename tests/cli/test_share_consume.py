@@ -109,13 +109,13 @@ def test_an_undo_leaves_partitions_of_the_topic_that_it_does_not_name(at: Run, j
 def test_options_that_contradict_each_other_are_refused(at: Run, jobs: str) -> None:
     for words in (("-o", "start"), ("-p", "0"), ("--where", "key = 1"), ("--tail", "3")):
         unfit = at(*SHARE, jobs, *words)
-        assert (unfit.code, "does not go with --share" in unfit.err) == (2, True)
+        assert (unfit.code, "cannot be combined with --share" in unfit.err) == (2, True)
     alone = at("consume", jobs, "--release")
     assert (alone.code, "add --share" in alone.err) == (2, True)
     both = at(*SHARE, jobs, "--release", "--reject")
-    assert both.code == 2 and "exclude each other" in both.err
+    assert both.code == 2 and "cannot be combined" in both.err
     assert at(*SHARE).code == 2
-    assert "There is no topic" in at(*SHARE, f"{jobs}-nowhere").err
+    assert f"Topic '{jobs}-nowhere' does not exist" in at(*SHARE, f"{jobs}-nowhere").err
 
 
 def test_an_interrupt_gives_back_what_was_not_shown(at: Run, kafka: Kafka, jobs: str) -> None:

@@ -50,10 +50,10 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
         (("--to", "x", "-o", "end..start"), "ends before it begins"),
         (("--to", "x", "--value", "xml"), "bytes, string, json"),
         (("--to", "x", "-o", "1..x"), "not a position"),
-        (("--to", "x", "-t", "t"), "named twice"),
+        (("--to", "x", "-t", "t"), "given twice"),
         (("--to", "x", "-t", "u", "--table", "c.n.t"), "only one"),
-        (("--to", "x", "--follow", "-o", "1..9"), "--follow has no end"),
-        (("--to", "x", "--follow", "-o", "0=1..5"), "--follow has no end"),
+        (("--to", "x", "--follow", "-o", "1..9"), "--follow does not end"),
+        (("--to", "x", "--follow", "-o", "0=1..5"), "--follow does not end"),
         (("--to", "x", "--interval", "5"), "no effect without --follow"),
         (("--to", "x", "--follow", "--overwrite"), "--overwrite without it"),
         (("--to", "x", "--master", "yarn", "--remote", "sc://h"), "give only one"),
@@ -89,7 +89,7 @@ def test_a_dry_run_of_several_topics_names_each(at: Run, topic: str, fresh: Fres
 def test_replacing_files_wants_an_answer(at: Run, topic: str, tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     refused = at("spark-export", topic, "--to", str(tmp_path), "--overwrite")
-    assert (refused.code, "-y does it" in refused.err) == (5, True)
+    assert (refused.code, "-y makes the change" in refused.err) == (5, True)
     assert (tmp_path / "mine").exists()
 
 

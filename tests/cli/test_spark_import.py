@@ -33,7 +33,7 @@ def topic(at: Run, fresh: Fresh) -> str:
         (("--from", "x.parquet", "-y", "--schema", "a INT"), 2, "have their own"),
         (("--from", "x.csv", "-y", "--option-file", "nowhere"), 2, "nowhere cannot be read"),
         (("--from", "x.csv", "-y", "-X", "compression.type=nope"), 2, "compression.type"),
-        (("--from", "x.csv"), 5, "-y does it"),
+        (("--from", "x.csv"), 5, "-y makes the change"),
         (("--from", "x.csv", "-y", "--delimiter", ";;"), 2, "must be one ASCII character"),
         (("--from", "x.csv", "-y", "--option", "escape=\\"), 2, "Csv has no option escape="),
         (("--from", "x.csv", "-y", "--option", "encoding=utf-16"), 2, "convert it to UTF-8"),

@@ -640,7 +640,7 @@ def test_a_test_of_records_is_a_pattern_or_a_condition(text: str, matches: bool)
 
 
 def test_a_condition_with_an_unknown_field_is_refused() -> None:
-    with pytest.raises(Unusable, match="there is no field 'vlaue'"):
+    with pytest.raises(Unusable, match="unknown field 'vlaue'"):
         filter_of("vlaue = 7")
 
 

@@ -118,7 +118,7 @@ def test_the_records_of_a_topic(at: Run, top: Open, fresh: Fresh, columns: int, 
     screen.keys("/", "ctrl-u")
     screen.send("vlaue = 7")
     screen.keys("enter")
-    screen.wait_for("there is no field 'vlaue'; did you mean value?")
+    screen.wait_for("unknown field 'vlaue'; did you mean value?")
     screen.keys("escape", "escape")
     screen.wait_for(lambda text: name in line(text, 4))
     screen.keys("enter")

@@ -99,7 +99,7 @@ def test_without_a_terminal_and_without_yes_a_change_is_refused(at: Run, fresh: 
         ("configs", "alter", "topic", topic, "-c", "retention.ms=1"),
     ):
         refused = at(*words)
-        assert (refused.code, "-y does it" in refused.err) == (5, True), words
+        assert (refused.code, "-y makes the change" in refused.err) == (5, True), words
     assert at("topics", "list", topic, "-f", "name").text == f"{topic}\n"
 
 
@@ -303,7 +303,7 @@ def test_a_config_that_is_not_set_is_not_deleted(at: Run, fresh: Fresh) -> None:
     ("words", "said"),
     [
         (("topics", "create", "bad name"), "The broker refused with INVALID_TOPIC_EXCEPTION"),
-        (("topics", "delete", "missing-topic"), "There is no topic 'missing-topic'"),
+        (("topics", "delete", "missing-topic"), "Topic 'missing-topic' does not exist"),
         (("groups", "describe", "missing-group"), "Group 'missing-group' does not exist"),
     ],
 )

@@ -82,12 +82,12 @@ def test_without_a_yes_nothing_happens(at: Run, user: str) -> None:
 
 def test_who_is_there_is_not_added_and_who_is_not_is_not_altered(at: Run, user: str) -> None:
     missing = at("users", "alter", user, "-y", stdin=b"x")
-    assert (missing.code, "`pk users add` gives one" in missing.err) == (1, True)
+    assert (missing.code, "`pk users add` adds one" in missing.err) == (1, True)
     gone = at("users", "delete", user, "-y")
     assert (gone.code, f"{user} has no password for SCRAM" in gone.err) == (1, True)
     at("users", "add", user, "-y", stdin=b"x")
     twice = at("users", "add", user, "-y", stdin=b"y")
-    assert (twice.code, "`pk users alter` gives another" in twice.err) == (1, True)
+    assert (twice.code, "`pk users alter` changes it" in twice.err) == (1, True)
 
 
 @pytest.mark.parametrize(("iterations", "said"), [("4095", "Too few"), ("16385", "Too many")])

@@ -82,15 +82,15 @@ def test_a_condition(condition: str, expected: bool | None) -> None:
     [
         ("", "a condition is missing"),
         ("lag >", "a value is missing"),
-        ("lag > 1 topic", "not expected"),
+        ("lag > 1 topic", "unexpected 'topic'"),
         ("(lag > 1", "not closed"),
         ("lga > 1", "did you mean lag"),
         ("topic ~ '('", "not a regular expression"),
-        ("topic in a", "wants a list"),
+        ("topic in a", "needs a list"),
         ("topic in (a", "not closed"),
         ("= 5", "a field is expected"),
         ("topic = 'x", "cannot read"),
-        ("__import__('os')", "there is no field"),
+        ("__import__('os')", "unknown field"),
     ],
 )
 def test_what_is_no_condition(condition: str, said: str) -> None:

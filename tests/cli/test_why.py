@@ -273,7 +273,7 @@ LAGS: dict[str, tuple[LagFacts, str, str]] = {
     "all-deleted": (
         lag({TP0: read(5, 5, 40, start=40), TP1: read(7, 7, 7)}, state="Empty"),
         "all-deleted",
-        "lags by 35 records: all that it had not read of orders/0 was deleted, by retention or a",
+        "lags by 35 records: its unread records in orders/0 were deleted, by retention or a",
     ),
     "all deleted, with a member": (
         lag({TP0: read(5, 5, 40, start=40)}, ONE),

@@ -478,7 +478,7 @@ def test_an_unclean_election_wants_its_word_and_loses_what_only_the_dead_replica
         pk.cluster.start(3)
         wait_until("no leader", lambda: row()["state"] == "offline" or None)
         refused = pk.run("partitions", "elect-leaders", name, "--unclean", code=5)
-        assert "is gone, acknowledged or not" in refused.err
+        assert "are gone, acknowledged or not" in refused.err
         assert row()["state"] == "offline"
         done = pk.json("partitions", "elect-leaders", name, "--unclean", "-y")
         assert [r["result"] for r in done] == ["elected"]

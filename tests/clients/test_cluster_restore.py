@@ -143,7 +143,7 @@ def test_everything_that_was_copied_is_back(lost: Lost, new: NewCluster) -> None
             expected = lost.sent[partition][: end + 1] + more[partition]
         assert consume(new.url, partition, 0, len(expected)) == list(enumerate(expected))
     again = new.restore("-y")
-    assert again.code == 0 and {row["result"] for row in again.json} == {"is here already"}
+    assert again.code == 0 and {row["result"] for row in again.json} == {"exists already"}
     topic = AdminClient({"bootstrap.servers": new.url}).list_topics("t", timeout=30).topics["t"]
     assert {len(one.replicas) for one in topic.partitions.values()} == {3}
 

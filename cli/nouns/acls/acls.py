@@ -54,7 +54,7 @@ async def delete(context: Context, options: DeleteAcls) -> None:
     admin = await context.admin()
     rules = await _selected(admin, filters)
     if not rules:
-        raise CommandError("No ACL is like that; `pk acls list` shows them all.")
+        raise CommandError("No ACL matches; `pk acls list` shows them all.")
     say_plan(context, "deletes", rules)
     await _change(context, admin, rules, adding=(), deleting=rules)
 

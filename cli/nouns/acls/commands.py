@@ -70,8 +70,8 @@ ACLS.command(
         "pk acls delete --principal alice",
     ),
     notes=(
-        "Deletes what `pk acls list` shows with the same options. Of a named resource it deletes "
-        "only the ACLs of that very name, not those of prefixes, unless --pattern says otherwise. "
+        "Deletes what `pk acls list` shows with the same options. For a named resource it deletes "
+        "only the ACLs of that exact name, not those of prefixes, unless --pattern says otherwise. "
         "Without --operation it deletes ACLs of every operation, while kafka-acls deletes only "
         "those of operation All."
     ),

@@ -51,7 +51,7 @@ class Resources:
         Option(
             "--user-principal",
             value="PRINCIPAL",
-            help="A user whose tokens are meant, such as User:bob; repeatable.",
+            help="The user that owns the tokens, such as User:bob; repeatable.",
         ),
     ] = ()
     cluster: Annotated[bool, Option("--cluster", help="The cluster itself.")] = False
@@ -67,7 +67,8 @@ class Parties:
             "--allow",
             "--allow-principal",
             value="PRINCIPAL",
-            help="Who may, such as User:alice or 'User:*'; a name alone is a user's; repeatable.",
+            help="The principal to allow, such as User:alice or 'User:*'; a name alone is a "
+            "user's; repeatable.",
         ),
     ] = ()
     deny: Annotated[
@@ -184,7 +185,7 @@ class DeleteAcls(Conveniences, FilterAcls):
             "--pattern",
             "--resource-pattern-type",
             value="PATTERN",
-            help="ACLs of that very name (literal; default), prefixed or of any pattern; "
-            "match: all that count for a resource of that name.",
+            help="The pattern type: literal (that exact name; default), prefixed or any; match: "
+            "all that apply to a resource of that name.",
         ),
     ] = None

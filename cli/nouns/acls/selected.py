@@ -94,7 +94,7 @@ def acls_to_add(options: AddAcls) -> list[AclBinding]:
         ("--deny", options.deny, options.deny_host, Permission.DENY),
     ):
         if hosts and not principals:
-            raise Unusable(f"{option}-host needs {option}: whose host is it?")
+            raise Unusable(f"{option}-host needs {option} PRINCIPAL.")
         for principal, host in product(principals, (*options.host, *hosts) or (WILDCARD,)):
             parties.append(_Party(read_principal(principal), _address(host), permission))
     if not parties:
@@ -184,8 +184,8 @@ def _rights_to_add(options: AddAcls) -> Iterator[_Right]:
             if operation is not Operation.ALL and operation not in known:
                 names = ", ".join(one.name.lower().replace("_", "-") for one in known)
                 raise Unusable(
-                    f"No request does {operation.name} to a {kind.name.lower().replace('_', ' ')}; "
-                    f"its operations are {names} and all."
+                    f"A {kind.name.lower().replace('_', ' ')} has no operation {operation.name}; "
+                    f"its operations are {names}, and all."
                 )
             yield _Right(kind, name, operation)
 
@@ -201,9 +201,9 @@ def _convenience(options: AddAcls | DeleteAcls, resources: Resources) -> Iterato
         raise Unusable("--idempotent needs --producer.")
     said = "--producer" if options.producer else "--consumer"
     if options.operation:
-        raise Unusable(f"{said} says which operations; leave out --operation.")
+        raise Unusable(f"{said} sets the operations; leave out --operation.")
     if options.deny or options.deny_host:
-        raise Unusable(f"{said} allows; leave out --deny.")
+        raise Unusable(f"{said} adds rules that allow; leave out --deny.")
     if not resources.topic:
         raise Unusable(f"{said} needs --topic.")
     if options.consumer and not resources.group:
@@ -212,7 +212,7 @@ def _convenience(options: AddAcls | DeleteAcls, resources: Resources) -> Iterato
     for kind, name in _resources(resources):
         if not any(kind in table for table in tables):
             option = RESOURCE_OPTIONS.get(kind, "--cluster")
-            raise Unusable(f"{said} says nothing of {option}; leave it out.")
+            raise Unusable(f"{said} does not use {option}; leave it out.")
         for table in tables:
             for operation in table.get(kind, ()):
                 yield _Right(kind, name, operation)
@@ -249,7 +249,7 @@ def _address(text: str) -> str:
             ip_address(text)
         except ValueError:
             raise Unusable(
-                f"The host of an ACL is an IP address or '*', not {text!r}: brokers look up no "
-                "names."
+                f"The host of an ACL must be an IP address or '*', not {text!r}: brokers do not "
+                "resolve names."
             ) from None
     return text

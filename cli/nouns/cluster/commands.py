@@ -146,7 +146,8 @@ class Restore:
             "--remote-config",
             value="KEY=VALUE",
             parser=config_pair,
-            help="A key pk.remote.*, if the store's environment is not enough; repeatable.",
+            help="A config pk.remote.*, if the environment variables of the store are not enough; "
+            "repeatable.",
         ),
     ] = ()
 
@@ -162,7 +163,8 @@ CLUSTER.command(
         "pk cluster restore -t orders -c retention.ms=-1 -y",
     ),
     notes=(
-        "Shows to which offset each partition reaches. Reads the store from here; the brokers must "
+        "Shows the first and last offset of each partition in the store. Reads the store from "
+        "here; the brokers must "
         "use the same one."
     ),
     shows=RestoredRow,

@@ -98,8 +98,8 @@ async def restore(context: Context, options: "Restore") -> None:
     waiting = sum(row["result"] == "in progress" for row in rows)
     if waiting:
         context.say(
-            f"{count(waiting, 'partition')} not restored yet: the leaders go on, and their logs say"
-            " what keeps them. The same command shows how far they are."
+            f"{count(waiting, 'partition')} not restored yet. The leaders continue; their logs "
+            "show what delays them. Run this command again to see the progress."
         )
 
 
@@ -237,7 +237,7 @@ def _rows(
         error = (failed or {}).get(topic.name)
         for one in topic.partitions:
             plan = one.plan
-            result = "is here already" if topic.name in there else done
+            result = "exists already" if topic.name in there else done
             if error is not None:
                 result = phrase(error)
             elif leading is not None and one.partition.tp not in leading:

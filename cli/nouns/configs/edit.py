@@ -67,7 +67,7 @@ async def edit(context: Context, options: EditConfigs) -> None:
     if not context.change.dry_run:
         context.allow()
     if not options.file:
-        check_editor("--file FILE takes what it would write, `pk configs alter` single keys")
+        check_editor("--file FILE takes the edited text, and `pk configs alter` sets single keys")
     resource = resources[0]
     before = await _entries(context, resource)
     path = (
@@ -86,7 +86,7 @@ async def edit(context: Context, options: EditConfigs) -> None:
         context.say(_kept(context, resource, path))
         raise
     _remove(path, options.file)
-    context.say("Nothing differs; nothing was changed.")
+    context.say("Nothing was edited, so nothing was changed.")
     context.show_nothing(columns(AlteredConfig))
 
 
@@ -147,7 +147,7 @@ def _kept(context: Context, resource: ConfigResource, path: str) -> str:
     """Names the file of the text, and the command that continues with it."""
     thing = (entity_word(resource.type), shown_name(resource))
     again = shlex.join(("pk", *context.path, *thing, "--file", path))
-    return f"The text is kept in {path}; `{again}` goes on from there."
+    return f"Your text is in {path}; `{again}` opens it again."
 
 
 async def _edit_again(
@@ -196,7 +196,10 @@ def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:
     lines += [f"{name}={as_property(own[name] or '')}" for name in mine]
     secrets = [name for name, entry in entries.items() if entry.sensitive]
     if secrets:
-        lines += ["", *_wrapped(f"Secret, so not shown; a line sets one: {', '.join(secrets)}")]
+        lines += [
+            "",
+            *_wrapped(f"Secrets are not shown; add a line to set one: {', '.join(secrets)}"),
+        ]
     lines += ["", "# --- at the default ---"]
     for name, entry in entries.items():
         if own[name] is not None or entry.read_only or entry.sensitive:
@@ -280,7 +283,7 @@ def _say_difference(
             context.say(styled(line, styles.get(line[0])))
     for change in changes:
         if change.operation is ConfigOperation.DELETE:
-            context.say(f"  {change.name} goes back to its default.")
+            context.say(f"  {change.name} is reset to its default.")
     context.say(f"{count(len(changes), 'key')} to change.")
 
 
@@ -293,8 +296,8 @@ async def _check_unchanged(
         was, found = (own_value(resource, e.get(change.name)) for e in (before, now))
         if was != found:
             raise Refused(
-                f"{change.name} was changed meanwhile, from {was!r} to {found!r}; nothing was "
-                "changed."
+                f"{change.name} was changed in the meantime, from {was!r} to {found!r}; your "
+                "changes were not made."
             )
 
 
@@ -317,7 +320,7 @@ def _write(resource: ConfigResource, text: str) -> str:
 def _existing(path: str) -> str:
     """`path`, if there is such a file. Raises Unusable."""
     if not os.path.exists(path):
-        raise Unusable(f"--file: there is no {path}.")
+        raise Unusable(f"--file: {path} does not exist.")
     return path
 
 

@@ -148,7 +148,7 @@ class AlterConfigs(Resources):
         Option(
             "--add-config",
             value="K=V,K=[A,B]",
-            help="Apache's way to set several keys.",
+            help="Set several keys, as in Apache's tool.",
             hidden=True,
         ),
     ] = ()

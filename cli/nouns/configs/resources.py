@@ -15,7 +15,7 @@ def resources_of(options: DescribeConfigs | AlterConfigs | EditConfigs) -> list[
     for word, name in named:
         if name is not None:
             if options.type or options.entity_type:
-                raise Unusable(f"Give the resource once: TYPE NAME, or --{word}.")
+                raise Unusable(f"Give the resource only once: as TYPE NAME or as --{word}.")
             return [ConfigResource(RESOURCE_TYPES[word], name)]
     word = options.type or options.entity_type
     if not word:

@@ -43,7 +43,7 @@ def _links(context: Context, options: "Consume") -> list[Link]:
         raise Unusable(f"{e}.") from None
     for dest, name in _ELSEWHERE.items():
         if context.given(dest):
-            raise Unusable(f"A permalink says what to read; {name} does not go with it.")
+            raise Unusable(f"A permalink says what to read; {name} cannot be combined with it.")
     if len({link.profile for link in links}) > 1:
         raise Unusable(
             "These links belong to several profiles; read one profile's links at a time."
@@ -126,5 +126,5 @@ async def _show(
     if found:
         return
     if reader.timed_out:
-        raise _NoRecord(link, f"none came within {silence_ms} ms.", Exit.TIMED_OUT)
-    raise _NoRecord(link, "it was compacted away, or it marked the end of a transaction.")
+        raise _NoRecord(link, f"none arrived within {silence_ms} ms.", Exit.TIMED_OUT)
+    raise _NoRecord(link, "it was removed by compaction, or it is a transaction marker.")

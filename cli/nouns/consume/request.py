@@ -38,15 +38,15 @@ def request_of(options: "Consume") -> Request:
     if bool(topics) == (options.include is not None):
         raise Unusable("Name topics, or give a regular expression with --include.")
     if options.offset is not None and options.from_beginning:
-        raise Unusable("-o and --from-beginning do not go together.")
+        raise Unusable("-o and --from-beginning cannot be combined.")
     if options.tail is not None and (
         options.offset is not None or options.from_beginning or options.group
     ):
-        raise Unusable("--tail says where to read; -o, --from-beginning and -g do not go with it.")
-    if options.follow and (options.tail is None or options.exit):
         raise Unusable(
-            "--follow continues after --tail, and -e stops there. Without them reading continues."
+            "--tail sets where to read; -o, --from-beginning and -g cannot be combined with it."
         )
+    if options.follow and (options.tail is None or options.exit):
+        raise Unusable("--follow needs --tail, and cannot be combined with -e.")
     if options.key_partition and options.key is None:
         raise Unusable("--key-partition needs a key: -k KEY.")
     positions = positions_option(options.offset, "-o") if options.offset is not None else None
@@ -60,9 +60,9 @@ def request_of(options: "Consume") -> Request:
                 "commits; -o committed..end reads from them without joining."
             )
         if options.partitions or options.key_partition:
-            raise Unusable("A group assigns the partitions; -p does not go with -g.")
+            raise Unusable("A group assigns the partitions; -p cannot be combined with -g.")
         if options.merge:
-            raise Unusable("--merge does not go with -g.")
+            raise Unusable("--merge cannot be combined with -g.")
     if positions is None:
         begin = START if options.from_beginning or options.exit or options.tail else END
         positions = everywhere(begin, END if options.exit or options.tail else None)

@@ -65,12 +65,12 @@ async def consume_in_share_group(context: Context, options: "Consume") -> None:
     """`pk consume --share`."""
     unfit = next((name for name in _NOT_HERE if context.given(name)), None)
     if unfit is not None:
-        raise Unusable(f"--{unfit.replace('_', '-')} does not go with --share.")
+        raise Unusable(f"--{unfit.replace('_', '-')} cannot be combined with --share.")
     topics = tuple(dict.fromkeys((*options.topic, *options.topics)))
     if not topics:
         raise Unusable("Name a topic.")
     if options.release and options.reject:
-        raise Unusable("--release and --reject exclude each other.")
+        raise Unusable("--release and --reject cannot be combined.")
     group = options.group or _GROUP
     context.about = ShareConsumerConfig
     output = Output(

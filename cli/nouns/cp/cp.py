@@ -84,7 +84,8 @@ def _request(context: Context, options: "Copy") -> _Request:
         raise Unusable("Name the topics to read, or give a regular expression with --include.")
     if links and (names or options.offset or options.once or options.partitions or options.state):
         raise Unusable(
-            "A permalink says what to read; topics, -o, --once, -p and --state do not go with it."
+            "A permalink says what to read; topics, -o, --once, -p and --state cannot be combined "
+            "with it."
         )
     if any(link.profile not in (None, profile_of(context.settings)) for link in links):
         raise Unusable(
@@ -100,7 +101,7 @@ def _request(context: Context, options: "Copy") -> _Request:
     if options.once:
         if positions.bounded and options.offset is not None:
             raise Unusable(
-                f"The range {options.offset} ends by itself; --once does not go with it."
+                f"The range {options.offset} ends by itself; --once cannot be combined with it."
             )
         positions = positions.ended()
     if options.rate is not None and not options.rate > 0:  # also refuses nan
@@ -112,11 +113,11 @@ def _request(context: Context, options: "Copy") -> _Request:
 
 def _check_exactly_once(options: "Copy", links: Sequence[Link]) -> None:
     if options.group is None:
-        raise Unusable("--exactly-once commits offsets of a group: give it one with -g GROUP.")
+        raise Unusable("--exactly-once commits a group's offsets: name the group with -g GROUP.")
     if links or options.state:
         raise Unusable(
-            "--exactly-once keeps the progress in the group; permalinks and --state do not go with "
-            "it."
+            "--exactly-once keeps the progress in the group; permalinks and --state cannot be "
+            "combined with it."
         )
 
 
@@ -191,8 +192,8 @@ async def _commits(
     assert options.group is not None
     if ids[0] != ids[1]:
         raise Refused(
-            "--exactly-once needs both topics on one cluster: a transaction does not reach over "
-            "two. --state FILE copies at least once."
+            "--exactly-once needs both topics on one cluster: a transaction cannot span two. "
+            "--state FILE copies at least once."
         )
     commits = GroupCommits(options.group)
     await commits.check_memberless(admin)
@@ -342,7 +343,7 @@ def _say_totals(context: Context, totals: Totals, kept: str | None) -> None:
         if not kept:
             stood = [f"{tp.partition}={p}" for tp, p in sorted(totals.positions.items())]
             one_topic = len({tp.topic for tp in totals.positions}) == 1
-            where = "With --state FILE the copy could be continued."
+            where = "A copy with --state FILE can be continued."
             if one_topic and len(stood) <= _PLAN_ROWS:
                 where = f"-o {','.join(stood)} continues from there."
         context.say(where)

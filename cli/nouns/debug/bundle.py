@@ -60,9 +60,9 @@ async def bundle(context: Context, options: "MakeBundle") -> None:
         {"file": name, "bytes": len(text.encode()), "contents": what} for name, what, text in parts
     ]
     context.show(listing(BundledRow, rows))
-    context.say(f"Wrote {path}. It holds names of topics, groups and hosts, but no records.")
+    context.say(f"Wrote {path}. It contains names of topics, groups and hosts, but no records.")
     for problem in problems:
-        context.say(f"Not in it: {problem}")
+        context.say(f"Not included: {problem}")
 
 
 def _write(path: str, parts: Sequence[Part]) -> None:

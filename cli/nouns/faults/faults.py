@@ -88,13 +88,15 @@ def _request(options: AddFault) -> PkFaultsRequest:
     other."""
     kind, target = options.kind, options.target
     if (kind == "fail") != (options.error is not None):
-        raise Unusable("--error belongs to `fail`, which needs it.")
+        raise Unusable("--error is required for `fail`, and allowed only there.")
     if (kind in ("delay", "set-clock")) != (options.duration is not None):
-        raise Unusable("--duration belongs to `delay` and `set-clock`, which need it.")
+        raise Unusable(
+            "--duration is required for `delay` and `set-clock`, and allowed only there."
+        )
     if options.times is not None and kind not in REQUEST_KINDS:
-        raise Unusable(f"--times does not go with {kind}, which happens once.")
+        raise Unusable(f"--times cannot be combined with {kind}, which happens once.")
     if options.client_id is not None and kind not in (*REQUEST_KINDS, "disconnect"):
-        raise Unusable(f"--client-id does not go with {kind}.")
+        raise Unusable(f"--client-id cannot be combined with {kind}.")
     if (target is None) != (kind in ("disconnect", "set-clock")):
         wants = "takes no TARGET" if target is not None else "needs a TARGET"
         raise Unusable(f"{kind} {wants}.")
@@ -124,7 +126,7 @@ def _request(options: AddFault) -> PkFaultsRequest:
 def _api_key(name: str) -> int:
     known = {one.lower(): api.key for one, api in BY_NAME.items()}
     if name.lower() not in known:
-        raise Unusable(f"pk serves no request {name!r}{did_you_mean(name, BY_NAME, otherwise='.')}")
+        raise Unusable(f"pk has no API {name!r}{did_you_mean(name, BY_NAME, otherwise='.')}")
     return known[name.lower()]
 
 

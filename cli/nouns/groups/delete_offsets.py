@@ -41,7 +41,7 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
     found = (await commits_of(context, admin, groups)).get(name, NO_COMMITS)
     commits = {tp: found.ok.get(tp) for tp in sorted(found) if is_selected(tp, wanted)}
     if not commits:
-        raise CommandError(f"Group {name} has committed nothing for {join(options.topics)}.")
+        raise CommandError(f"Group {name} has no committed offsets for {join(options.topics)}.")
     trying = context.change.dry_run
     change_id = None
     errors: dict[TopicPartition, Exception] = {}

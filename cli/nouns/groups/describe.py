@@ -36,7 +36,7 @@ async def describe(context: Context, options: DescribeGroups) -> None:
     (-s)."""
     apache_timeout(context, options.timeout)
     if options.members + options.state + options.offsets > 1:
-        raise Unusable("--members, --state and --offsets exclude each other.")
+        raise Unusable("--members, --state and --offsets cannot be combined.")
     admin = await context.admin()
     named = (*options.group, *options.groups)
     names = await wanted_groups(context, admin, named, every=options.all_groups)

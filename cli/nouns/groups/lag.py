@@ -156,7 +156,7 @@ async def _groups_and_offsets(
     """
     named = list(dict.fromkeys((*options.group, *options.groups)))
     if named and options.all_groups:
-        raise Unusable("Name groups, or say --all-groups; not both.")
+        raise Unusable("Give groups or --all-groups, not both.")
     wanted = named or await group_names(context, admin)
     groups = await describe_existing(context, admin, wanted) if wanted else []
     by_group = await offset_rows(context, admin, groups, options.topics, times=times)

@@ -25,7 +25,7 @@ async def remove(context: Context, options: RemoveMembers) -> None:
     if not (options.members or options.instances or options.all_members):
         raise Unusable("Give the members: -m MEMBER-ID, --instance INSTANCE-ID, or --all.")
     if options.all_members and (options.members or options.instances):
-        raise Unusable("Name members, or say --all; not both.")
+        raise Unusable("Give members or --all, not both.")
     admin = await context.admin()
     name = wanted_group((*options.group, *options.groups), "remove-members")
     found = await describe_existing(context, admin, [name])

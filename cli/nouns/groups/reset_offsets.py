@@ -54,7 +54,7 @@ async def reset_offsets(context: Context, options: ResetOffsets) -> None:
     apache_timeout(context, options.timeout)
     target = target_of(options)
     if options.all_topics and options.topics:
-        raise Unusable("Name topics with -t, or say --all-topics; not both.")
+        raise Unusable("Give topics with -t or --all-topics, not both.")
     admin = await context.admin()
     change = context.change
     if options.wait_empty is not None and not change.dry_run:
@@ -138,7 +138,7 @@ async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -
     """A note about groups that the reset would create: their names may be mistyped."""
     hint = did_you_mean(absent[0], await group_names(context, admin))
     do = "does" if len(absent) == 1 else "do"
-    return f" {join(absent)} {do} not exist yet and would be made{hint}"
+    return f" {join(absent)} {do} not exist yet and would be created{hint}"
 
 
 async def _commits(admin: Admin, names: Sequence[str]) -> dict[str, Commits]:
@@ -160,11 +160,11 @@ async def _listed(context: Context, admin: Admin, target: Target) -> Commits | N
         return None
     groups = await describe_existing(context, admin, [target.to_group])
     if not groups:
-        raise CommandError(f"Nothing can be copied from group {target.to_group}.")
+        raise CommandError(f"Group {target.to_group} has no offsets to copy.")
     found = await commits_of(context, admin, groups)
     commits = found.get(target.to_group, NO_COMMITS).ok
     if not commits:
-        raise CommandError(f"Group {target.to_group} has committed nothing that could be copied.")
+        raise CommandError(f"Group {target.to_group} has no committed offsets to copy.")
     return commits
 
 
@@ -229,7 +229,7 @@ class Planning:
         tps = await self._partitions(commits, listed)
         if not tps:
             raise CommandError(
-                f"Group {group} has committed nothing; name what to set with -t TOPIC."
+                f"Group {group} has no committed offsets; give the topics to set with -t TOPIC."
                 if not self._wanted and listed is None
                 else f"There is nothing to set for group {group}."
             )
@@ -258,8 +258,8 @@ class Planning:
             if number not in there:
                 has = join([partition_name(tp) for tp in partitions], 4)
                 raise CommandError(
-                    f"Group {group} has no commit in a partition {number}, only in {has}; -t TOPIC "
-                    "names what to set beyond that."
+                    f"Group {group} has no committed offset for a partition {number}, only for "
+                    f"{has}; -t TOPIC selects others."
                 )
 
     def _check_commits(
@@ -274,7 +274,7 @@ class Planning:
             if offset is None and asked is not None and asked.begin.anchor is Anchor.COMMITTED:
                 raise CommandError(
                     f"Cannot shift offset for partition {tp.topic}-{tp.partition} since there is "
-                    "no current committed offset; -t names the partitions to set."
+                    "no current committed offset; -t selects the partitions to set."
                 )
 
     def _listed(self, group: str) -> Mapping[TopicPartition, int] | None:

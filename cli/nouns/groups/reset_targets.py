@@ -148,5 +148,5 @@ def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
             ) from None
         found.setdefault(group[0] if group else None, {})[tp] = value
     if not found:
-        raise Unusable(f"{path} holds no offsets; a line is [group,]topic,partition,offset.")
+        raise Unusable(f"{path} contains no offsets; a line is [group,]topic,partition,offset.")
     return found

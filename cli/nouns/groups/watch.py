@@ -244,7 +244,7 @@ async def _follow(
                 raise
             if not lost:
                 why = phrase(error) if isinstance(error, KafkaError) else "no broker answers"
-                context.say(f"{why[:1].upper()}{why[1:]}; watching on.")
+                context.say(f"{why[:1].upper()}{why[1:]}; still watching.")
             lost = True
             await trio.sleep(_LOST_S)
             continue

@@ -24,7 +24,7 @@ class InSyncReplicas(PartitionFilters):
         Option(
             "-w",
             "--watch",
-            help="Stay, and show which replicas leave and join the in-sync replicas.",
+            help="Keep running, and show replicas as they leave and join the in-sync replicas.",
         ),
     ] = False
     interval: Annotated[Duration, watch_interval("500ms")] = Duration(500)

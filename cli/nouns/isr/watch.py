@@ -112,7 +112,7 @@ async def _watch(context: Context, admin: Admin, options: InSyncReplicas, every_
             if table is None:
                 raise
             if not lost:
-                context.say("No broker answers; watching on.")
+                context.say("No broker answers; still watching.")
             lost = True
             await trio.sleep(_LOST_S)
             continue

@@ -122,7 +122,7 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
             if "/pk-metadata/" not in directory.removeprefix(path)
         ]
     if not found:
-        raise CommandError("There is no partition in the directories named.")
+        raise CommandError("The given directories contain no partition.")
     held = {d: tp.partition for d in found if (tp := partition_of(d)) is not None}
     check_there(numbers, held.values())
     return [Log(disk, d) for d in found if not numbers or held.get(d) in numbers]

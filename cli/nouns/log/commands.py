@@ -77,8 +77,8 @@ LOG.command(
         "pk log cat data/orders-0 data/orders-1 -o @-1h",
         "pk log cat data/__consumer_offsets-7 -f table",
     ),
-    notes="Stops at the end of the files, or of what the store has. Read-only; safe while a broker "
-    "runs.",
+    notes="Stops at the end of the files, or of what the store has. Read-only; safe while a "
+    "broker runs.",
     blocking=True,
     screen="streams",
     repeatable=True,
@@ -113,7 +113,7 @@ LOG.command(
         "pk log remote s3://my-bucket/kafka",
         "pk log remote file:///mnt/segments -t orders --verify",
     ),
-    notes="Asks only the store, not a broker. Only reads.",
+    notes="Reads only the store, and asks no broker. Changes nothing.",
     shows=RemoteSegmentRow,
     blocking=True,
     screen="streams",

@@ -87,7 +87,7 @@ def _shown(options: "DumpLog") -> set[str]:
     for word in shown:
         if word not in SHOWN:
             hint = did_you_mean(word, SHOWN)
-            raise Unusable(f"--show is some of {', '.join(SHOWN)}, not {word!r}{hint}")
+            raise Unusable(f"--show must be one or more of {', '.join(SHOWN)}, not {word!r}{hint}")
     if "all" in shown:
         shown = {word for word in SHOWN if word not in ("all", "records")}
     if options.records or options.skip_record_metadata:
@@ -102,7 +102,9 @@ def _check_offset(options: "DumpLog", paths: Sequence[str]) -> None:
 
     other = _shown(options) - {"batches", "records"}
     if other:
-        raise Unusable(f"-o chooses batches and records; it does not go with --show {min(other)}.")
+        raise Unusable(
+            f"-o selects batches and records; it cannot be combined with --show {min(other)}."
+        )
     named = sorted(file_positions(options.offset or "").by_partition)
     if not named:
         return
@@ -139,10 +141,10 @@ def _parts(context: Context, options: "DumpLog", path: str, view: LogView) -> It
     disk, say = RealDisk(read_only=True), context.say
     if not os.path.isdir(path):
         if not os.path.exists(path):
-            raise CommandError(f"There is no file {path}.")
+            raise CommandError(f"{path} does not exist.")
         kind = kind_of(path.rpartition("/")[2])
         if kind is None:
-            raise CommandError(f"{path} is not a file of a log: its name and suffix are unknown.")
+            raise CommandError(f"{path} is not a log file: its name and suffix are unknown.")
         own = (
             _within(context, options, disk, path.rpartition("/")[0], view)
             if kind is Kind.LOG

@@ -22,7 +22,9 @@ def file_positions(text: str) -> Positions:
     """The value of -o for a command that reads files. Raises Unusable."""
     positions = positions_option(text, "-o")
     if positions.uses(Anchor.COMMITTED):
-        raise Unusable("A partition's files hold no commits; `committed` needs a broker.")
+        raise Unusable(
+            "A partition's files do not contain committed offsets; `committed` needs a broker."
+        )
     return positions
 
 
@@ -32,7 +34,7 @@ def check_there(numbers: Iterable[int], there: Iterable[int]) -> None:
     for number in numbers:
         if number not in held:
             which = f"only {join([str(n) for n in held])}" if held else "nor any other"
-            raise CommandError(f"There is no partition {number} in the directories named, {which}.")
+            raise CommandError(f"The given directories do not contain partition {number}, {which}.")
 
 
 class ReadableLog:

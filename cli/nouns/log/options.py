@@ -38,7 +38,8 @@ StoreKeys = Annotated[
         "-X",
         value="KEY=VALUE",
         parser=config_pair,
-        help="A key pk.remote.*, if the store's environment is not enough; repeatable.",
+        help="A config pk.remote.*, if the environment variables of the store are not enough; "
+        "repeatable.",
     ),
 ]
 

@@ -47,7 +47,7 @@ def _directories(paths: Sequence[str]) -> list[str]:
         inside = survey(disk, path)
         if not inside.files and not any(_has_log(disk, p) for p in inside.partitions):
             raise CommandError(
-                f"{path} holds neither a log nor the files of a data directory; nothing was "
+                f"{path} contains neither a log nor the files of a data directory; nothing was "
                 "checked."
             )
         found.append(path)
@@ -119,7 +119,7 @@ def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> Non
     if not alone:
         directories = [p if os.path.isdir(p) else os.path.dirname(p) for p in paths]
         if _verify(context, _directories(list(dict.fromkeys(directories))), logs=False):
-            context.fail(CheckFailed("The indexes are not what they should be."))
+            context.fail(CheckFailed("Some indexes are damaged."))
         return
     findings: list[Finding] = []
     looked = 0
@@ -137,7 +137,7 @@ def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> Non
     said = count(len(findings), "finding") if findings else "nothing is wrong"
     context.say(f"{count(looked, 'index', 'indexes')}: {said}.")
     if findings:
-        context.fail(CheckFailed("The indexes are not what they should be."))
+        context.fail(CheckFailed("Some indexes are damaged."))
 
 
 def _index_files(paths: Sequence[str]) -> list[str]:

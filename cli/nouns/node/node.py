@@ -41,7 +41,7 @@ def _given(
     given |= dict(properties)
     if not given.get("log.dirs") and not given.get("log.dir"):
         raise Unusable(
-            "The data directory is missing: --data DIR, or log.dirs in the file or with -X."
+            "Give the data directory: --data DIR, or log.dirs in the config file or with -X."
         )
     return given
 
@@ -71,7 +71,7 @@ async def _foreground(context: Context, given: dict[str, str]) -> int:
     started = time.monotonic()
     log_to_stderr()
     if "node.id" not in given and "broker.id" not in given:
-        raise Unusable("The node id is missing: -X node.id=1, or node.id in the file.")
+        raise Unusable("Give the node id: -X node.id=1, or node.id in the config file.")
     config = broker_config(given)
     directory = _directory(given)
     notify = int(os.environ.pop("PK_NOTIFY_FD", "-1"))
@@ -287,7 +287,10 @@ def _check_node(context: Context) -> None:
     """Raises Unusable if an option does not go with a node."""
     for dest, name in _OF_A_BROKER.items():
         if context.given(dest):
-            raise Unusable(f"A node is as `pk up` made it; {name} does not go with its number.")
+            raise Unusable(
+                f"`pk up` has set the options of its nodes; {name} cannot be combined "
+                "with a node's number."
+            )
 
 
 def _of_cluster(context: Context, do: str, number: int, data: str | None, timeout_s: float) -> int:

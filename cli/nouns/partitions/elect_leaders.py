@@ -53,14 +53,14 @@ async def elect_leaders(context: Context, options: ElectLeaders) -> None:
     """`pk partitions elect-leaders`."""
     unclean = options.unclean or options.election_type == "unclean"
     if options.unclean and options.election_type == "preferred":
-        raise Unusable("--unclean and --election-type preferred contradict each other.")
+        raise Unusable("--unclean and --election-type preferred cannot be combined.")
     named = bool(options.partition or options.topic or options.from_json)
     if named and options.all:
-        raise Unusable("Name partitions, or say --all; not both.")
+        raise Unusable("Give partitions or --all, not both.")
     if unclean and not named and not options.all:
-        raise Unusable("Name what to elect at the price of records, or say --all.")
+        raise Unusable("--unclean can lose records: name the partitions, or give --all.")
     if options.from_broker is not None and not unclean:
-        raise Unusable("--from says whose log counts in an unclean election: add --unclean.")
+        raise Unusable("--from chooses the leader of an unclean election: add --unclean.")
     admin = await context.admin()
     partitions = await _partitions(context, admin, options)
     if options.from_broker is not None:
@@ -101,7 +101,7 @@ async def _elect_from(
     """Makes one broker the leader, even if its log lacks records: shows the logs, asks, elects."""
     known = await admin.unclean_recovery(partitions)
     if not known:
-        raise CommandError("Only pk's controller can be told whose log counts; leave --from out.")
+        raise CommandError("Only pk's controller supports --from; leave it out.")
     elections = [
         Election(tp, partitions[tp], broker, "" if _is_open(found) else "has a leader")
         for tp, found in sorted(known.items())
@@ -116,7 +116,7 @@ async def _elect_from(
     if wanted:
         context.say(
             f"Broker {broker} leads {count(len(wanted), 'partition')} with the records that it "
-            "has. What only the others hold is gone, acknowledged or not."
+            "has. Records that only other brokers have are lost, acknowledged or not."
         )
         await _confirm_loss(context)
     answers = await admin.unclean_recovery([e.tp for e in wanted], leader=broker) if wanted else {}
@@ -168,7 +168,7 @@ async def _partitions(
     Unusable."""
     words = list(options.partition)
     if options.partitions and not options.topic:
-        raise Unusable("-p says which partitions of the topic of -t.")
+        raise Unusable("-p selects partitions of a topic: add -t TOPIC.")
     if options.topic:
         numbers = partition_numbers(options.partitions, "-p")
         words += [f"{options.topic}/{n}" for n in numbers] if numbers else [options.topic]
@@ -211,7 +211,7 @@ def _in_json(path: str) -> list[TopicPartition]:
         return [TopicPartition(str(e["topic"]), int(e["partition"])) for e in entries or ()]
     except (KeyError, TypeError, ValueError):
         raise Unusable(
-            f'{path} holds no partitions; it is {{"partitions":[{{"topic":…,"partition":…}}]}}.'
+            f'{path} has no partitions; it must be {{"partitions":[{{"topic":…,"partition":…}}]}}.'
         ) from None
 
 
@@ -278,8 +278,8 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
     say_limited_table(context, listing(UncleanElectionRow, rows))
     context.say(
         "An unclean election makes a replica that lacks records lead "
-        f"{count(len(wanted), 'partition')}: what only the lost replicas hold is gone, "
-        "acknowledged or not, and consumers may see offsets again with other records."
+        f"{count(len(wanted), 'partition')}: records that only the lost replicas have are gone, "
+        "acknowledged or not, and consumers may see the same offsets again with other records."
     )
     dead = [e for e in wanted if not set(e.p.replicas) & live]
     if dead:

@@ -190,4 +190,4 @@ def _judge(measured: Measured, error: Exception | None) -> None:
     verified = measured.verified or {}
     faults = [f"{n:,} {kind}" for kind, n in verified.items() if kind != "checked" and n]
     if faults:
-        raise CommandError(f"What came back is not what was sent: {', '.join(faults)}.")
+        raise CommandError(f"The records read are not those that were sent: {', '.join(faults)}.")

@@ -109,7 +109,7 @@ def _check(context: Context, options: PerfOptions) -> None:
     if options.key is not None and options.fake is None:
         raise Unusable("-k is a template; it needs --fake.")
     if options.size is not None and options.fake is not None:
-        raise Unusable("--size and --fake do not go together: the template determines the size.")
+        raise Unusable("--size and --fake cannot be combined: the template determines the size.")
     if (options.size or _SIZE) < MARK_BYTES:
         raise Unusable(
             f"--size must be at least {MARK_BYTES} bytes, to hold what verifies a record."
@@ -130,7 +130,7 @@ def _check(context: Context, options: PerfOptions) -> None:
                     "own."
                 )
     if isinstance(options, EndToEnd) and options.one_at_a_time and context.given("rate"):
-        raise Unusable("--one-at-a-time and --rate do not go together.")
+        raise Unusable("--one-at-a-time and --rate cannot be combined.")
 
 
 def _work(options: PerfOptions) -> Work:

@@ -39,7 +39,7 @@ PIPELINE.command(
     takes=(Listing, Untraced),
     examples=("pk spark pipeline check orders.toml",),
     notes=(
-        "Spark plans every step, on the fields and tables that are there, and nothing runs. Each "
+        "Spark plans every step with the existing fields and tables, and runs nothing. Each "
         "problem is shown as FILE:LINE:COLUMN; the exit code is then 1."
     ),
     shows=CheckedRow,

@@ -44,5 +44,8 @@ def init(context: Context, options: "InitPipeline") -> None:
     except OSError as e:
         raise CommandError(f"{options.file} cannot be written: {e.strerror}.") from e
     for each in mixed_fields(values):
-        context.say(f"{each}; with another type in `fields`, what does not fit is a dead letter.")
-    context.say(f"{options.file} is written; `pk spark pipeline check {options.file}` checks it.")
+        context.say(
+            f"{each}; if `fields` gives another type, a value that does not fit it is a "
+            "dead letter."
+        )
+    context.say(f"Wrote {options.file}; `pk spark pipeline check {options.file}` checks it.")

@@ -56,7 +56,7 @@ async def edit(context: Context, options: "Produce", plan: Plan) -> int:
     )
     if missing and not context.change.yes:
         answer = await context.ask(
-            f"There is no topic {plan.topic}. Create it with the broker's defaults? [y/N] "
+            f"Topic {plan.topic} does not exist. Create it with the broker's defaults? [y/N] "
         )
         if answer.strip().lower() not in ("y", "yes"):
             raise Refused("Nothing was written.")

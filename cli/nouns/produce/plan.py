@@ -139,11 +139,11 @@ class Plan:
             raise Unusable(f"-p must be a partition number, not {self.partition}.")
         self._check_fields(keep_partition=options.keep_partition)
         if options.value and options.file is not None:
-            raise Unusable("VALUE and -F both name the records; give only one.")
+            raise Unusable("VALUE and -F each give the records; use only one.")
         if options.schema_registry is not None and options.schema is None:
             raise Unusable("--schema-registry has no effect without --schema.")
         if options.seed is not None and options.fake is None:
-            raise Unusable("--seed belongs to --fake.")
+            raise Unusable("--seed needs --fake.")
         if options.fake is None:
             return
         for dest, name in (
@@ -158,7 +158,7 @@ class Plan:
             ("schema", "--schema"),
         ):
             if getattr(options, dest):
-                raise Unusable(f"--fake makes the records itself; {name} does not go with it.")
+                raise Unusable(f"--fake generates the records; {name} cannot be combined with it.")
 
     def _check_fields(self, *, keep_partition: bool) -> None:
         """Raises Unusable if a field would come from the lines and from an option, or from
@@ -175,7 +175,7 @@ class Plan:
         if not keep_partition:
             return
         if self.partition is not None:
-            raise Unusable("-p and --keep-partition do not go together.")
+            raise Unusable("-p and --keep-partition cannot be combined.")
         if not self._names_fields and "partition" not in given:
             raise Unusable(
                 "--keep-partition needs lines that name a partition: -f jsonl, -f csv, or %p in -f."
@@ -224,7 +224,7 @@ class Plan:
         found = self.reading.read(line)
         topic = self.topic or found.topic
         if topic is None:
-            raise BadLine("it names no topic, and neither does the command line")
+            raise BadLine("it names no topic, and the command line names none")
         value = None if self.tombstone and found.value == b"" else found.value
         if self.json and value is not None:
             wrong = fault(value.decode(errors="replace"))
@@ -283,9 +283,9 @@ async def make_topic(context: Context, topic: str, *, create: bool) -> None:
     near = [name for name in nearest(topic, names) if is_misspelling(topic, name)]
     if near:
         raise CommandError(
-            f"There is no topic {topic!r}{did_you_mean_one_of(near)} --create creates {topic}."
+            f"Topic {topic!r} does not exist{did_you_mean_one_of(near)} --create creates {topic}."
         )
-    context.say(f"There is no topic {topic}; the broker creates it with its defaults.")
+    context.say(f"Topic {topic} does not exist; the broker creates it with its defaults.")
 
 
 def is_misspelling(typed: str, name: str) -> bool:

@@ -36,14 +36,19 @@ class QuotaOf:
     ] = False
     entity_type: Annotated[
         tuple[Literal["users", "clients", "ips", "user", "client-id", "ip"], ...],
-        Option("--entity-type", value="TYPE", help="Apache's way to say for whom.", hidden=True),
+        Option(
+            "--entity-type",
+            value="TYPE",
+            help="The entity's type, as in Apache's tool.",
+            hidden=True,
+        ),
     ] = ()
     entity_name: Annotated[
         tuple[str, ...],
-        Option("--entity-name", value="NAME", help="The name that belongs to it.", hidden=True),
+        Option("--entity-name", value="NAME", help="The name of the entity.", hidden=True),
     ] = ()
     entity_default: Annotated[
-        bool, Option("--entity-default", help="The default, and no name.", hidden=True)
+        bool, Option("--entity-default", help="The default entity of that type.", hidden=True)
     ] = False
 
 
@@ -74,7 +79,7 @@ class SetQuota(QuotaOf):
             "--add-config",
             value="K=V,K=V",
             separated=True,
-            help="Apache's way to set several keys.",
+            help="Set several keys, as in Apache's tool.",
             hidden=True,
         ),
     ] = ()
@@ -93,7 +98,7 @@ class DeleteQuota(QuotaOf):
             "--delete-config",
             value="K,K",
             separated=True,
-            help="Apache's way to name the keys.",
+            help="Delete several keys, as in Apache's tool.",
             hidden=True,
         ),
     ] = ()

@@ -15,7 +15,7 @@ async def list_quotas(context: Context, options: ListQuotas) -> None:
     """`pk quotas list`."""
     wanted = names_given(options)
     if IP in wanted and len(wanted) > 1:
-        raise Unusable("A quota is of an address, or of users and client ids, not of both.")
+        raise Unusable("A quota is for an address, or for users and client ids, not for both.")
     admin = await context.admin()
     filters = [QuotaFilter(kind, name) for kind, name in wanted.items()]
     found = await admin.describe_quotas(filters, strict=options.strict and bool(filters))
@@ -51,5 +51,5 @@ async def delete(context: Context, options: DeleteQuota) -> None:
     missing = [key for key in keys if key not in known]
     if not known or missing:
         of = f" {', '.join(missing)}" if known else ""
-        raise CommandError(f"There is no quota{of} of {entity_text(entity)}; see `pk quotas list`.")
+        raise CommandError(f"No quota{of} is set for {entity_text(entity)}; see `pk quotas list`.")
     await change_quota(context, admin, entity, dict.fromkeys(keys or known))

@@ -34,10 +34,10 @@ def names_given(options: QuotaOf) -> dict[str, str | None]:
             names[kind] = name
     for kind, name in _as_apache_says(options):
         if kind in names:
-            raise Unusable(f"The {kind} is named twice.")
+            raise Unusable(f"The {kind} is given twice.")
         names[kind] = name
     if any(name == "" for name in names.values()):
-        raise Unusable("A name is empty; the default has an option of its own.")
+        raise Unusable("A name is empty; for the default, use its own option.")
     return names
 
 
@@ -67,7 +67,7 @@ def entity_given(options: QuotaOf) -> Entity:
             "--default-ip."
         )
     if IP in names and len(names) > 1:
-        raise Unusable("A quota is of an address, or of users and client ids, not of both.")
+        raise Unusable("A quota is for an address, or for users and client ids, not for both.")
     return entity_of(names)
 
 
@@ -77,7 +77,7 @@ def values_given(options: SetQuota, entity: Entity) -> dict[str, float]:
     for text in (*options.values, *options.add_config):
         key, equals, value = text.partition("=")
         if not equals:
-            raise Unusable(f"A value is KEY=VALUE, not {text!r}.")
+            raise Unusable(f"A quota must be KEY=VALUE, not {text!r}.")
         _check_key(key, entity)
         if key in values:
             raise Unusable(f"{key} is set twice on one command line.")
@@ -106,7 +106,7 @@ def _check_key(key: str, entity: Entity) -> None:
     if key in _KEYS:
         kinds = "addresses" if key in IP_KEYS else "users and client ids"
         raise Unusable(f"{key} is a quota of {kinds}.")
-    raise Unusable(f"There is no quota {key!r}{did_you_mean(key, _KEYS)}")
+    raise Unusable(f"Unknown quota {key!r}{did_you_mean(key, _KEYS)}")
 
 
 def _number(key: str, text: str) -> float:

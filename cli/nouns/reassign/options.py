@@ -34,7 +34,7 @@ TopicPatterns = Annotated[
         "-t",
         "--topic",
         value="TOPIC",
-        help="Only this topic, or those whose whole name matches; repeatable.",
+        help="Only this topic, or topics whose whole name matches; repeatable.",
         complete="topic",
     ),
 ]
@@ -118,7 +118,7 @@ class Goal:
             "--from-json",
             "--reassignment-json-file",
             value="FILE",
-            help="Plan what Apache's JSON in this file says (- for standard input).",
+            help="Plan the assignment in this file of Apache's JSON (- for standard input).",
             complete="file",
         ),
     ] = None

@@ -379,7 +379,7 @@ async def rollback(context: Context, options: RollBack) -> int | None:
     }
     gone = sorted({tp.topic for tp in wanted.before} - {tp.topic for tp in there})
     if gone:
-        context.say(f"Deleted meanwhile, and skipped: {', '.join(gone)}.")
+        context.say(f"Deleted in the meantime, and skipped: {', '.join(gone)}.")
     if not there:
         raise CommandError(f"All partitions of {wanted.name} were deleted.")
     made = await make_plan(context, admin, Intent(exact=there))

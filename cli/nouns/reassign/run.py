@@ -461,7 +461,7 @@ def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
         f"{count(left, 'partition')} {'is' if left == 1 else 'are'} still moving{rest}.",
         f"  l      leave them running{stays}",
         "  d      detach: a background process cleans up at the end",
-        "  c      cancel what still moves",
+        "  c      cancel the moves that remain",
         *(["  Enter  continue watching"] if may_go_on else []),
     ]
 

@@ -15,14 +15,14 @@ SchemaFile = Annotated[
 ]
 SchemaKind = Annotated[
     Literal["avro", "json", "protobuf"] | None,
-    Option("--type", help="The schema's language (default: what the file's name says, else avro)."),
+    Option("--type", help="The schema's language (default: by the file's name, else avro)."),
 ]
 References = Annotated[
     tuple[str, ...],
     Option(
         "--reference",
         value="NAME=SUBJECT:VERSION",
-        help="What the schema calls NAME is this version of another subject; repeatable.",
+        help="Resolve NAME in the schema to this version of another subject; repeatable.",
     ),
 ]
 

@@ -203,7 +203,7 @@ async def delete(context: Context, options: DeleteSchema) -> None:
         else:
             await context.agree("Delete?", name=subject)
             done = await asked.delete(subject, options.version, permanent=options.permanent)
-            result = "deleted for ever" if options.permanent else "deleted"
+            result = "deleted permanently" if options.permanent else "deleted"
     ids = {each.version: each.id for each in versions}
     rows = [_changed(subject, each, ids.get(each), result) for each in done]
     context.show(listing(ChangedSchemaRow, rows))

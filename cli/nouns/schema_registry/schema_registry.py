@@ -21,7 +21,7 @@ def _connection(context: Context) -> dict[str, object]:
     known, settings = set(keys(ClientConfig)), context.settings
     foreign = [each for each in settings.given if each not in known]
     if foreign:
-        raise Unusable(f"-X {foreign[0]}: a schema registry takes configs of connections only.")
+        raise Unusable(f"-X {foreign[0]}: a schema registry takes only configs of connections.")
     return {k: v for k, v in {**settings.properties, **settings.given}.items() if k in known}
 
 

@@ -17,8 +17,9 @@ SPARK.command(
     examples=("pk spark package --to package",),
     notes=(
         "pk.zip has pk, for --py-files; pk-deps.tar.gz the libraries that its tasks import, for "
-        "--archives. The workers need Python of the same version, on the same platform; what is "
-        "compiled is packed as it is installed here. Commands that take --master send pk.zip by "
+        "--archives. The workers need Python of the same version, on the same platform; compiled "
+        "libraries are packed as they are installed here. Commands that take --master send pk.zip "
+        "by "
         "themselves."
     ),
     shows=FileRow,

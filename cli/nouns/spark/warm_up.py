@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def warm_up(context: Context, options: "WarmUp") -> None:
     """`pk spark warm-up`."""
     del options
-    context.show_status("Spark does a little of everything, and Java writes its classes…")
+    context.show_status("Spark runs a short job of each kind, and Java saves the loaded classes…")
     try:
         from pk.spark.errors import SparkError
         from pk.spark.session.warm_up import warm_up

@@ -34,7 +34,8 @@ class SparkExport(OnSpark):
         Option(
             "--to-format",
             value="FORMAT",
-            help="What DIR becomes: parquet files alone (default), a delta or an iceberg table.",
+            help="What to write in DIR: plain parquet files (default), or a delta or iceberg "
+            "table.",
         ),
     ] = None
     table: Annotated[

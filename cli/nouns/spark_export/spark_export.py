@@ -125,9 +125,9 @@ def export(context: Context, options: "SparkExport") -> None:
             "--resume continues the export in DIR, --overwrite replaces it; give only one."
         )
     if len(set(options.topics)) < len(options.topics):
-        raise Unusable("A topic is named twice.")
+        raise Unusable("A topic is given twice.")
     if len(options.topics) > 1 and options.table is not None:
-        raise Unusable("--table names the table of one topic; give only one.")
+        raise Unusable("--table names the table of one topic; give only one topic.")
     positions = _positions(options)
     if context.given("interval") and not options.follow:
         raise Unusable("--interval has no effect without --follow.")
@@ -155,9 +155,9 @@ def _check_follow(options: "SparkExport", positions: Positions) -> None:
         return
     asked = [positions.everywhere, *positions.by_partition.values()]
     if any(each is not None and each.end != END for each in asked):
-        raise Unusable("--follow has no end: -o may only say where to start.")
+        raise Unusable("--follow does not end: -o can only give a start.")
     if options.overwrite:
-        raise Unusable("--follow goes on with an export; give --overwrite without it first.")
+        raise Unusable("--follow continues an export; run --overwrite without it first.")
 
 
 def _directory(options: "SparkExport", to: str, topic: str) -> Path | str:

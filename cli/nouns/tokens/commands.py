@@ -7,10 +7,7 @@ from pk.cli.options.option_sets import Change, Connection, Listing, Watch
 
 TOKENS = Noun("users tokens")
 
-_LOGIN = (
-    "The brokers need delegation.token.secret.key, and the connection must be authenticated, but "
-    "not by a token."
-)
+_LOGIN = "The brokers need delegation.token.secret.key, and you must log in, but not with a token."
 
 
 TOKENS.command(

@@ -50,7 +50,7 @@ class CreateToken:
             "--renewer",
             "--renewer-principal",
             value="USER",
-            help="Who may renew and expire it besides its owner; repeatable.",
+            help="A user who may renew and expire it, besides its owner; repeatable.",
         ),
     ] = ()
     max_lifetime: Annotated[

@@ -42,7 +42,7 @@ async def create(context: Context, options: CreateToken) -> None:
     if context.change.dry_run:
         context.show(listing(TokenRow, []))
         return
-    await context.agree(f"Make it on {context.settings.cluster_name}?")
+    await context.agree(f"Create it on {context.settings.cluster_name}?")
     made = await admin.create_token(
         owner=owner,
         renewers=renewers,
@@ -56,8 +56,8 @@ async def renew(context: Context, options: RenewToken) -> None:
     """`pk users tokens renew`."""
     admin = await context.admin()
     token = await _token(admin, options.token, "RenewDelegationToken")
-    period = show_span(options.period.ms) if options.period else "as long as the brokers let it"
-    context.say(f"This renews a token of {token.owner}: from now it lasts {period}.")
+    period = show_span(options.period.ms) if options.period else "as long as the brokers allow"
+    context.say(f"This renews a token of {token.owner}: it is valid for {period} from now.")
     if context.change.dry_run:
         _show(context, token, None, "would be renewed")
         return
@@ -75,7 +75,7 @@ async def expire(context: Context, options: ExpireToken) -> None:
     admin = await context.admin()
     token = await _token(admin, options.token, "ExpireDelegationToken")
     when = f"in {show_span(options.after.ms)}" if options.after else "at once"
-    context.say(f"This ends a token of {token.owner} {when}: no one can log in with it then.")
+    context.say(f"This ends a token of {token.owner} {when}: nobody can log in with it then.")
     if context.change.dry_run:
         _show(context, token, None, "would be ended")
         return
@@ -102,7 +102,8 @@ async def _token(admin: Admin, token_id: str, doing: str) -> Token:
         if token.token_id == token_id:
             return token
     raise CommandError(
-        f"There is no token {token_id!r} that you may see; `pk users tokens list` lists those."
+        f"Token {token_id!r} does not exist, or you may not see it; `pk users tokens list` lists "
+        "those that you may see."
     )
 
 

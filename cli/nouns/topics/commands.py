@@ -158,7 +158,8 @@ class AddPartitions:
 
     topic: Topics
     num: Annotated[
-        int | None, Option("-n", "--num", value="N", parser=count, help="How many more.")
+        int | None,
+        Option("-n", "--num", value="N", parser=count, help="The number of partitions to add."),
     ] = None
     partitions: Annotated[
         int | None,
@@ -168,7 +169,7 @@ class AddPartitions:
             "--total",
             value="TOTAL",
             parser=count,
-            help="The new total.",
+            help="The new total number of partitions.",
         ),
     ] = None
 
@@ -200,7 +201,7 @@ TOPICS.command(
     ),
     notes=(
         "Positions: `pk help positions`. Trimmed records cannot be restored; groups that have "
-        "not read them continue after them. If the group of -g has committed nothing for a "
+        "not read them continue after them. If the group of -g has no committed offset for a "
         "partition, that partition keeps all records."
     ),
     shows=TrimmedRow,

@@ -13,7 +13,7 @@ async def list_topics(
 ) -> None:
     """`pk topics list`. `pattern`: a regular expression over whole names; None for all topics."""
     if internal and exclude_internal:
-        raise Unusable("-i and --exclude-internal contradict each other.")
+        raise Unusable("-i and --exclude-internal cannot be combined.")
     matches = whole(pattern, "PATTERN") if pattern is not None else None
     # A pattern may name internal topics, so it finds them without -i.
     with_internal = internal or (matches is not None and not exclude_internal)

@@ -53,7 +53,7 @@ def _time(text: str) -> int:
 async def offsets(context: Context, options: TopicOffsets) -> None:
     """`pk topics offsets`."""
     if options.offset is not None and options.time is not None:
-        raise Unusable("-o and --time both name a position; say one.")
+        raise Unusable("-o and --time each give a position; use only one.")
     positions = positions_option(options.offset, "-o") if options.offset is not None else None
     check_group(positions, options.group)
     moment = _time(options.time) if options.time is not None else None

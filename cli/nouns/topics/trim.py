@@ -77,7 +77,7 @@ async def _ranges(
     positions = positions_option(options.offset, "-o")
     check_group(positions, options.group)
     if any(asked.end is not None for asked in positions.ranges):
-        raise Unusable("-o wants one position, not a range: everything before it is deleted.")
+        raise Unusable("-o must be one position, not a range: all records before it are deleted.")
     numbers = partition_numbers(options.partitions, "-p")
     wanted: list[TopicPartition] = []
     for word in options.topic:
@@ -109,7 +109,7 @@ def _json_offsets(path: str) -> dict[TopicPartition, int]:
     for tp, offset in wanted.items():
         if offset < -1:
             raise Unusable(
-                f"{path}: there is no offset {offset} ({partition_name(tp)}); -1 is the end."
+                f"{path}: {partition_name(tp)} cannot have offset {offset}; -1 is the end."
             )
     return wanted
 

@@ -56,7 +56,7 @@ USERS.command(
 
 USERS.command(
     "alter",
-    help="Give a user another password.",
+    help="Change a user's password.",
     worker="users:alter",
     options=SetPassword,
     takes=(Change, Listing, Connection),

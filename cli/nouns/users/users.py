@@ -51,7 +51,7 @@ async def add(context: Context, options: SetPassword) -> None:
     if _of(await _known(admin, options.user), mechanism) is not None:
         raise CommandError(
             f"{options.user} already has a password for {options.mechanism}; `pk users alter` "
-            "gives another."
+            "changes it."
         )
     context.say(
         f"This adds {options.user} with a password for {options.mechanism}. Anyone who knows it "
@@ -67,7 +67,7 @@ async def alter(context: Context, options: SetPassword) -> None:
     known = _of(await _known(admin, options.user), mechanism)
     if known is None:
         raise CommandError(
-            f"{options.user} has no password for {options.mechanism}; `pk users add` gives one."
+            f"{options.user} has no password for {options.mechanism}; `pk users add` adds one."
         )
     context.say(
         f"This replaces the password of {options.user} for {options.mechanism}; new logins need "

@@ -356,7 +356,7 @@ def _ids(words: Iterable[str]) -> list[int]:
     found: list[int] = []
     for word in words:
         if not word.isascii() or not word.isdigit():
-            raise Unusable(f"A broker's name is its id, not {word!r}.")
+            raise Unusable(f"A broker must be given by its id, not {word!r}.")
         found.append(int(word))
     return list(dict.fromkeys(found))
 
