@@ -416,7 +416,9 @@ class History:
             except StorageError:
                 return  # its disk has failed: it serves no client any more
             for position, header in iter_headers(data):
-                if header.base_offset > start and not self._may_have_holes(partition):
+                # A crash can make a replica forget that it dropped the records before a start.
+                due = max(start, self.starts.get(key, 0))
+                if header.base_offset > due and not self._may_have_holes(partition):
                     raise Violation(
                         "offsets are dense",
                         f"{where}: {header.base_offset} where {start} is due",
@@ -471,7 +473,10 @@ class History:
         ):
             producer = (header.producer_id, header.producer_epoch)
             last = known.sequences.get(producer, -1)
-            if header.base_sequence != last + 1:
+            # A producer whose records are all deleted is unknown, and may begin with any number.
+            start = self.starts.get((partition.topic_id, partition.tp.partition), 0)
+            is_known = known.offsets.get((*producer, last), start) >= start
+            if header.base_sequence != last + 1 and is_known:
                 raise Violation(
                     "no record twice or out of order",
                     f"{where}: producer {header.producer_id} has sequence {header.base_sequence}"
@@ -564,7 +569,7 @@ class History:
                         f" {known.at(header.base_offset)}",
                         topic,
                     )
-                if header.base_offset > position:
+                if header.base_offset > max(position, self.starts.get(key, 0)):
                     raise Violation(
                         "offsets are dense",
                         f"{known.name}: {who} at {position} gets {header.base_offset}",

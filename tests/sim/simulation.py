@@ -41,6 +41,7 @@ from sim.tiered import KEYS as TIERED_KEYS
 from sim.tiered import PARTITIONS as TIERED_PARTITIONS
 from sim.tiered import TOPIC as TIERED_TOPIC
 from sim.tiered import hooks as tiered_hooks
+from sim.tiered_admin import TieredAdmin
 from sim.transactions import (
     STATE_TOPIC,
     CommittedReader,
@@ -398,6 +399,18 @@ class Simulation:
         self.producers.append(producer)
         self.consumers += consumers
         self.clients += [producer, *consumers]
+        drawn = Random(f"{self.result.seed}/tiered admin")
+        if drawn.random() < 0.6:
+            assert self.tiers is not None
+            name, network, history, bootstrap, _ = common("admin of tiers")
+            self.clients.append(
+                TieredAdmin(
+                    *(name, network, history, bootstrap, drawn),
+                    tiers=self.tiers,
+                    rate_s=drawn.choice((0.7, 2.0)),
+                    turns_off=drawn.random() < 0.4,
+                )
+            )
 
     def _add_records(self, common: Common, random: Random, rate_s: float) -> None:
         """Producers, and consumers that read by assignment."""

@@ -6,8 +6,9 @@ confirmed it keeps. A broker that is cut off from the others still reaches it.
 
 Two things must hold at every moment: what a replica does not have on its disk, from the start of
 the log on, is in the store, the same bytes, by the metadata that every broker reads alike; and the
-start of a log moves only by its retention. When the faults are over, the store has exactly the
-segments that the metadata lists.
+start of a log moves only by its retention, by DeleteRecords, or to the first record on some disk
+when remote storage is turned off. When the faults are over, the store has exactly the segments that
+the metadata lists, and nothing of topics that are deleted or not tiered any more.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pk.core.broker.remote import remote_log_manager
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.broker.replication import remote_log
 from pk.core.broker.replication.partition import Partition
+from pk.core.broker.upkeep.retention import copies
 from pk.core.log.files import Data
 from pk.core.log.remote.copying import next_to_copy
 from pk.core.log.remote.metadata import (
@@ -50,8 +52,9 @@ from pk.core.log.remote.storage import (
     SegmentName,
     StoredObject,
 )
+from pk.core.meta.image import MetadataImage
 from pk.core.record.batch import BatchHeader, iter_headers, records
-from pk.core.values import REMOTE_METADATA_TOPIC, TopicIdPartition
+from pk.core.values import REMOTE_METADATA_TOPIC, TopicIdPartition, Uuid
 
 TOPIC: Final = "tiered"
 PARTITIONS: Final = 2
@@ -75,6 +78,8 @@ AGAIN_CHANCE: Final = 0.2
 CRASH_CHANCE: Final = 0.1
 SCAN_S: Final = 5.0
 """How often a leader looks for objects that are no segments."""
+GONE_S: Final = 2.0
+"""How long a topic must be gone before its segments are deleted."""
 
 
 class _Object(NamedTuple):
@@ -251,7 +256,9 @@ class Tiers:
         self.history = history
         self.store = store
         self.retention_ms = -1
-        """Of the topic; it never becomes shorter."""
+        """Of the topic: the shortest that may have been in force."""
+        self.retention_bytes = -1
+        """The same."""
         self.segments: dict[TopicIdPartition, RemoteSegments] = {}
         """By the committed metadata, as far as some broker has read it."""
         self._nodes = nodes
@@ -261,6 +268,12 @@ class Tiers:
         self._seen: dict[Partition, tuple[int, int, int]] = {}
         self._verified: set[str] = set()
         self._changed = False
+        self._deleted_to: dict[Key, int] = {}
+        """How far DeleteRecords was asked to delete."""
+        self._given_up: dict[Key, int] = {}
+        """The highest local start of a log while remote storage was turned off somewhere."""
+        self._local_starts: dict[Key, int] = {}
+        """The highest local start that was seen."""
         history.committed = self._committed
         store.deleted = lambda name: self._change()
 
@@ -271,6 +284,31 @@ class Tiers:
     def holds(self) -> bool:
         """Whether anything is promised."""
         return not {TOPIC, REMOTE_METADATA_TOPIC} & self.history.unsafe
+
+    # --- what may be deleted ---
+
+    def may_start(self, key: Key, offset: int) -> None:
+        """DeleteRecords is about to be asked for."""
+        self._deleted_to[key] = max(self._deleted_to.get(key, 0), offset)
+
+    def may_expire(self, configs: dict[str, str]) -> None:
+        """The retention is about to be changed."""
+        for name, value in configs.items():
+            known, new = getattr(self, name.replace(".", "_"), None), int(value)
+            if known is not None and new >= 0:
+                setattr(self, name.replace(".", "_"), new if known < 0 else min(known, new))
+
+    @property
+    def is_off(self) -> bool:
+        """Whether remote storage is turned off for the topic."""
+        return _is_off(self.history.metadata.image)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the store has nothing of the topic, and the metadata list nothing."""
+        return not any(f"/{TOPIC}-" in name for name in self.store.objects) and not any(
+            len(of) for of in self.segments.values() if of.partition.topic == TOPIC
+        )
 
     def _committed(self, key: Key, header: BatchHeader) -> None:
         if self.history.topic_of(key) == TOPIC:
@@ -321,8 +359,14 @@ class Tiers:
     def look(self) -> None:
         """Between two messages."""
         changed = []
-        for node, _, partition in self._replicas():
+        off = self.is_off
+        for node, broker, partition in self._replicas():
             state = partition.log.state
+            key = (partition.topic_id, partition.tp.partition)
+            if state.local_log_start_offset > self._local_starts.get(key, 0):
+                self._local_starts[key] = state.local_log_start_offset
+            if off or _is_off(broker.image):
+                self._given_up[key] = self._local_starts.get(key, 0)
             starts = (state.log_start_offset, state.local_log_start_offset, partition.leader_epoch)
             if self._seen.get(partition) != starts:
                 self._seen[partition] = starts
@@ -341,6 +385,9 @@ class Tiers:
         if start <= known or not self.holds:
             return
         self.history.starts[key] = start
+        known = max(known, self._deleted_to.get(key, 0), self._given_up.get(key, 0))
+        if start > known and 0 <= self.retention_bytes <= self._bytes_from(partition, start):
+            return
         now_ms = NOW_MS + int(trio.current_time() * 1000)
         for following, stamp in self._stamps.get(key, []):
             if known < following <= start and (
@@ -353,10 +400,18 @@ class Tiers:
                     TOPIC,
                 )
 
+    def _bytes_from(self, partition: Partition, start: int) -> int:
+        """The most bytes that a broker may believe the log has from `start` on: what is in both
+        tiers counts twice."""
+        key = TopicIdPartition(partition.topic_id, partition.tp.partition)
+        remote = [s.size for s in self.segments.get(key, ()) if s.end_offset >= start]
+        return sum(remote) + sum(s.size for s in partition.log.state.segments)
+
     def _check(self, node: SimNode, partition: Partition) -> None:
         key = (partition.topic_id, partition.tp.partition)
         state = partition.log.state
-        at = self._covered(partition, max(self.history.starts.get(key, 0), state.log_start_offset))
+        starts = self.history.starts.get(key, 0), self._given_up.get(key, 0)
+        at = self._covered(partition, max(*starts, state.log_start_offset))
         if at < state.local_log_start_offset:
             raise Violation(
                 "what no disk has is in the store",
@@ -422,10 +477,18 @@ class Tiers:
             return ""
         for node, _, partition in self._replicas():
             state = partition.log.state
+            local_start = state.local_log_start_offset
+            if not partition.config.remote_storage_enable and state.log_start_offset < local_start:
+                return (
+                    f"{partition.tp} at {node.host} starts at {state.log_start_offset}, and has"
+                    f" records from {local_start} on"
+                )
             if not partition.leads:
                 continue
             if self._covered(partition, state.log_start_offset) < state.local_log_start_offset:
                 return f"{partition.tp} at {node.host}: its start {state.log_start_offset} is gone"
+            if not copies(partition):
+                continue
             remote = partition.remote
             if remote is None:
                 return f"{partition.tp} at {node.host} knows no remote segments"
@@ -433,8 +496,11 @@ class Tiers:
             stable = state.last_stable_offset(partition.high_watermark)
             if next_to_copy(state.segments, copied + 1, stable) is not None:
                 return f"{partition.tp} at {node.host} is copied to {copied} only"
+        image = self.history.metadata.image
         listed = [s for of in self.segments.values() for s in of]
         for segment in listed:
+            if not _is_tiered(image, segment.partition.topic_id):
+                return f"{self._name(segment)}: its topic is not tiered any more"
             if segment.state is not SegmentState.COPY_FINISHED:
                 return f"{self._name(segment)}: {segment.state.name}"
         names = {self._name(segment) for segment in listed}
@@ -443,6 +509,17 @@ class Tiers:
         if lost := names - self.store.objects.keys():
             return f"the store has lost {min(lost)}"
         return ""
+
+
+def _is_off(image: MetadataImage) -> bool:
+    return TOPIC in image.topics and not _is_tiered(image, image.topics[TOPIC].topic_id)
+
+
+def _is_tiered(image: MetadataImage, topic_id: Uuid) -> bool:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        return False
+    return image.topic_configs(topic.name).get("remote.storage.enable") == "true"
 
 
 def _knows_its_epochs(partition: Partition) -> bool:
@@ -499,5 +576,7 @@ def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]
         patch.object(remote_log_manager, "offload", slow),
         patch.object(remote_log, "offload", slow),
         patch.object(remote_log_manager, "SCAN_S", SCAN_S),
+        patch.object(remote_log_manager, "GONE_S", GONE_S),
+        patch.object(remote_log_manager, "LATE_S", 3 * LATE_S),
     ):
         yield

@@ -17,8 +17,12 @@ A request whose answer was lost, or that comes after its sender gave up, can lea
 no segment. So leaders compare the store's list with the metadata, when they become leaders and
 every `SCAN_S`, and delete such objects.
 
+If remote storage is turned off for a topic, its leaders delete everything in the store, and each
+replica then begins with the first record on its own disk.
+
 The segments of deleted topics are deleted by the leader of their partition of
-`__remote_log_metadata`, which every broker knows and which outlives their own leaders.
+`__remote_log_metadata`, which every broker knows and which outlives their own leaders. After
+`LATE_S` it deletes what came later.
 """
 
 from __future__ import annotations
@@ -58,6 +62,7 @@ from pk.core.log.remote.metadata import (
 from pk.core.log.remote.plan import LogOffsets, due_deletion
 from pk.core.log.remote.restoring import FoundSegment, found_segment, plan_partition
 from pk.core.log.remote.segment_object import Tail, TopicState, find_tail, pieces
+from pk.core.log.remote.segments import RemoteSegments
 from pk.core.log.remote.storage import (
     DamagedObject,
     RemoteObjectMissing,
@@ -85,6 +90,8 @@ SCAN_S: Final = 6 * 3600.0
 objects of a partition."""
 GONE_S: Final = 60.0
 """How long a topic must be missing from the image before its remote segments are deleted."""
+LATE_S: Final = 3600.0
+"""When the objects of a deleted topic are listed once more: no upload takes longer."""
 
 
 class RemoteMetrics:
@@ -163,7 +170,8 @@ class RemoteLogManager:
         for partition in tiered:
             await let_others_run()
             self._attach(partition)
-            if partition.offline is None and (partition.leads or self._is_restored(partition)):
+            mine = partition.leads or self._is_restored(partition) or _has_gap(partition)
+            if partition.offline is None and mine:
                 self._begin(partition)
         await self._look_for_deleted()
 
@@ -186,8 +194,10 @@ class RemoteLogManager:
         self._reads.configure()
 
     def _is_tiered(self, partition: Partition) -> bool:
-        """Whether it has remote segments, or may get some."""
-        if partition.config.remote_storage_enable:
+        """Whether it may have remote segments. A broker that was down while remote storage was
+        turned off knows none."""
+        config = partition.config
+        if config.remote_storage_enable or config.remote_log_delete_on_disable:
             return True
         return partition.remote is not None and len(partition.remote.segments) > 0
 
@@ -200,7 +210,7 @@ class RemoteLogManager:
             return
         for change in found.partitions:
             partition = self._replicas.find(*change.tp)
-            if partition is None or not partition.config.remote_storage_enable:
+            if partition is None or not self._is_tiered(partition):
                 continue
             self._attach(partition)
             if partition.offline is None and self._is_restored(partition):
@@ -253,8 +263,13 @@ class RemoteLogManager:
         Raises KafkaError, RemoteStorageError, OSError."""
         remote = partition.remote
         assert remote is not None
+        if _has_gap(partition) and not partition.busy:
+            start = min(partition.log.state.local_log_start_offset, partition.high_watermark)
+            partition.delete_before(start)
         if self._is_restored(partition):
             await self._restore(partition, remote)
+        elif not partition.leads:
+            return
         epoch = partition.leader_epoch
         key = remote_partition(partition).key
         if self._epochs.get(key) != epoch or not remote.is_current:
@@ -271,7 +286,7 @@ class RemoteLogManager:
                     while await self._copy_next(partition, remote, epoch):
                         await self._delete_due(partition, remote, epoch)
             await self._delete_due(partition, remote, epoch)
-        elif partition.config.remote_log_delete_on_disable:
+        else:
             await self._delete_all(partition, remote, epoch)
         if self._clock.time() - self._scanned.get(key, -SCAN_S) >= SCAN_S:
             await self._delete_orphans(partition, remote, epoch)
@@ -508,6 +523,7 @@ class RemoteLogManager:
             LogOffsets(
                 log.state.log_start_offset,
                 log.state.log_end_offset,
+                partition.high_watermark,
                 log.state.epochs.entries,
                 sum(s.size for s in log.state.segments if s.base_offset > copied),
             ),
@@ -516,20 +532,22 @@ class RemoteLogManager:
             self._copying,
         )
         if due.start_offset is not None:
-            start = min(due.start_offset, partition.high_watermark)
-            logger.info("%s: the log starts at %d by its retention", partition.tp, start)
-            partition.delete_before(start)
+            logger.info("%s: the log starts at %d by its retention", partition.tp, due.start_offset)
+            partition.delete_before(due.start_offset)
         await self._delete_all_of(partition, due.segments, epoch)
 
     async def _delete_all(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
-        """Remote storage was turned off for the topic: the log then begins with its local
-        segments."""
-        if not self._still(partition, epoch) or partition.busy:
-            return
-        log = partition.log
-        if log.state.log_start_offset < log.state.local_log_start_offset:
-            partition.delete_before(log.state.local_log_start_offset)
-        await self._delete_all_of(partition, list(remote.segments), epoch)
+        """Remote storage was turned off for the topic: the log begins with its local segments, and
+        nothing of it stays in the store."""
+        segments = list(remote.segments)
+        async with self._deleters:
+            for segment in segments:
+                off = not partition.config.remote_storage_enable and not _has_gap(partition)
+                if not off or not self._still(partition, epoch):
+                    return
+                # Otherwise a later leader copied it, when it was turned on again.
+                if not segment.epochs or segment.epochs[-1].epoch <= epoch:
+                    await self._delete(segment)
 
     async def _delete_all_of(
         self, partition: Partition, segments: list[RemoteSegment], epoch: int
@@ -575,8 +593,9 @@ class RemoteLogManager:
     async def _delete_orphan(
         self, partition: Partition, remote: RemoteLog, stored: StoredObject
     ) -> None:
-        """Delete an object if the log begins behind it, or segments have its offsets. Otherwise it
-        stays: if metadata was lost, it may be the only copy."""
+        """Delete an object if the topic is not tiered any more, or the log begins behind it, or its
+        offsets are on this disk or in segments. Otherwise it stays: if metadata was lost, it may be
+        the only copy."""
         name, log = stored.name, partition.log
         try:
             tail = await offload(find_tail, self._storage, name, stored.size, limiter=self._threads)
@@ -584,8 +603,11 @@ class RemoteLogManager:
             return  # the list was late
         except DamagedObject:
             return  # nobody can say what it has
-        start = max(tail.start_offset, log.state.log_start_offset)
-        if tail.end_offset >= start and not remote.has(log, start, tail.end_offset):
+        start, end = max(tail.start_offset, log.state.log_start_offset), tail.end_offset
+        if end < log.state.log_end_offset:
+            end = min(end, log.state.local_log_start_offset - 1)
+        is_needed = partition.config.remote_storage_enable and start <= end
+        if is_needed and not remote.has(log, start, end):
             return
         await offload(self._storage.delete, name, limiter=self._threads)
         logger.info("%s: deleted an object that is no segment: %s", partition.tp, name)
@@ -616,7 +638,7 @@ class RemoteLogManager:
                 continue
             if segments.delete_state is PartitionDeleteState.FINISHED and not len(segments):
                 self._missing_since.pop(key, None)
-                self._topic.forget(segments.partition)
+                self._look_once_more(segments)
                 continue
             since = self._missing_since.setdefault(key, now)
             if (
@@ -626,6 +648,33 @@ class RemoteLogManager:
             ):
                 self._busy.add(key)
                 self._start_soon(self._delete_partition, segments.partition)
+
+    def _look_once_more(self, segments: RemoteSegments) -> None:
+        """Delete what came after a deletion, when nothing can come any more."""
+        partition, key = segments.partition, segments.partition.key
+        late_s = (self._clock.now_ms() - segments.deleted_ms) / 1000 - LATE_S
+        if late_s > SCAN_S:
+            self._topic.forget(partition)
+            return
+        mine = late_s > 0 and self._topic.is_leader(self._topic.number_for(key))
+        if mine and key not in self._busy:
+            self._busy.add(key)
+            self._start_soon(self._delete_late, partition)
+
+    async def _delete_late(self, partition: RemotePartition) -> None:
+        try:
+            await self._delete_objects(partition)
+            self._topic.forget(partition)
+        except RemoteStorageError as e:
+            logger.warning("%s: deleting from remote storage: %s", partition.tp, e)
+        finally:
+            self._busy.discard(partition.key)
+
+    async def _delete_objects(self, partition: RemotePartition) -> None:
+        """Delete every object of a partition. Raises RemoteStorageError."""
+        async with self._deleters:
+            for stored in (await self._listed(partition)).values():
+                await offload(self._storage.delete, stored.name, limiter=self._threads)
 
     async def _delete_partition(self, partition: RemotePartition) -> None:
         try:
@@ -637,8 +686,7 @@ class RemoteLogManager:
             async with self._deleters:
                 for segment in segments:
                     await self._delete(segment)
-                for stored in (await self._listed(partition)).values():
-                    await offload(self._storage.delete, stored.name, limiter=self._threads)
+            await self._delete_objects(partition)
             await self._mark(partition, PartitionDeleteState.FINISHED)
             logger.info("%s: deleted from remote storage", partition.tp)
         except (KafkaError, RemoteStorageError) as e:
@@ -651,6 +699,14 @@ class RemoteLogManager:
     async def _mark(self, partition: RemotePartition, state: PartitionDeleteState) -> None:
         now_ms = self._clock.now_ms()
         await self._topic.write(PartitionDelete(partition, self._state.node_id, now_ms, state))
+
+
+def _has_gap(partition: Partition) -> bool:
+    """Whether the log begins with records that were only in remote storage, which was turned off
+    for the topic."""
+    state = partition.log.state
+    is_tiered = partition.config.remote_storage_enable
+    return not is_tiered and state.log_start_offset < state.local_log_start_offset
 
 
 def remote_partition(partition: Partition) -> RemotePartition:

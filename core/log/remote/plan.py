@@ -28,6 +28,9 @@ class LogOffsets(Struct, frozen=True):
 
     start_offset: int
     end_offset: int
+    high_watermark: int
+    """The start of the log can move up to here. A new leader may not know yet that what was copied
+    is committed."""
     lineage: Sequence[EpochStart]
     local_only_bytes: int
     """The size of the segments that were not copied."""
@@ -84,6 +87,8 @@ def _expire(
     size = sum(segment.size for segment in ours.values()) + log.local_only_bytes
     excess = size - retention.retention_bytes if retention.retention_bytes >= 0 else -1
     for segment in ours.values():
+        if segment.end_offset >= log.high_watermark:
+            break
         if not is_within(segment, log.lineage, log.end_offset):
             break
         written_ms = segment.max_timestamp if segment.max_timestamp >= 0 else segment.event_ms

@@ -83,6 +83,8 @@ class RemoteSegments:
         self.partition = partition
         self.delete_state: PartitionDeleteState | None = None
         """How far the deletion of all its segments is; None for a partition that lives."""
+        self.deleted_ms = 0
+        """When that state was reached."""
         self._segments: dict[Uuid, RemoteSegment] = {}
         self._epochs: dict[int, _EpochSegments] = {}
         self._with_aborted: list[tuple[int, Uuid]] = []
@@ -109,7 +111,7 @@ class RemoteSegments:
                 self._update(record)
             case PartitionDelete():
                 if self.delete_state is None or record.state > self.delete_state:
-                    self.delete_state = record.state
+                    self.delete_state, self.deleted_ms = record.state, record.event_ms
 
     def _begin(self, segment: RemoteSegment) -> None:
         if segment.id in self._segments or segment.state is SegmentState.DELETE_FINISHED:

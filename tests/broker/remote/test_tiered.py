@@ -9,6 +9,7 @@ from broker.remote.tiered import Tiered, tiered
 from group.brokers import simulated
 
 from pk.core.broker.metric_samples import metrics_of
+from pk.core.broker.remote import remote_log_manager
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.remote.metadata import Record, SegmentState, SegmentUpdate
@@ -402,6 +403,38 @@ class TestDeleting:
             await t.cluster.until(lambda: not t.storage.objects)
 
     @simulated
+    async def test_an_upload_may_end_after_its_topic_was_deleted(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(1)
+            await t.turn()
+            late = dict(t.storage.objects)
+            await t.cluster.decide(TopicDeleted(t.topic_id))
+            await t.manager(1).check()
+            await trio.sleep(remote_log_manager.GONE_S)
+            await t.manager(1).check()
+            await t.cluster.until(lambda: not t.storage.objects and t.manager(1).is_idle)
+            t.storage.objects |= late
+            await t.manager(1).check()
+            assert t.storage.objects == late
+            await trio.sleep(remote_log_manager.LATE_S)
+            await t.manager(1).check()
+            await t.cluster.until(lambda: not t.storage.objects)
+
+    @simulated
+    async def test_a_leader_deletes_nothing_above_its_high_watermark(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            await t.cluster.configure("t", "retention.bytes", "0")
+            # As after a crash, until the followers have fetched.
+            t.cluster.partition(1).high_watermark = 8
+            await t.turn()
+            assert t.starts()[0] == 8
+            assert [s.start_offset for s in t.segments()] == [8]
+
+    @simulated
     async def test_turning_it_off_deletes_all_of_it(self) -> None:
         async with tiered() as t:
             await t.create(1)
@@ -414,6 +447,57 @@ class TestDeleting:
             assert t.segments() == [] and t.storage.objects == {}
             assert t.starts() == (16, 16, 18)
             assert len(await t.read(offset=16)) == 2
+
+    @simulated
+    async def test_turned_off_each_replica_begins_with_what_it_has(self) -> None:
+        async with tiered(2) as t:
+            await t.create(1, 2)
+            await t.produce(2)
+            await t.turn()
+            await t.retain(2)
+            assert t.starts(1) == (0, 0, 18) and t.starts(2) == (0, 16, 18)
+            await t.cluster.configure("t", "remote.log.delete.on.disable", "true")
+            await t.cluster.configure("t", "remote.storage.enable", "false")
+            await t.turn()
+            await t.manager(2).check()
+            await t.cluster.until(lambda: t.manager(2).is_idle)
+            assert t.storage.objects == {}
+            assert t.starts(1) == (0, 0, 18) and t.starts(2) == (16, 16, 18)
+
+    @simulated
+    async def test_turned_off_while_a_broker_is_down_it_is_deleted_later(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            await t.retain(1)
+            t.storage.fail = lambda operation, done: operation == "delete"
+            await t.cluster.configure("t", "remote.log.delete.on.disable", "true")
+            await t.cluster.configure("t", "remote.storage.enable", "false")
+            with pytest.raises(RemoteStorageError):
+                await t.turn()
+            await t.cluster.crash(1)
+            t.storage.fail = lambda operation, done: False
+            await t.cluster.start(1)
+            await t.manager(1).check()
+            await t.cluster.until(lambda: t.manager(1).is_idle)
+            assert t.storage.objects == {} and t.segments() == []
+
+    @simulated
+    async def test_turned_off_an_upload_that_ends_late_is_deleted_too(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            late = max(t.storage.objects)
+            content = t.storage.objects[late]
+            await t.cluster.configure("t", "remote.log.delete.on.disable", "true")
+            await t.cluster.configure("t", "remote.storage.enable", "false")
+            await t.turn()
+            t.storage.objects[late] = content
+            await trio.sleep(remote_log_manager.SCAN_S)
+            await t.turn()
+            assert t.storage.objects == {}
 
 
 class TestReading:
