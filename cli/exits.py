@@ -14,6 +14,7 @@ class Exit(IntEnum):
     NO_CONNECTION = 3
     NOT_AUTHORISED = 4
     REFUSED = 5
+    LASTING = 78
     TIMED_OUT = 124
     INTERRUPTED = 130
 
@@ -25,6 +26,7 @@ MEANING = {
     Exit.NO_CONNECTION: "no broker reachable",
     Exit.NOT_AUTHORISED: "a broker refused: authentication or authorization",
     Exit.REFUSED: "refused by a guard: no answer, an active group, a read-only profile",
+    Exit.LASTING: "a pipeline failed, and will fail again until something is changed",
     Exit.TIMED_OUT: "timed out",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
 }

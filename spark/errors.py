@@ -13,6 +13,11 @@ class SparkFailed(SparkError):
     """Spark did not start, or its job failed; the message has the reason that Spark gave."""
 
 
+class TargetRefused(SparkFailed):
+    """A table, database or directory does not take the rows as they are; another attempt would not
+    change that."""
+
+
 class OptionError(SparkError, ValueError):
     """An option of the data source or of an export is unknown or has an invalid value."""
 

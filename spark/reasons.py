@@ -78,12 +78,17 @@ def _sentence(text: str) -> str:
     return " ".join(text.split()).rstrip(".")
 
 
+def has_no_driver(error: BaseException) -> bool:
+    """Whether Java has no driver for the database."""
+    return "No suitable driver" in str(error) or "ClassNotFoundException" in str(error)
+
+
 def jdbc_sentence(error: BaseException) -> str:
     """The error of a database's driver; if there is no driver, how to name one."""
     from pyspark.errors import AnalysisException
 
     text = str(error)
-    if "No suitable driver" in text or "ClassNotFoundException" in text:
+    if has_no_driver(error):
         return (
             "no driver for this database: give the path of its JDBC driver's jar as"
             " jars = ['DRIVER.jar'] in [spark]"

@@ -70,6 +70,11 @@ class WrongPipeline(SparkError):
         self.problems = sorted(problems)
         super().__init__("\n".join(show_problem(file, each) for each in self.problems))
 
+    @property
+    def lasting(self) -> bool:
+        """Whether somebody has to change something first."""
+        return not all(each.passing for each in self.problems)
+
 
 def show_problem(file: str, problem: Problem) -> str:
     """A problem as compilers show theirs."""
@@ -277,9 +282,9 @@ class Pipeline:
     steps: tuple[Step, ...] = ()
     sinks: tuple[Sink, ...] = ()
 
-    def problem(self, path: Path, message: str) -> WrongPipeline:
-        """An error about one place."""
-        return WrongPipeline(self.file, [Problem(self.document.at(path), message)])
+    def problem(self, path: Path, message: str, *, passing: bool = False) -> WrongPipeline:
+        """An error about one place; `passing` if it may pass by itself."""
+        return WrongPipeline(self.file, [Problem(self.document.at(path), message, passing)])
 
     @property
     def topics(self) -> tuple[TopicSource, ...]:

@@ -35,6 +35,8 @@ class Problem:
 
     position: Position
     message: str
+    passing: bool = False
+    """Whether it may pass by itself: something that the file names could not be reached."""
 
 
 @dataclass(slots=True)

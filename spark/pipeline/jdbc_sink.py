@@ -8,7 +8,7 @@ left out.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pk.spark.errors import SparkFailed
+from pk.spark.errors import SparkFailed, TargetRefused
 from pk.spark.pipeline.definition import JdbcSink
 from pk.spark.pipeline.places import Places
 
@@ -170,7 +170,7 @@ class Database:
         for name in frame.columns:
             if name.lower() not in small:
                 has = ", ".join(known)
-                raise SparkFailed(f"the table {table} has no column {name!r}; it has {has}")
+                raise TargetRefused(f"the table {table} has no column {name!r}; it has {has}")
 
     def _columns_of(self, table: str) -> list[str]:
         made = self._connection.createStatement()
@@ -193,7 +193,7 @@ class Database:
             return utils.schemaString(dialect, java.schema(), False, nothing)
         except (Py4JJavaError, PySparkException) as e:
             said = e.java_exception if isinstance(e, Py4JJavaError) else e
-            raise SparkFailed(f"the rows cannot be a table there: {said}") from e
+            raise TargetRefused(f"the rows cannot be a table there: {said}") from e
 
     def create_markers(self) -> None:
         """Makes the table of the numbers of batches."""

@@ -99,7 +99,8 @@ def check_encoders(
             encoders(replace(schemas, columns={column: given}), rows, sink.topic)
         except _REFUSALS as e:
             at = "key_format" if column == "key" else "format"
-            raise pipeline.problem((*sink.path, at), str(e)) from e
+            passing = isinstance(e, RegistryUnreachable)
+            raise pipeline.problem((*sink.path, at), str(e), passing=passing) from e
 
 
 def is_new_version(failure: str) -> bool:
@@ -165,7 +166,8 @@ class RegistryVersions:
             reading = reading_of(given)
             return reading.choose()[column].dataType, reading.version(column)
         except _REFUSALS as e:
-            raise self._pipeline.problem((*source.path, column), str(e)) from e
+            path, passing = (*source.path, column), isinstance(e, RegistryUnreachable)
+            raise self._pipeline.problem(path, str(e), passing=passing) from e
 
 
 def _name(source: TopicSource, column: Column) -> str:

@@ -39,7 +39,7 @@ from pk.spark.pipeline.row_filters import is_one_of
 from pk.spark.pipeline.status import READ
 from pk.spark.pipeline.text_files import text_files
 from pk.spark.read.options import parse_options
-from pk.spark.reasons import jdbc_sentence, sentence, silence_query_log
+from pk.spark.reasons import has_no_driver, jdbc_sentence, sentence, silence_query_log
 from pk.spark.schemas.options import split_options
 from pk.spark.text.json_columns import json_parser
 
@@ -286,7 +286,8 @@ class Builder:
                 .load()
             )
         except Exception as e:
-            raise self._pipeline.problem((*source.path, "jdbc"), jdbc_sentence(e)) from e
+            path, passing = (*source.path, "jdbc"), not has_no_driver(e)
+            raise self._pipeline.problem(path, jdbc_sentence(e), passing=passing) from e
 
     def _changes(self, source: JdbcSource) -> "DataFrame":
         """The spool of changes, which the run fills from the database (`jdbc_changes`)."""

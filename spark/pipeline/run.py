@@ -5,6 +5,7 @@ After each batch the offsets are committed to the pipeline's group and the statu
 A stop, by `pk spark pipeline stop`, Ctrl-C or SIGTERM, waits for the end of the running batches.
 """
 
+import contextlib
 import json
 import signal
 import threading
@@ -22,6 +23,7 @@ from pk.spark.pipeline.checkpoints import last_batch
 from pk.spark.pipeline.definition import JdbcSource, Pipeline
 from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
 from pk.spark.pipeline.group_offsets import GroupOffsets
+from pk.spark.pipeline.lasting import is_lasting, is_said_to_last
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Held, Lock, Status, StatusFile, hold, rows_of
 from pk.spark.reasons import reason
@@ -53,8 +55,24 @@ _CONNECT_ATTEMPTS: Final = 6
 _GROWN_ATTEMPTS: Final = 6
 
 
+_RESTART_S: Final = 1.0
+_MOST_RESTART_S: Final = 60.0
+"""How long a restart waits: the first time, and at most; each time twice as long, until a batch has
+succeeded."""
+
+
 class PipelineFailed(SparkFailed):
     """A pipeline ended because a record, a step or a sink failed."""
+
+    def __init__(self, message: str, *, lasting: bool | None = None) -> None:
+        super().__init__(message)
+        self.lasting = lasting
+        """Whether it would fail again until somebody changes something; None if that is to be
+        seen by the message."""
+
+
+class _JavaFailed(PipelineFailed):
+    """Spark's Java did not answer."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +101,9 @@ class RunOptions:
     """The options of its topics: `kafka.bootstrap.servers` and client configs."""
 
     once: bool = False
+    restart: bool = False
+    """Start again, in a new Spark, after a failure that may pass."""
+
     cores: int = 2
     where: Where = HERE
     progress: Callable[[Status], None] = field(default=lambda _: None)
@@ -158,28 +179,73 @@ def run_pipeline(
     with hold(places) as lock, _Signals() as signals, QuietPy4j():
         places.stop.unlink(missing_ok=True)
         status = StatusFile(places, pipeline.name)
-        status.write("starting")
-        try:
+        asked = _Asked(places, signals)
+
+        def start() -> bool:
+            given = (pipeline, places, options)
             if spark is not None:
-                stopped = _Run(pipeline, places, options, spark, status, signals, lock).run()
-            else:
-                long, held = not options.once, lock.descriptors
-                with open_spark(pipeline, options, long=long, inherited=held) as own:
-                    signals.kill = own.kill
-                    session = own.session()
-                    if options.where.on_cluster:
-                        _send_steps(session, pipeline, places)
-                    run = _Run(pipeline, places, options, session, status, signals, lock)
-                    stopped = run.run()
+                return _Run(*given, spark, status, signals, asked, lock).run()
+            long, held = not options.once, lock.descriptors
+            with open_spark(pipeline, options, long=long, inherited=held) as own:
+                signals.kill = own.kill
+                session = own.session()
+                if options.where.on_cluster:
+                    _send_steps(session, pipeline, places)
+                try:
+                    return _Run(*given, session, status, signals, asked, lock).run()
+                except _JavaFailed as e:
+                    raise PipelineFailed(own.ended_by() or str(e)) from e
+
+        restarts = _Restarts(options, status, asked)
+        try:
+            stopped = None
+            while stopped is None:
+                try:
+                    status.write("starting")
+                    stopped = start()
+                except Exception as e:
+                    if lock.lost or not restarts.wait(e):
+                        raise
+                    if asked():
+                        stopped = True
         except KeyboardInterrupt:  # who stops it twice does not wait for the batches
             status.write("stopped")
             raise
         except BaseException as e:
-            status.write("failed", str(e) or type(e).__name__)
+            with contextlib.suppress(OSError):  # its place may be what failed
+                status.write("failed", str(e) or type(e).__name__)
             raise
         status.write("stopped" if stopped else "finished")
         places.stop.unlink(missing_ok=True)
         return Outcome(status.value, stopped)
+
+
+class _Restarts:
+    """Waits after failures that may pass, longer after each that follows no batch."""
+
+    def __init__(self, options: RunOptions, status: StatusFile, asked: "_Asked") -> None:
+        self._options = options
+        self._status = status
+        self._asked = asked
+        self._pause_s = _RESTART_S
+        self._batches = 0
+
+    def wait(self, error: Exception) -> bool:
+        """Waits, and returns whether the pipeline is to start again: at once if it is to stop."""
+        if not self._options.restart or self._asked() or is_lasting(error):
+            return False
+        said, batches = str(error) or type(error).__name__, self._status.batches
+        if batches > self._batches:
+            self._pause_s = _RESTART_S
+        self._batches = batches
+        with contextlib.suppress(OSError):
+            self._status.write("restarting", said)
+        self._options.say(f"{said}; it starts again in {self._pause_s:g} s.")
+        end = time.monotonic() + self._pause_s
+        while time.monotonic() < end and not self._asked():
+            time.sleep(_POLL_S)
+        self._pause_s = min(self._pause_s * 2, _MOST_RESTART_S)
+        return True
 
 
 def _send_steps(session: "SparkSession", pipeline: Pipeline, places: Places) -> None:
@@ -219,6 +285,28 @@ class _Signals:
             self.kill()
 
 
+class _Asked:
+    """Whether a pipeline has been asked to stop, by a signal or by the file that `pk spark pipeline
+    stop` leaves."""
+
+    def __init__(self, places: Places, signals: _Signals) -> None:
+        self._stop = places.stop
+        self._signals = signals
+        self._looked = 0.0
+        self._found = False
+
+    def __call__(self) -> bool:
+        if self._signals.count > 0:
+            return True
+        # Object storage is asked less often.
+        now, far = time.monotonic(), isinstance(self._stop, ObjectPath)
+        if not self._found and (not far or now - self._looked >= _FAR_POLL_S):
+            self._looked = now
+            with contextlib.suppress(OSError):  # then the next look may find it
+                self._found = self._stop.exists()
+        return self._found
+
+
 class _Run:
     """One run."""
 
@@ -230,6 +318,7 @@ class _Run:
         spark: "SparkSession",
         status: StatusFile,
         signals: _Signals,
+        asked: "_Asked",
         lock: Lock | Held,
     ) -> None:
         self._pipeline = pipeline
@@ -239,8 +328,7 @@ class _Run:
         self._status = status
         self._signals = signals
         self._lock = lock
-        self._looked = 0.0
-        self._stop_asked = False
+        self._asked = asked
         self._offsets = GroupOffsets(pipeline, options.kafka)
         self._identity = _identity(places, pipeline)
         self._seen: dict[str, int] = {}
@@ -257,10 +345,10 @@ class _Run:
 
         try:
             return self._run()
-        except Py4JError as e:
+        except (Py4JError, ConnectionError) as e:
             if self._killed:
                 raise KeyboardInterrupt from e
-            raise PipelineFailed(reason(e)) from e
+            raise _JavaFailed(reason(e)) from e
 
     def _run(self) -> bool:
         from pk.spark.pipeline.fields import Fields
@@ -274,7 +362,7 @@ class _Run:
             while True:
                 failure = self._round(spark, schemas, watchers)
                 if failure is None:
-                    return self._asked
+                    return self._asked()
                 found = self._after(failure, spark, schemas, fields)
                 if found is None:
                     return True
@@ -282,18 +370,6 @@ class _Run:
         finally:
             for watcher in watchers:
                 watcher.stop()
-
-    @property
-    def _asked(self) -> bool:
-        return self._signals.count > 0 or self._is_stop_asked()
-
-    def _is_stop_asked(self) -> bool:
-        """Whether `pk pipeline stop` has left its file; object storage is asked less often."""
-        now, far = time.monotonic(), isinstance(self._places.stop, ObjectPath)
-        if not self._stop_asked and (not far or now - self._looked >= _FAR_POLL_S):
-            self._looked = now
-            self._stop_asked = self._places.stop.exists()
-        return self._stop_asked
 
     def _watch_databases(self, spark: "SparkSession") -> list["_Watcher"]:
         found: list[_Watcher] = []
@@ -377,7 +453,7 @@ class _Run:
                     return _Failure(f"the query {name} ended")
             if not active:
                 return None
-            if self._asked:
+            if self._asked():
                 self._stop(planned, running)
                 return None
             for watcher in watchers:
@@ -458,7 +534,7 @@ class _Run:
             return found
         bad = json_values.said_bad_record(said)
         if bad is not None:
-            raise PipelineFailed(f"a record does not parse: {bad}; {_GOES_ON}")
+            raise PipelineFailed(f"a record does not parse: {bad}; {_GOES_ON}", lasting=True)
         if _CONNECT_BACK in said and self._connects < _CONNECT_ATTEMPTS:
             self._connects += 1
             return dict(schemas)
@@ -468,7 +544,7 @@ class _Run:
             return dict(schemas)
         if failure.query is not None and failure.query.sink is not None and is_of_values(said):
             return self._without_failing(failure.query, said, spark, schemas, fields)
-        raise PipelineFailed(reason(said))
+        raise PipelineFailed(reason(said), lasting=is_said_to_last(said))
 
     def _without_failing(
         self,
@@ -485,9 +561,7 @@ class _Run:
 
         pipeline, kafka = self._pipeline, self._options.kafka
         versions = RegistryVersions(pipeline, self._places, kafka).options()
-        search = Search(
-            spark, pipeline, self._places, kafka, schemas, versions, lambda: self._asked
-        )
+        search = Search(spark, pipeline, self._places, kafka, schemas, versions, self._asked)
         stops = pipeline.on_error == "stop"
         if not stops:
             self._options.say(
@@ -500,19 +574,24 @@ class _Run:
         except Interrupted:
             return None
         except Unsearchable as e:
-            raise PipelineFailed(f"{reason(said)}; with which record is unknown: {e}") from e
+            raise PipelineFailed(
+                f"{reason(said)}; with which record is unknown: {e}",
+                lasting=is_said_to_last(said),
+            ) from e
         if other is not None:
             return self._after(_Failure(other), spark, schemas, fields)
         if not found:
             why = "no record of the batch fails by itself"
-            raise PipelineFailed(f"{reason(said)}; {why}")
+            raise PipelineFailed(f"{reason(said)}; {why}", lasting=is_said_to_last(said))
         if stops:
             [first] = found
-            raise PipelineFailed(f"a step fails: {first.place}: {first.why}; {_GOES_ON}")
+            message = f"a step fails: {first.place}: {first.why}; {_GOES_ON}"
+            raise PipelineFailed(message, lasting=True)
         if len(found) > MOST:
             raise PipelineFailed(
                 f"a step fails with more than {MOST:,} records of a batch, the first of them"
-                f" {found[0].place}: {found[0].why}"
+                f" {found[0].place}: {found[0].why}",
+                lasting=True,
             )
         self._failed.add(query.name, batch, found)
         if pipeline.on_error == "skip":
@@ -565,13 +644,14 @@ class _Watcher:
 
     def look(self) -> None:
         """Applies the changes. Raises WrongPipeline."""
-        from pk.spark.reasons import jdbc_sentence
+        from pk.spark.reasons import has_no_driver, jdbc_sentence
 
         try:
             self._changes.look()
         except Exception as e:
             path = (*self._source.path, "jdbc")
-            raise self._pipeline.problem(path, jdbc_sentence(e)) from e
+            passing = not has_no_driver(e)
+            raise self._pipeline.problem(path, jdbc_sentence(e), passing=passing) from e
 
     def start(self) -> None:
         self._thread.start()

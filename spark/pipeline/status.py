@@ -21,7 +21,7 @@ from pk.spark.pipeline.places import Places
 READ: Final = "read_"
 """How the name of the metric begins that counts a source's records."""
 
-State = Literal["starting", "running", "finished", "stopped", "failed", "died"]
+State = Literal["starting", "running", "restarting", "finished", "stopped", "failed", "died"]
 
 
 _JVM_END_S: Final = 60
@@ -166,7 +166,7 @@ def read_status(places: Places) -> Status | None:
         status = cast(Status, json.loads(places.status.read_text()))
     except FileNotFoundError:
         return None
-    if not running and status["state"] in ("starting", "running"):
+    if not running and status["state"] in ("starting", "running", "restarting"):
         status["state"] = "died"
     return status
 
@@ -178,6 +178,9 @@ class StatusFile:
         self._places = places
         self.queries: dict[str, QueryStatus] = {}
         self.dead_letters = 0
+        self.batches = 0
+        """How many batches succeeded in this run."""
+
         now_ms = time.time_ns() // 1_000_000
         self.value: Status = {
             "pipeline": name,
@@ -201,6 +204,7 @@ class StatusFile:
 
     def see(self, name: str, progress: dict[str, Any], rows: int) -> None:
         """Takes over one of Spark's progress reports."""
+        self.batches += 1
         before = self.queries.get(name)
         metrics: dict[str, Any] = progress.get("observedMetrics") or {}
         for metric, value in metrics.items():

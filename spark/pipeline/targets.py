@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pk.spark.errors import SparkError, SparkFailed
+from pk.spark.errors import SparkError, SparkFailed, TargetRefused
 from pk.spark.files.object_path import spark_url
 from pk.spark.locations import is_remote, scheme
 from pk.spark.pipeline.definition import (
@@ -113,7 +113,8 @@ def _check_delta(pipeline: Pipeline, places: Places, sink: DeltaSink) -> None:
     except SparkError as e:
         raise pipeline.problem(path, str(e)) from e
     except Exception as e:  # deltalake has errors of its own
-        raise pipeline.problem(path, f"the table in {sink.delta} cannot be read: {e}") from e
+        message = f"the table in {sink.delta} cannot be read: {e}"
+        raise pipeline.problem(path, message, passing=True) from e
     if columns is not None and columns != sink.partition_by:
         has = ", ".join(columns) or "none"
         message = f"the table in {sink.delta} is partitioned by other columns: {has}"
@@ -130,9 +131,8 @@ def _check_iceberg(pipeline: Pipeline, places: Places, sink: IcebergSink) -> Non
         raise pipeline.problem(path, str(e)) from e
     except Exception as e:  # pyiceberg and its catalogs have errors of their own
         said = " ".join(str(e).split()) or type(e).__name__
-        raise pipeline.problem(
-            (*sink.path, "catalog"), f"the catalog cannot be used: {said}"
-        ) from e
+        message = f"the catalog cannot be used: {said}"
+        raise pipeline.problem((*sink.path, "catalog"), message, passing=True) from e
 
 
 def _check_jdbc(pipeline: Pipeline, places: Places, sink: JdbcSink, frame: "DataFrame") -> None:
@@ -140,7 +140,7 @@ def _check_jdbc(pipeline: Pipeline, places: Places, sink: JdbcSink, frame: "Data
     path = (*sink.path, "jdbc")
     try:
         if not has_driver(spark, url, sink.options):
-            raise SparkFailed("No suitable driver")
+            raise TargetRefused("No suitable driver")
         if url.startswith("jdbc:sqlite:") and _missing_file(pipeline, sink, url):
             return  # a connection would make it
         with Database(spark, url, sink.options) as database:
@@ -148,7 +148,8 @@ def _check_jdbc(pipeline: Pipeline, places: Places, sink: JdbcSink, frame: "Data
     except WrongPipeline:
         raise
     except SparkFailed as e:
-        raise pipeline.problem(path, jdbc_sentence(e)) from e
+        passing = not isinstance(e, TargetRefused)
+        raise pipeline.problem(path, jdbc_sentence(e), passing=passing) from e
 
 
 def _missing_file(pipeline: Pipeline, sink: JdbcSink, url: str) -> bool:

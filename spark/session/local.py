@@ -33,6 +33,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,7 @@ _ONLY_HERE: Final = ("spark.driver.host", "spark.driver.bindAddress", "spark.loc
 
 _START_TIMEOUT_S: Final = 120
 _END_TIMEOUT_S: Final = 10
+_END_S: Final = 2
 _ARCHIVE_TIMEOUT_S: Final = 600
 _POLL_S: Final = 0.01
 _LOG_CHARS: Final = 2_000
@@ -381,6 +383,17 @@ class OwnSpark:
         self._process.kill()
         self._process.wait()
 
+    def ended_by(self) -> str | None:
+        """How the JVM ended; None if it runs. A JVM that has just broken its connections is waited
+        for."""
+        try:
+            status = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            return None
+        if status < 0:
+            return f"Spark's Java was ended by signal {-status}"
+        return f"Spark's Java ended with {status}{self.log_tail()}"
+
     @property
     def exit_status(self) -> int | None:
         """That of the JVM, once it has ended; negative is the signal that killed it."""
@@ -396,8 +409,8 @@ class OwnSpark:
         from pyspark import SparkContext
 
         ready = self._session is not None and self._process.poll() is None
-        if self._session is not None and ready:
-            self._session.stop()
+        if self._session is not None:
+            ready = _stop(self._session) and ready
         if self._gateway is not None and SparkContext._gateway is self._gateway:
             # pyspark keeps the gateway for the process's next session; this one is gone.
             self._gateway.shutdown()
@@ -418,6 +431,22 @@ class OwnSpark:
             self._forks.close()
         self._own.close()
         self._removal.join()
+
+
+def _stop(session: "SparkSession") -> bool:
+    """Stops a session; False if its JVM has died. Then too the next session of this process can
+    start."""
+    from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # that the JVM may have died
+            session.stop()
+    except (Py4JError, OSError):
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
+        return False
+    return True
 
 
 def launch(

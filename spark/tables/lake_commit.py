@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from pk.spark.errors import SparkFailed, SparkMissing
+from pk.spark.errors import SparkMissing, TargetRefused
 from pk.spark.files.store import Store
 from pk.spark.tables.lake import INSTALL
 from pk.spark.tables.layout import values_of
@@ -180,7 +180,9 @@ _WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
 
 def _check_type(column: str, has: Any, given: Any) -> None:
     """Whether a column of the type `has` holds all values of the type `given`: types as Delta's
-    JSON has them. Fields that only one of two structs has are not compared. Raises SparkFailed."""
+    JSON has them. Fields that only one of two structs has are not compared.
+
+    Raises TargetRefused."""
     if isinstance(has, dict) and isinstance(given, dict) and has["type"] == given["type"]:
         known = {field["name"]: field["type"] for field in has.get("fields", ())}
         for field in given.get("fields", ()):
@@ -195,7 +197,7 @@ def _check_type(column: str, has: Any, given: Any) -> None:
         for order in _WIDER
     ):
         return
-    raise SparkFailed(
+    raise TargetRefused(
         f"the table's column {column} is {_type_name(has)}, and its new values are"
         f" {_type_name(given)}; write them to another table, or cast them"
     )

@@ -1,18 +1,26 @@
-"""What a pipeline says whose Spark fails, by the command, with a Spark of its own."""
+"""How a pipeline fails and goes on, by the command, with a Spark of its own."""
 
 from __future__ import annotations
 
 import os
+import queue
+import re
+import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import PkBroker, pk_command, pk_environment
+from pipeline_examples import append, duckdb
 
+from pk.cli.exits import Exit
 from pk.spark.pipeline.definition import parse_pipeline
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import read_status
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines.md"
+WAIT_S = 300
 FILE = """
 name = "p"
 checkpoint = "cp"
@@ -40,3 +48,102 @@ def test_what_java_says_is_shown_though_its_spark_has_ended(tmp_path: Path) -> N
     assert done.returncode == 1 and said in done.stderr, done.stderr
     status = read_status(Places(parse_pipeline(FILE, str(path))))
     assert status is not None and said in (status["error"] or "")
+
+
+TO_FILES = """
+name = "p"
+checkpoint = "cp"
+[[source]]
+name = "orders"
+topic = "orders"
+value = "json"
+fields = "id BIGINT"
+[[step]]
+name = "ids"
+sql = "SELECT value.id FROM orders"
+[[sink]]
+from = "ids"
+parquet = "out"
+"""
+
+
+class Service:
+    """The command that docs/pipelines.md runs in a container."""
+
+    def __init__(self, file: Path, bootstrap: str) -> None:
+        (line,) = re.findall(r"(?m)^podman run .* pk-spark pk (.*)$", PAGE.read_text())
+        words = [str(file) if word.endswith("/orders.toml") else word for word in line.split()]
+        self.places = Places(parse_pipeline(TO_FILES, str(file)))
+        self.said: queue.Queue[str] = queue.Queue()
+        self.process = subprocess.Popen(
+            pk_command(*words, "--cores", "1", "-b", bootstrap),
+            env=pk_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.put(line)
+
+    def wait_for(self, ids: range) -> None:
+        """Until the files hold these ids, each once."""
+        poll = threading.Event()
+        files = f"{self.places.path('out')}/*.parquet"
+        while True:
+            assert self.process.poll() is None, self.said.queue
+            if list(self.places.path("out").glob("*.parquet")):
+                found = duckdb(f"SELECT id FROM read_parquet('{files}') ORDER BY id")
+                if len(found) >= len(ids):
+                    assert found == [(each,) for each in ids]
+                    return
+            poll.wait(0.2)
+
+    @property
+    def java(self) -> list[int]:
+        """The processes of Java that it started."""
+        listed = subprocess.run(
+            ["ps", "-o", "pid=,comm=", "--ppid", str(self.process.pid)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        rows = [line.split() for line in listed.stdout.splitlines()]
+        return [int(pid) for pid, name in rows if name == "java"]
+
+
+@pytest.mark.slow
+def test_a_service_goes_on_after_its_java_was_killed_and_ends_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "orders.toml"
+    file.write_text(TO_FILES)
+    with PkBroker() as broker:
+        append(broker.bootstrap, "orders", [f'{{"id": {n}}}' for n in range(100)], 1)
+        service = Service(file, broker.bootstrap)
+        try:
+            service.wait_for(range(100))
+            (java,) = service.java
+            os.kill(java, signal.SIGKILL)
+            # Libraries may say before that their connections to Java ended.
+            said = "Spark's Java was ended by signal 9; it starts again in 1 s.\n"
+            while service.said.get(timeout=WAIT_S) != said:
+                pass
+            append(broker.bootstrap, "orders", [f'{{"id": {n}}}' for n in range(100, 150)], 1)
+            service.wait_for(range(150))
+            (java,) = service.java
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(WAIT_S) == Exit.OK
+            with pytest.raises(ProcessLookupError):
+                os.kill(java, 0)
+        finally:
+            service.process.kill()
+        status = read_status(service.places)
+        assert status is not None and status["state"] == "stopped"
+        # A record that ends the pipeline does so again and again.
+        append(broker.bootstrap, "orders", ["{broken"], 1)
+        service = Service(file, broker.bootstrap)
+        assert service.process.wait(WAIT_S) == Exit.LASTING, service.said.queue
+        assert "a record does not parse: orders" in service.said.get(timeout=WAIT_S)

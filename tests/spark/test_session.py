@@ -76,3 +76,17 @@ def test_tasks_and_planning_are_forks(session: SparkSession) -> None:
     jvm: Any = session.sparkContext._jvm
     planning = jvm.java.lang.System.getenv("PYSPARK_DRIVER_PYTHON")
     assert planning == session.sparkContext.pythonExec
+
+
+def test_a_session_starts_after_one_whose_java_was_killed(session: SparkSession) -> None:
+    code = """
+from pk.spark.session.local import launch
+with launch(cores=1, conf={}) as own:
+    own.session()
+    own.kill()
+with launch(cores=1, conf={}) as own:
+    print(own.session().range(5).count())
+"""
+    words = [sys.executable, "-W", "error", "-c", code]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "5\n"), ran.stderr

@@ -53,11 +53,15 @@ PIPELINE.command(
     worker="run:run",
     options=RunPipeline,
     takes=(Listing, Untraced),
-    examples=("pk spark pipeline run orders.toml --once", "pk spark pipeline run orders.toml"),
+    examples=(
+        "pk spark pipeline run orders.toml --once",
+        "pk spark pipeline run orders.toml --restart",
+    ),
     notes=(
         "Ctrl-C or `pk spark pipeline stop` ends it after the running batch; a second Ctrl-C ends "
         "it at once, and the next run repeats that batch. The next run continues where this one "
-        "ended."
+        "ended. The exit code is 78 if it failed and would fail again: --restart starts it again "
+        "after other failures, with pauses of up to a minute."
     ),
     shows=QueryRow,
     blocking=True,

@@ -35,6 +35,12 @@ class RunPipeline(OnCluster):
 
     file: _File
     once: Annotated[bool, Option("--once", help="Stop at the current end of the sources.")] = False
+    restart: Annotated[
+        bool,
+        Option(
+            "--restart", help="Start again after failures that may pass, such as a lost broker."
+        ),
+    ] = False
     cores: _Cores = None
 
 

@@ -40,6 +40,6 @@ def query_rows(status: "Status") -> list[QueryRow]:
 
 def style(row: QueryRow) -> str | None:
     """Red for a query that failed, yellow for one that is behind."""
-    if row["state"] in ("failed", "died"):
+    if row["state"] in ("failed", "died", "restarting"):
         return "red"
     return "yellow" if row["state"] == "running" and row["lag"] else None

@@ -22,7 +22,7 @@ class QueryRow(TypedDict):
 
     pipeline: str
     sink: str
-    state: Literal["starting", "running", "finished", "stopped", "failed", "died"]
+    state: Literal["starting", "running", "restarting", "finished", "stopped", "failed", "died"]
     batch: int | None
     rows: Annotated[int, Shown(show=show_count)]
     rows_per_second: Annotated[float, Shown("ROWS/S")]

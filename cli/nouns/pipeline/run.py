@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pk.cli.exits import CommandError, Exit
 from pk.cli.nouns.pipeline.pipeline_file import explained, read_pipeline, run_options
 from pk.cli.nouns.pipeline.query_rows import query_rows, style
 from pk.cli.nouns.pipeline.rows import QueryRow
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 def run(context: Context, options: "RunPipeline") -> None:
     """`pk spark pipeline run`."""
+    try:
+        _run(context, options)
+    except CommandError as e:
+        raise _lasting(e) from e.__cause__
+
+
+def _run(context: Context, options: "RunPipeline") -> None:
     pipeline = read_pipeline(context, options.file)
     context.allow()
     run_with = run_options(context, pipeline, options.cores)
@@ -28,6 +36,7 @@ def run(context: Context, options: "RunPipeline") -> None:
     run_with = replace(
         run_with,
         once=options.once,
+        restart=options.restart,
         where=spark_place(options),
         progress=show_progress,
         say=context.say,
@@ -44,6 +53,16 @@ def run(context: Context, options: "RunPipeline") -> None:
     finally:
         context.clear_status()
     context.show(listing(QueryRow, query_rows(status), style))
+
+
+def _lasting(error: CommandError) -> CommandError:
+    """The error with the exit code for a failure that comes again until something is changed."""
+    from pk.spark.pipeline.lasting import is_lasting
+
+    cause = error.__cause__
+    if error.code == Exit.FAILED and cause is not None and is_lasting(cause):
+        return CommandError(str(error), Exit.LASTING)
+    return error
 
 
 def _progress(status: "Status") -> str:

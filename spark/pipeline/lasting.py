@@ -1,0 +1,54 @@
+"""Whether a pipeline that failed would fail in the same way if it started again.
+
+A failure lasts if it comes from the file, a record, a table's columns or a permission: somebody has
+to change something first. Every other failure may pass: a broker, a database, a bucket or a disk
+that is back later. What is unknown counts as passing.
+"""
+
+import re
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.errors import ConfigError
+from pk.spark.errors import DataLost, OptionError, SparkMissing
+from pk.spark.pipeline.definition import WrongPipeline
+
+_CODES: Final = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.SASL_AUTHENTICATION_FAILED,
+    ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    ErrorCode.ILLEGAL_SASL_STATE,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.UNSUPPORTED_VERSION,
+)
+
+_SAID: Final = re.compile(
+    rf"\b(?:{'|'.join(code.name for code in _CODES)})\b"
+    # Errors of pk's own, as the trace of Python names them.
+    r"|\bpk\.spark\.errors\.(?:DataLost|OptionError|SparkMissing|TargetRefused): "
+    r"|\bpk\.net\.client\.errors\.ConfigError: "
+    # What Spark's analyzer refuses (SQLSTATE 42 and 0A), also for a checkpoint of another plan.
+    r"|SQLSTATE: (?:42|0A)"
+    r"|sources in the checkpoint offsets and now there are"
+)
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether a pipeline that ended with `error` would end with it again."""
+    said = getattr(error, "lasting", None)
+    if isinstance(said, bool):
+        return said
+    if isinstance(error, KafkaError):
+        return error.code in _CODES
+    return isinstance(
+        error, WrongPipeline | OptionError | SparkMissing | DataLost | ConfigError
+    ) or is_said_to_last(str(error))
+
+
+def is_said_to_last(failure: str) -> bool:
+    """The same of the text that Spark has for a failure."""
+    return _SAID.search(failure) is not None
