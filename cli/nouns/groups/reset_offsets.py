@@ -7,8 +7,6 @@ never committed.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import trio
-
 from pk.cli.cluster.groups import (
     EMPTY_STATES,
     NO_COMMITS,
@@ -38,6 +36,7 @@ from pk.cli.positions.resolve import ResolvedRange, resolve
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import phrase
+from pk.cli.runtime.poll import poll_until
 from pk.core.nearest import did_you_mean
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -108,30 +107,30 @@ async def _active_and_absent(
 ) -> tuple[list[r.GroupDescription], list[str]]:
     """The groups that have members, and those that do not exist; with --wait-empty it waits for the
     members to leave."""
-    deadline = None if wait_ms is None else trio.current_time() + wait_ms / 1000
+    active: list[r.GroupDescription] = []
+    absent: list[str] = []
     said: object = None
-    while True:
+
+    async def empty() -> bool:
+        nonlocal said
         answers = await admin.describe_groups(names)
-        active: list[r.GroupDescription] = []
-        absent: list[str] = []
-        for name in names:
-            if is_absent(answers, name):
-                absent.append(name)
-            elif answers.value(name).state not in EMPTY_STATES:
-                active.append(answers.value(name))
-        if not active or deadline is None:
-            return active, absent
+        absent[:] = [name for name in names if is_absent(answers, name)]
+        present = [answers.value(name) for name in names if name not in absent]
+        active[:] = [group for group in present if group.state not in EMPTY_STATES]
         members = [member_name(m) for g in active for m in g.members]
-        if members != said:
+        if active and wait_ms is not None and members != said:
             said = members
             context.say(
                 f"Waiting for {join([g.group_id for g in active])} to be empty; "
                 f"members left: {join(members) or 'none'}."
             )
-        if trio.current_time() >= deadline:
-            waited = show_span(wait_ms or 0)
-            raise CommandError(f"After {waited} there are still members.", Exit.TIMED_OUT)
-        await trio.sleep(min(_POLL_S, max(deadline - trio.current_time(), 0)))
+        return not active
+
+    is_empty = await poll_until(empty, every_s=_POLL_S, within_s=(wait_ms or 0) / 1000)
+    if not is_empty and wait_ms is not None:
+        waited = show_span(wait_ms)
+        raise CommandError(f"After {waited} there are still members.", Exit.TIMED_OUT)
+    return active, absent
 
 
 async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -> str:

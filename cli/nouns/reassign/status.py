@@ -34,6 +34,7 @@ from pk.cli.output.rows import columns, listing
 from pk.cli.phrases import count, join, partition_name
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.runtime.poll import poll_until
 from pk.cli.runtime.question_table import say_limited_table
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.durations import Duration
@@ -139,13 +140,15 @@ async def _watch(context: Context, admin: Admin, present: Present, watch_s: floa
 
     async def follow() -> None:
         with LiveView(context, slowest(present)) as view:
-            while True:
+
+            async def ended() -> bool:
                 seen = await poll(admin, None, before=tracker.unfinished)
                 tracker.see(seen, time.monotonic())
-                if not seen.running:
-                    return
-                view.update(tracker)
-                await trio.sleep(watch_s)
+                if seen.running:
+                    view.update(tracker)
+                return not seen.running
+
+            await poll_until(ended, every_s=watch_s)
 
     with listen_for_interrupts() as interrupts:
         if await interrupts.or_until(follow):

@@ -21,6 +21,7 @@ from pk.cli.phrases import count, join, partition_name
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.failures import sentence
+from pk.cli.runtime.poll import poll_until
 from pk.core.durations import Duration
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
@@ -29,7 +30,6 @@ from pk.net.client.errors import ClientError, ConfigError, NoBrokers
 
 _FIRST_S = 0.1
 _MOST_S = 1.0
-_GROWS = 1.5
 _ATTEMPT_MS = 2000
 """How long one check may take: a broker that hangs is asked again."""
 
@@ -73,28 +73,24 @@ def _impatient(context: Context) -> None:
 
 async def _until(context: Context, within: Duration, check: Check, done: str) -> None:
     """Returns when `check` finds nothing missing. Raises CommandError (124) on timeout."""
-    timeout_s = within.s
     began = trio.current_time()
-    deadline = began + timeout_s
-    pause_s = _FIRST_S
     missing: str | None = "no answer yet"
     reporter = _Reporter(context)
-    try:
-        while True:
-            # With --timeout 0 there is one check, which may take its time.
-            with trio.move_on_at(deadline if timeout_s else float("inf")):
-                missing = await _attempt(check)
-            now = trio.current_time()
-            if missing is None or now >= deadline:
-                break
+
+    async def held() -> bool:
+        nonlocal missing
+        missing = await _attempt(check)
+        if missing is not None and within.s:
             reporter.report(missing)
-            await trio.sleep(min(pause_s, deadline - now))
-            pause_s = min(pause_s * _GROWS, _MOST_S)
+        return missing is None
+
+    try:
+        in_time = await poll_until(held, every_s=_FIRST_S, most_s=_MOST_S, within_s=within.s)
     finally:
         context.clear_status()
     span = show_span((trio.current_time() - began) * 1000)
-    if missing is not None:
-        when = f"Not within {span}" if timeout_s else "Not now"
+    if not in_time:
+        when = f"Not within {span}" if within.s else "Not now"
         raise CommandError(f"{when}: {missing}.", Exit.TIMED_OUT)
     context.say(f"{done}, after {span}.")
 
