@@ -32,10 +32,12 @@ from pk.cli.command_line.nouns import NOUNS
 
 
 class Noun:
-    """A noun of `pk --help`, or a command that is one word."""
+    """A noun of `pk --help`, or a command that is one word. Help shows the nouns under it after its
+    commands, or before them with `nouns_first`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, nouns_first: bool = False) -> None:
         self.name = name
+        self.nouns_first = nouns_first
         self.entry = NOUNS[name]
         self.app = typer.Typer(
             cls=Group,
@@ -109,6 +111,7 @@ class Noun:
         else:
             found = cast(Group, get_group(self.app))
             found.declarations, found.make = self._declarations, _command
+            found.nouns_first = self.nouns_first
         return found
 
 

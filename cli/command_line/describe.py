@@ -122,13 +122,13 @@ def noun_data(name: str, node: Command | Group, options: list[dict[str, Any]]) -
     entry = NOUNS[name]
     if isinstance(node, Command):
         return _command(node.declared, options) | {"names": list(entry.names)}
-    children = [_command(each, options) for each in node.declarations.values()]
+    commands = [_command(each, options) for each in node.declarations.values()]
     nested = dict.fromkeys(under(name).values())
-    children += [noun_data(each, load_noun(each), options) for each in nested]
+    nouns = [noun_data(each, load_noun(each), options) for each in nested]
     return {
         "names": list(entry.names),
         "help": entry.help,
-        "children": children,
+        "children": nouns + commands if node.nouns_first else commands + nouns,
         **_present(usual=entry.usual),
     }
 

@@ -213,6 +213,9 @@ class Group(_Parsing, TyperGroup):
     declarations: "Mapping[str, Declared]"
     """Each command by its main name."""
 
+    nouns_first: bool = False
+    """Whether help shows the nouns under it before its commands."""
+
     make: "Callable[[Declared], Command]"
     """Makes typer's command of a declaration."""
 

@@ -5,7 +5,7 @@ from pk.cli.nouns.spark.options import Package, WarmUp
 from pk.cli.nouns.spark.rows import FileRow
 from pk.cli.options.option_sets import Debug, Listing
 
-SPARK = Noun("spark")
+SPARK = Noun("spark", nouns_first=True)
 
 
 SPARK.command(
