@@ -24,6 +24,7 @@ from pk.spark.pipeline.definition import JdbcSource, Pipeline
 from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
 from pk.spark.pipeline.group_offsets import GroupOffsets
 from pk.spark.pipeline.lasting import is_lasting, is_said_to_last
+from pk.spark.pipeline.metrics import serving
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Held, Lock, Status, StatusFile, hold, rows_of
 from pk.spark.reasons import reason
@@ -46,6 +47,9 @@ _BATCH_END_S: Final = 120
 start."""
 
 _HEARTBEAT_S: Final = 5
+_COUNT_S: Final = 60.0
+"""How often the files of tables are counted."""
+
 _CONNECT_BACK: Final = "Python worker failed to connect back"
 """Spark gives the process of a stream's reader ten seconds to start, which a busy machine may not
 have."""
@@ -103,6 +107,9 @@ class RunOptions:
     once: bool = False
     restart: bool = False
     """Start again, in a new Spark, after a failure that may pass."""
+
+    metrics: tuple[str, int] | None = None
+    """The address at which metrics are served."""
 
     cores: int = 2
     where: Where = HERE
@@ -199,15 +206,16 @@ def run_pipeline(
         restarts = _Restarts(options, status, asked)
         try:
             stopped = None
-            while stopped is None:
-                try:
-                    status.write("starting")
-                    stopped = start()
-                except Exception as e:
-                    if lock.lost or not restarts.wait(e):
-                        raise
-                    if asked():
-                        stopped = True
+            with serving(options.metrics, lambda: status.value):
+                while stopped is None:
+                    try:
+                        status.write("starting")
+                        stopped = start()
+                    except Exception as e:
+                        if lock.lost or not restarts.wait(e):
+                            raise
+                        if asked():
+                            stopped = True
         except KeyboardInterrupt:  # who stops it twice does not wait for the batches
             status.write("stopped")
             raise
@@ -338,6 +346,7 @@ class _Run:
         self._connects = 0
         self._grown = 0
         self._written = 0.0
+        self._counted = -_COUNT_S
 
     def run(self) -> bool:
         """Whether it was asked to stop. Raises PipelineFailed as long as Spark can say why."""
@@ -484,6 +493,8 @@ class _Run:
 
     def _report(self, planned: list["Query"], running: Mapping[str, "StreamingQuery"]) -> None:
         """Updates the status from the queries' progress."""
+        from pk.spark.pipeline.table_sinks import small_files
+
         new = False
         for name, query in running.items():
             for report in query.recentProgress:
@@ -501,6 +512,12 @@ class _Run:
                 (self._places.query(query.name), query.sources) for query in planned
             )
             self._connects = self._grown = 0
+        if new and time.monotonic() - self._counted > _COUNT_S:
+            self._counted = time.monotonic()
+            for query in planned:
+                count = None if query.sink is None else small_files(query.sink, self._places)
+                if count is not None:
+                    self._status.small_files[query.name] = count
         if new or time.monotonic() - self._written > _HEARTBEAT_S:
             self._written = time.monotonic()
             self._status.write("running", self._offsets.problem)

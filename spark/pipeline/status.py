@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import time
+from collections import deque
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Literal, Self, TypedDict, cast
@@ -28,6 +29,26 @@ _JVM_END_S: Final = 60
 _POLL_S: Final = 0.1
 
 
+_RATE_MS: Final = 60_000
+
+
+class PartitionStatus(TypedDict):
+    """How far a query has read a partition, when its last batch ended."""
+
+    topic: str
+    partition: int
+    offset: int
+    end: int
+    lag: int
+
+
+class LastError(TypedDict):
+    """The last failure of a pipeline, of this run or of one before."""
+
+    message: str
+    at_ms: int
+
+
 class QueryStatus(TypedDict):
     """The state of one sink's query."""
 
@@ -37,9 +58,19 @@ class QueryStatus(TypedDict):
     """Rows read in this run."""
 
     rows_a_second: float
+    """Over the last minute, or since the first batch of a younger run."""
+
     batch_ms: int | None
+    ended_ms: int | None
+    """When the last batch ended."""
+
     lag: int | None
     """Records that were in the topics and not yet read, when the last batch ended."""
+
+    partitions: list[PartitionStatus]
+    small_files: int | None
+    """How many files of a sink's table are small (`pk.spark.tables.small_files`); None: unknown, or
+    the sink has no table of Delta or Iceberg."""
 
 
 class Status(TypedDict):
@@ -48,6 +79,10 @@ class Status(TypedDict):
     pipeline: str
     state: State
     error: str | None
+    last_error: LastError | None
+    restarts: int
+    """How often this run started Spark again after a failure."""
+
     pid: int
     started_ms: int
     updated_ms: int
@@ -166,26 +201,42 @@ def read_status(places: Places) -> Status | None:
         status = cast(Status, json.loads(places.status.read_text()))
     except FileNotFoundError:
         return None
+    status.setdefault("last_error", None)  # a file of an earlier version
+    status.setdefault("restarts", 0)
+    for query in status["queries"]:
+        query.setdefault("ended_ms", None)
+        query.setdefault("partitions", [])
+        query.setdefault("small_files", None)
     if not running and status["state"] in ("starting", "running", "restarting"):
         status["state"] = "died"
     return status
 
 
 class StatusFile:
-    """Writes the status of a run."""
+    """Writes the status of a run. Raises OSError if an earlier one cannot be read."""
 
     def __init__(self, places: Places, name: str) -> None:
         self._places = places
         self.queries: dict[str, QueryStatus] = {}
+        self.small_files: dict[str, int] = {}
+        """Query → the number of small files in its sink's table."""
+
         self.dead_letters = 0
         self.batches = 0
         """How many batches succeeded in this run."""
 
-        now_ms = time.time_ns() // 1_000_000
+        self._ended: dict[str, deque[tuple[int, int]]] = {}
+        """Query → the batches of the last minute: the end of each, and its rows."""
+
+        self._began_ms: int | None = None
+        before = read_status(places)
+        now_ms = _now_ms()
         self.value: Status = {
             "pipeline": name,
             "state": "starting",
             "error": None,
+            "last_error": None if before is None else before["last_error"],
+            "restarts": 0,
             "pid": os.getpid(),
             "started_ms": now_ms,
             "updated_ms": now_ms,
@@ -195,10 +246,18 @@ class StatusFile:
 
     def write(self, state: State, error: str | None = None) -> None:
         """Replaces the file. Raises OSError."""
+        now_ms = _now_ms()
+        if state == "restarting":
+            self.value["restarts"] += 1
+        if error is not None:
+            self.value["last_error"] = {"message": error, "at_ms": now_ms}
         self.value["state"] = state
         self.value["error"] = error
-        self.value["updated_ms"] = time.time_ns() // 1_000_000
+        self.value["updated_ms"] = now_ms
         self.value["dead_letters"] = self.dead_letters
+        for name, query in self.queries.items():
+            query["rows_a_second"] = self._rate(name, now_ms)
+            query["small_files"] = self.small_files.get(name)
         self.value["queries"] = list(self.queries.values())
         write_json(self._places.status, self.value)
 
@@ -211,26 +270,59 @@ class StatusFile:
             if metric.startswith(("dead_letters_", "skipped_")):
                 self.dead_letters += int(value["records"])
         duration_ms = int((progress.get("durationMs") or {}).get("triggerExecution", 0))
+        now_ms = _now_ms()
+        if self._began_ms is None:
+            self._began_ms = now_ms - duration_ms
+        self._ended.setdefault(name, deque()).append((now_ms, rows))
+        partitions = partitions_of(progress)
         self.queries[name] = {
             "name": name,
             "batch": int(progress["batchId"]),
             "rows": rows + (before["rows"] if before is not None else 0),
-            "rows_a_second": round(rows * 1000 / duration_ms, 1) if duration_ms else 0.0,
+            "rows_a_second": 0.0,
             "batch_ms": duration_ms,
-            "lag": lag_of(progress),
+            "ended_ms": now_ms,
+            "lag": None if partitions is None else sum(each["lag"] for each in partitions),
+            "partitions": partitions or [],
+            "small_files": None,
         }
 
+    def _rate(self, name: str, now_ms: int) -> float:
+        ended = self._ended.get(name)
+        if not ended or self._began_ms is None:
+            return 0.0
+        while ended and ended[0][0] < now_ms - _RATE_MS:
+            ended.popleft()
+        span_ms = max(min(now_ms - self._began_ms, _RATE_MS), 1)
+        return round(sum(rows for _, rows in ended) * 1000 / span_ms, 1)
 
-def lag_of(progress: dict[str, Any]) -> int | None:
-    """How many records of topics a query had not read when its batch ended; None without topics."""
-    found: int | None = None
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def partitions_of(progress: dict[str, Any]) -> list[PartitionStatus] | None:
+    """How far a query had read each partition when its batch ended; None without topics. A topic
+    that is read twice is as far as its slower reader."""
+    found: dict[tuple[str, int], PartitionStatus] = {}
+    topics = False
     for source in progress["sources"]:
-        end, latest = (_positions(source.get(name)) for name in ("endOffset", "latestOffset"))
-        if end is None or latest is None:
+        read, latest = (_positions(source.get(name)) for name in ("endOffset", "latestOffset"))
+        if read is None or latest is None:
             continue
-        behind = sum(max(offset - end.get(tp, 0), 0) for tp, offset in latest.items())
-        found = (found or 0) + behind
-    return found
+        topics = True
+        for (topic, partition), end in latest.items():
+            offset, place = read.get((topic, partition), 0), (topic, int(partition))
+            other = found.get(place)
+            if other is None or offset < other["offset"]:
+                found[place] = {
+                    "topic": topic,
+                    "partition": place[1],
+                    "offset": offset,
+                    "end": end,
+                    "lag": max(end - offset, 0),
+                }
+    return [found[place] for place in sorted(found)] if topics else None
 
 
 def rows_of(progress: dict[str, Any]) -> int:

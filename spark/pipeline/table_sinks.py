@@ -21,7 +21,7 @@ from pk.spark.errors import SparkMissing
 from pk.spark.files.columns import arrow_columns
 from pk.spark.files.object_path import Place, write_json
 from pk.spark.files.store import LocalStore, Store, is_object_url, store_at
-from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink
+from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink, Sink
 from pk.spark.pipeline.places import Places
 from pk.spark.tables.lake_commit import (
     LakeFile,
@@ -34,6 +34,7 @@ from pk.spark.tables.lake_commit import (
     missing,
     with_field_ids,
 )
+from pk.spark.tables.small_files import delta_small_files, iceberg_small_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -204,6 +205,16 @@ def write_iceberg(
     if files:
         iceberg_add(table, store, files, identity, batch)
     attempt.end(True)
+
+
+def small_files(sink: Sink, places: Places) -> int | None:
+    """The number of small files in a sink's table; None if it has none, or cannot be read now."""
+    with contextlib.suppress(Exception):  # of deltalake, of pyiceberg and its catalogs
+        if isinstance(sink, DeltaSink):
+            return delta_small_files(places.store(sink.delta))
+        if isinstance(sink, IcebergSink):
+            return iceberg_small_files(catalog_of(sink, places).load_table(sink.iceberg))
+    return None
 
 
 def table_store(table: Any) -> Store:

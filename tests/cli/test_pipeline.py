@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pk.cli.nouns.pipeline.rows import QueryRow
+from pk.cli.exits import Exit
+from pk.cli.nouns.pipeline.rows import PartitionRow, QueryRow
 from pk.spark.pipeline.definition import parse_pipeline
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Lock, StatusFile
@@ -45,10 +46,17 @@ def status_of(file: Path) -> StatusFile:
         "name": "orders",
         "batch": 3,
         "rows": 1200,
-        "rows_a_second": 99.5,
+        "rows_a_second": 0.0,
         "batch_ms": 1500,
+        "ended_ms": 1_700_000_000_000,
         "lag": 7,
+        "partitions": [
+            {"topic": "orders", "partition": 0, "offset": 93, "end": 100, "lag": 7},
+            {"topic": "orders", "partition": 1, "offset": 5, "end": 5, "lag": 0},
+        ],
+        "small_files": None,
     }
+    status.small_files["orders"] = 12
     status.dead_letters = 2
     return status
 
@@ -80,7 +88,7 @@ def test_init_writes_a_file_for_the_topic(at: Run, fresh: Fresh, tmp_path: Path)
 def test_problems_of_the_file_have_places(pk: Run, file: Path, verb: str) -> None:
     file.write_text(FILE.replace("topic =", "topc =").replace('from = "orders"', 'from = "order"'))
     wrong = pk("spark", "pipeline", verb, str(file))
-    assert wrong.code == 1
+    assert wrong.code == (Exit.LASTING if verb == "run" else Exit.FAILED)
     said = wrong.err.replace("\n", " ")
     assert f"{file}:4:1: a [[source]] needs one of topic, files or jdbc; none is given" in said
     assert f"{file}:9:1: no source, table or step before this is named 'order'" in said
@@ -100,13 +108,22 @@ def test_status_of_a_pipeline_that_runs_that_has_died_and_that_never_ran(
         [row] = found.json
         assert row.keys() == QueryRow.__annotations__.keys()
         assert (row["pipeline"], row["sink"], row["state"]) == ("p", "orders", "running")
-        assert (row["batch"], row["rows"], row["rows_per_second"]) == (3, 1200, 99.5)
+        assert (row["batch"], row["rows"], row["rows_per_second"]) == (3, 1200, 0.0)
         assert (row["lag"], row["batch_ms"], row["dead_letters"]) == (7, 1500, 2)
+        assert (row["small_files"], row["last_error"], row["restarts"]) == (12, None, 0)
+        found = pk("spark", "pipeline", "status", str(file), "--partitions", "-f", "json")
+        assert found.json[0].keys() == PartitionRow.__annotations__.keys()
+        assert [(row["partition"], row["lag"]) for row in found.json] == [(0, 7), (1, 0)]
     died = pk("spark", "pipeline", "status", str(file))
     assert (died.code, "died" in died.text) == (0, True), died.text
     status.write("failed", "a record does not parse: orders, partition 0, offset 4")
     failed = pk("spark", "pipeline", "status", str(file))
     assert "p: a record does not parse: orders, partition 0, offset 4" in failed.err
+    with Lock(Places(parse_pipeline(FILE, str(file)))):
+        status_of(file).write("running")
+        again = pk("spark", "pipeline", "status", str(file))
+        said = again.err.replace("\n", " ")
+        assert "p: the last failure, " in said and "a record does not parse" in said
 
 
 def test_a_pipeline_is_asked_to_stop_and_waited_for(pk: Run, file: Path) -> None:

@@ -146,4 +146,4 @@ def test_a_service_goes_on_after_its_java_was_killed_and_ends_in_order(tmp_path:
         append(broker.bootstrap, "orders", ["{broken"], 1)
         service = Service(file, broker.bootstrap)
         assert service.process.wait(WAIT_S) == Exit.LASTING, service.said.queue
-        assert "a record does not parse: orders" in service.said.get(timeout=WAIT_S)
+        assert "A record does not parse: orders" in service.said.get(timeout=WAIT_S)

@@ -9,7 +9,7 @@ from pk.cli.nouns.pipeline.options import (
     RunPipeline,
     StopPipeline,
 )
-from pk.cli.nouns.pipeline.rows import CheckedRow, QueryRow
+from pk.cli.nouns.pipeline.rows import CheckedRow, PartitionRow, QueryRow
 from pk.cli.options.option_sets import Debug, Listing, Untraced, Watch
 
 PIPELINE = Noun("spark pipeline")
@@ -71,12 +71,21 @@ PIPELINE.command(
 
 PIPELINE.command(
     "status",
-    help="Show state, rate, lag, batch time and dead letters of pipelines on this machine.",
+    help="Show state, rate, lag, batch time and dead letters of pipelines.",
     worker="status:status",
     options=Files,
     takes=(Listing, Watch, Debug),
-    examples=("pk spark pipeline status orders.toml", "pk spark pipeline status *.toml -f json"),
-    shows=QueryRow,
+    examples=(
+        "pk spark pipeline status orders.toml",
+        "pk spark pipeline status orders.toml --partitions --where 'lag > 0'",
+        "pk spark pipeline status *.toml -f json",
+    ),
+    notes=(
+        "ROWS/S is that of the last minute. Lag is that of the end of the last batch. -f wide also "
+        "shows how many files of a table are below 32 MB, how often --restart has started Spark "
+        "again, and the last failure."
+    ),
+    shows={"": QueryRow, "partitions": PartitionRow},
 )
 
 

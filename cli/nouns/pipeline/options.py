@@ -42,6 +42,14 @@ class RunPipeline(OnCluster):
         ),
     ] = False
     cores: _Cores = None
+    metrics_listener: Annotated[
+        str | None,
+        Option(
+            "--metrics-listener",
+            value="HOST:PORT",
+            help="Serve metrics for Prometheus, and whether the pipeline runs.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +82,9 @@ class Files:
     files: Annotated[
         tuple[str, ...], Argument("FILE", help="The pipelines' files.", complete="file")
     ]
+    partitions: Annotated[
+        bool, Option("--partitions", help="Show offset and lag of each partition instead.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

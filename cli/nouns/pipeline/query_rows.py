@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pk.cli.nouns.pipeline.rows import QueryRow
+from pk.cli.nouns.pipeline.rows import PartitionRow, QueryRow
 from pk.cli.positions.times import show_time
 
 if TYPE_CHECKING:
@@ -17,8 +17,12 @@ def query_rows(status: "Status") -> list[QueryRow]:
         "rows": 0,
         "rows_a_second": 0.0,
         "batch_ms": None,
+        "ended_ms": None,
         "lag": None,
+        "partitions": [],
+        "small_files": None,
     }
+    last = status["last_error"]
     return [
         {
             "pipeline": status["pipeline"],
@@ -30,11 +34,24 @@ def query_rows(status: "Status") -> list[QueryRow]:
             "lag": query["lag"],
             "batch_ms": query["batch_ms"],
             "dead_letters": status["dead_letters"],
+            "small_files": query["small_files"],
+            "restarts": status["restarts"],
             "updated": show_time(status["updated_ms"]),
             "pid": status["pid"],
             "error": status["error"],
+            "last_error": None if last is None else last["message"],
+            "last_error_at": None if last is None else show_time(last["at_ms"]),
         }
         for query in status["queries"] or [nothing]
+    ]
+
+
+def partition_rows(status: "Status") -> list[PartitionRow]:
+    """One row for each partition that a query reads."""
+    return [
+        {"pipeline": status["pipeline"], "sink": query["name"], **each}
+        for query in status["queries"]
+        for each in query["partitions"]
     ]
 
 

@@ -29,6 +29,22 @@ class QueryRow(TypedDict):
     lag: Annotated[int | None, Shown(show=show_count)]
     batch_ms: Annotated[int | None, Shown("BATCH TIME", show=show_span)]
     dead_letters: Annotated[int, Shown("DEAD LETTERS", show=show_count)]
+    small_files: Annotated[int | None, Shown("SMALL FILES", show=show_count, wide=True)]
+    restarts: Annotated[int, Shown(wide=True, show=show_count)]
     updated: Annotated[str, Shown(show=show_clock)]
     pid: Annotated[int, Shown(wide=True)]
     error: Annotated[str | None, Shown(wide=True)]
+    last_error: Annotated[str | None, Shown("LAST ERROR", wide=True)]
+    last_error_at: Annotated[str | None, Shown("LAST ERROR AT", show=show_clock, wide=True)]
+
+
+class PartitionRow(TypedDict):
+    """How far a sink of a pipeline has read a partition, when its last batch ended."""
+
+    pipeline: str
+    sink: str
+    topic: str
+    partition: int
+    offset: int
+    end: int
+    lag: Annotated[int, Shown(show=show_count)]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pk.cli.exits import CommandError, Exit
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.nouns.pipeline.pipeline_file import explained, read_pipeline, run_options
 from pk.cli.nouns.pipeline.query_rows import query_rows, style
 from pk.cli.nouns.pipeline.rows import QueryRow
@@ -37,6 +37,7 @@ def _run(context: Context, options: "RunPipeline") -> None:
         run_with,
         once=options.once,
         restart=options.restart,
+        metrics=_address(options.metrics_listener),
         where=spark_place(options),
         progress=show_progress,
         say=context.say,
@@ -53,6 +54,16 @@ def _run(context: Context, options: "RunPipeline") -> None:
     finally:
         context.clear_status()
     context.show(listing(QueryRow, query_rows(status), style))
+
+
+def _address(text: str | None) -> tuple[str, int] | None:
+    """Host and port of --metrics-listener. Raises Unusable."""
+    if text is None:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
+        raise Unusable(f"--metrics-listener must be HOST:PORT, is {text!r}.")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _lasting(error: CommandError) -> CommandError:

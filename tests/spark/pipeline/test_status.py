@@ -19,7 +19,7 @@ from pk.spark.pipeline.status import (
     Lock,
     StatusFile,
     is_running,
-    lag_of,
+    partitions_of,
     read_status,
     rows_of,
 )
@@ -67,17 +67,21 @@ def progress(
     }
 
 
+def lags_of(progress: dict[str, object]) -> dict[int, int]:
+    return {each["partition"]: each["lag"] for each in partitions_of(progress) or []}
+
+
 def test_rows_are_counted_and_lag_is_that_of_the_offsets() -> None:
     first = progress(0, {}, {"0": 15}, {"0": 20, "1": 3})
-    assert (rows_of(first), lag_of(first)) == (7, 8)
+    assert (rows_of(first), lags_of(first)) == (7, {0: 5, 1: 3})
     second = progress(1, {"0": 15}, {"0": 20, "1": 3}, {"0": 20, "1": 3})
-    assert (rows_of(second), lag_of(second)) == (8, 0)
+    assert (rows_of(second), lags_of(second)) == (8, {0: 0, 1: 0})
     files: dict[str, object] = {
         "sources": [
             {"startOffset": {"logOffset": 0}, "endOffset": {"logOffset": 1}, "numInputRows": 7}
         ]
     }
-    assert (rows_of(files), lag_of(files)) == (7, None)
+    assert (rows_of(files), partitions_of(files)) == (7, None)
 
 
 def test_a_status_is_that_of_the_run_or_of_its_death(places: Places) -> None:
@@ -86,18 +90,25 @@ def test_a_status_is_that_of_the_run_or_of_its_death(places: Places) -> None:
         status = StatusFile(places, "p")
         status.see("orders", progress(0, {}, {"0": 15}, {"0": 20}), 10)
         status.see("orders", progress(1, {"0": 15}, {"0": 20}, {"0": 20}), 5)
+        status.small_files["orders"] = 3
         status.write("running")
         found = read_status(places)
         assert found is not None and found["state"] == "running"
+        [query] = found["queries"]
+        assert query["rows_a_second"] > 10 and query.pop("ended_ms")
+        query.pop("rows_a_second")
         assert found["dead_letters"] == 4
         assert found["queries"] == [
             {
                 "name": "orders",
                 "batch": 1,
                 "rows": 15,
-                "rows_a_second": 10.0,
                 "batch_ms": 500,
                 "lag": 0,
+                "partitions": [
+                    {"topic": "orders", "partition": 0, "offset": 20, "end": 20, "lag": 0}
+                ],
+                "small_files": 3,
             }
         ]
     found = read_status(places)
@@ -184,3 +195,45 @@ def test_who_stops_a_pipeline_at_once_has_stopped_it(places: Places) -> None:
     status = read_status(places)
     assert status is not None
     assert (status["state"], status["error"]) == ("stopped", None)
+
+
+def test_the_rate_is_that_of_the_last_minute(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pk.spark.pipeline import status as module
+
+    now_ms = 1_000_000
+    monkeypatch.setattr(module, "_now_ms", lambda: now_ms)
+    assert isinstance(places.own, Path)
+    places.own.mkdir(parents=True)
+    status = StatusFile(places, "p")
+
+    def rate() -> float:
+        status.write("running")
+        found = read_status(places)
+        assert found is not None
+        return found["queries"][0]["rows_a_second"]
+
+    status.see("orders", progress(0, {}, {"0": 15}, {"0": 20}), 1_000)  # a batch of 500 ms
+    assert rate() == 2_000.0
+    now_ms += 9_500
+    status.see("orders", progress(1, {"0": 15}, {"0": 20}, {"0": 20}), 2_000)
+    assert rate() == 300.0
+    now_ms += 55_000
+    assert rate() == round(2_000 / 60, 1)
+    now_ms += 55_000
+    assert rate() == 0.0
+
+
+def test_the_last_error_outlives_its_run(places: Places) -> None:
+    with Lock(places):
+        status = StatusFile(places, "p")
+        status.write("restarting", "no broker")
+        status.write("restarting", "no disk")
+        assert status.value["restarts"] == 2
+    with Lock(places):
+        again = StatusFile(places, "p")
+        again.write("running")
+        assert again.value["error"] is None and again.value["restarts"] == 0
+        last = again.value["last_error"]
+        assert last is not None and last["message"] == "no disk"
