@@ -70,6 +70,7 @@ CHECKS: Final = (
     _check("retention-risk", readers.retention_risk, GROUPS, OFFSETS, CONFIGS, DIRS),
     _check("hanging-transactions", agreement.hanging_transactions, TRANSACTIONS, OFFSETS, BROKERS),
     _check("old-transactions", agreement.old_transactions, TRANSACTIONS, OFFSETS, BROKERS),
+    _check("remote-orphans", remote.orphans, REMOTE),
     _check("remote-copy-disabled", remote.copy_disabled, REMOTE),
     _check(
         "no-spare-replica", replication.no_spare_replica, CONFIGS, healthy=healthy.spare_replicas

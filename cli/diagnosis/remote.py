@@ -28,7 +28,7 @@ def remote_words(state: r.RemoteState) -> str:
         due = f"{count(state.lag_segments, 'closed segment')} not, {show_bytes(state.lag_bytes)}"
         parts.append(due)
     if state.unfinished:
-        parts.append(f"{count(state.unfinished, 'segment')} to be deleted")
+        parts.append(f"{count(state.unfinished, 'segment')} not finished")
     if state.copy_disabled:
         parts.append("copying is off (remote.log.copy.disable=true)")
     if state.why:
@@ -78,6 +78,24 @@ def _same(tp: TopicPartition, why: str) -> str:
     """A reason without the name of the object, of which each partition has its own."""
     name, colon, rest = why.partition(": ")
     return rest if colon and name.endswith(".segment") and f"/{tp.topic}-" in name else why
+
+
+def orphans(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Objects in remote storage that belong to no segment, and that leaders keep."""
+    tps = [tp for tp, state in snapshot.remote.items() if state.orphans]
+    if tps:
+        objects = sum(snapshot.remote[tp].orphans for tp in tps)
+        first = min(tps)
+        yield Finding(
+            "remote-orphans",
+            WARNING,
+            f"{count(objects, 'object')} of {partitions_counted(tps)} in remote storage that "
+            f"__remote_log_metadata does not name, such as {snapshot.remote[first].orphan}.",
+            "They are kept: no segment has their offsets, or they are damaged. If metadata was "
+            "lost, they may be the only copy; otherwise delete them in the store.",
+            "pk log remote URL --verify",
+            tuple(partition_name(tp) for tp in sorted(tps)),
+        )
 
 
 def copy_disabled(snapshot: ClusterSnapshot) -> Iterator[Finding]:

@@ -277,12 +277,16 @@ class RemoteState(Struct, frozen=True):
     """The closed segments that were not copied."""
     lag_bytes: int
     unfinished: int
-    """The segments whose copy or deletion did not end, and that will be deleted."""
+    """The segments whose copy or deletion did not end."""
     copy_disabled: bool
     restoring: bool
     """Whether the log must still be restored before anybody leads the partition."""
     why: str
     """Why the last attempt did not do all that was due; "" if it did."""
+    orphans: int = 0
+    """The objects that belong to no segment, and that were kept when the leader last looked."""
+    orphan: str = ""
+    """The name of one of them."""
 
 
 class CreatedTopic(Struct, frozen=True):

@@ -112,6 +112,11 @@ SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
         WARNING,
         "Remote storage fails for 1 partition (orders/0): access denied.",
     ),
+    "remote-orphans": (
+        snapshot(remote=stored(orphans=2, orphan="c/orders-A/0/1.segment")),
+        WARNING,
+        "2 objects of 1 partition (orders/0) in remote storage that __remote_log_metadata does",
+    ),
     "remote-copy-disabled": (
         snapshot(remote=stored(copy_disabled=True, lag_segments=3, lag_bytes=9)),
         NOTE,

@@ -60,7 +60,7 @@ def test_what_is_not_copied_and_why(pk: Run, tmp_path: Path) -> None:
         assert finding["what"].startswith("Remote storage fails for 1 partition (t/0): ")
         (found,) = evidence(pk("why", "partition", "t/0", *at))
         assert found.startswith("0 segments copied, 0 B; 4 closed segments not, 4.1 MB; ")
-        assert "to be deleted" in found and ".segment" in found
+        assert "1 segment not finished" in found and ".segment" in found
         store.unlink()
         store.mkdir()
 

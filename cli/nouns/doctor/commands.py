@@ -29,6 +29,7 @@ CheckName = Literal[
     "retention-risk",
     "hanging-transactions",
     "old-transactions",
+    "remote-orphans",
     "remote-copy-disabled",
     "no-spare-replica",
     "single-replica",

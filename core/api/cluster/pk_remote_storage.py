@@ -18,6 +18,7 @@ async def handle(context: Context, request: PkRemoteStorageRequest) -> PkRemoteS
     """The partitions that this broker leads, or leads when it has restored them."""
     broker, response = context.broker, PkRemoteStorageResponse()
     trouble = broker.remote.trouble if broker.remote is not None else {}
+    orphans = broker.remote.orphans if broker.remote is not None else {}
     for partition in list(broker.data.replicas):
         await let_others_run()
         if partition.leader != broker.node_id:
@@ -26,6 +27,8 @@ async def handle(context: Context, request: PkRemoteStorageRequest) -> PkRemoteS
             continue
         state = _state(partition)
         state.why = trouble.get(partition.tp, "")
+        if kept := orphans.get(partition.tp):
+            state.orphans, state.orphan = len(kept), min(kept)
         if broker.remote is None:
             state.why = WITHOUT_STORAGE
         response.partitions.append(state)

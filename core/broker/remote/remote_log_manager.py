@@ -6,8 +6,12 @@ a task of its own. A turn begins with reading all metadata that earlier leaders 
 changes something is written before and after it is done, so that a later leader finds unfinished
 steps:
 
-    copy      COPY_STARTED, the object, COPY_FINISHED; after a failure it is deleted
+    copy      COPY_STARTED, the object, COPY_FINISHED
     delete    DELETE_STARTED, the object is removed, DELETE_FINISHED
+
+A turn that failed is tried again after `RETRY_S`, then ever later, up to `RETRY_S_MAX`. A failed
+copy begins again under the same segment id, so that nothing is written while the store is away. If
+the segment is not due any more, or another broker leads, what was begun is deleted.
 
 A partition that takes over the segments of a lost cluster is led when its log is restored: the
 metadata is written anew from the objects in the store, and the log begins behind them, with the
@@ -31,9 +35,10 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
+from msgspec.structs import replace
 
 from pk.core.broker.clock import Clock
 from pk.core.broker.loop_time import let_others_run
@@ -83,6 +88,11 @@ logger = logging.getLogger("pk.remote")
 
 FIRST_S_MAX: Final = 1.0
 """The longest time until the first turn after the start."""
+RETRY_S: Final = 0.5
+"""How long a turn that failed waits first; it doubles with each failure. This and the next two have
+the values of Kafka's `remote.log.manager.task.retry.*`."""
+RETRY_S_MAX: Final = 30.0
+RETRY_JITTER: Final = 0.2
 RESTORED_AT_ONCE: Final = 500
 """How many segments of a lost cluster one batch of metadata has."""
 SCAN_S: Final = 6 * 3600.0
@@ -103,6 +113,25 @@ class RemoteMetrics:
         self.copy_errors = 0
         self.deleted_segments = 0
         self.delete_errors = 0
+
+
+class _Begun(NamedTuple):
+    """A copy that is under way, or failed and is tried again."""
+
+    epoch: int
+    record: RemoteSegment
+    topic: TopicState | None
+    """As the object says it: an upload that ends late must not differ from the next one."""
+
+
+class _Failures:
+    """The failures of one partition in a row."""
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        self.count = 0
+        self.kinds: set[type[Exception]] = set()
+        """Those that were logged."""
 
 
 class RemoteLogManager:
@@ -144,11 +173,15 @@ class RemoteLogManager:
         """The leader epoch in which all metadata of earlier leaders was read."""
         self._scanned: dict[TopicIdPartition, float] = {}
         """When this broker looked for objects that are no segments, in its leadership."""
-        self._copying: set[Uuid] = set()
+        self._begun: dict[TopicIdPartition, _Begun] = {}
+        self._failures: dict[TopicIdPartition, _Failures] = {}
+        self._retry_at: dict[TopicIdPartition, float] = {}
         self._missing_since: dict[TopicIdPartition, float] = {}
         self.metrics = RemoteMetrics()
         self.trouble: dict[TopicPartition, str] = {}
         """Why the last turn of a partition did not do all that was due."""
+        self.orphans: dict[TopicPartition, list[str]] = {}
+        """The objects that are no segments, and that were kept when a leader last looked."""
 
     async def run(self) -> None:
         """Give turns until cancelled."""
@@ -170,8 +203,8 @@ class RemoteLogManager:
         for partition in tiered:
             await let_others_run()
             self._attach(partition)
-            mine = partition.leads or self._is_restored(partition) or _has_gap(partition)
-            if partition.offline is None and mine:
+            retry_at = self._retry_at.get(remote_partition(partition).key, 0.0)
+            if self._has_turns(partition) and self._clock.time() >= retry_at:
                 self._begin(partition)
         await self._look_for_deleted()
 
@@ -225,6 +258,11 @@ class RemoteLogManager:
         """Whether this broker will lead a partition whose log it must restore first."""
         return partition.leader == self._state.node_id and partition.awaits_restore
 
+    def _has_turns(self, partition: Partition) -> bool:
+        """Whether this broker has anything to do for a partition."""
+        mine = partition.leads or self._is_restored(partition) or _has_gap(partition)
+        return mine and partition.offline is None
+
     def _attach(self, partition: Partition) -> None:
         remote = remote_partition(partition)
         if partition.remote is None:
@@ -238,25 +276,57 @@ class RemoteLogManager:
             self._start_soon(self._turn, partition)
 
     async def _turn(self, partition: Partition) -> None:
-        key, tp = remote_partition(partition).key, partition.tp
-        why = ""
+        key = remote_partition(partition).key
         try:
             await self.serve(partition)
-        except (KafkaError, RemoteStorageError, OSError) as e:
-            why = str(e) or repr(e)
-            if self.trouble.get(tp) != why:
-                logger.warning("%s: remote storage: %s", tp, why)
+        except Exception as e:  # noqa: BLE001 - it is logged, and tried again
+            self._failed(key, partition.tp, e)
             if isinstance(e, StorageError) and not e.undone:
                 self._replicas.failures.fail_partition(partition, e)
-        except Exception as e:
-            why = repr(e)
-            logger.exception("%s: a task of remote storage failed", tp)
+            self._start_soon(self._retry, partition)
+        else:
+            self._worked(key, partition.tp)
         finally:
             self._busy.discard(key)
-        if why:
-            self.trouble[tp] = why
+
+    async def _retry(self, partition: Partition) -> None:
+        """Give a partition another turn when it may try again."""
+        key = remote_partition(partition).key
+        await trio.sleep(max(0.0, self._retry_at.get(key, 0.0) - self._clock.time()))
+        is_due = key in self._failures and self._replicas.find(*partition.tp) is partition
+        if is_due and self._has_turns(partition):
+            self._begin(partition)
+
+    def _failed(self, key: TopicIdPartition, tp: TopicPartition, error: Exception) -> None:
+        """Note a failure. Of those in a row the first of each kind is logged."""
+        now, why = self._clock.time(), str(error) or repr(error)
+        failures = self._failures.setdefault(key, _Failures(now))
+        wait_s = min(RETRY_S * 2.0 ** min(failures.count, 20), RETRY_S_MAX)
+        jitter = 1 + RETRY_JITTER * (2 * self._random.random() - 1)
+        self._retry_at[key] = now + wait_s * jitter
+        failures.count += 1
+        self.trouble[tp] = why
+        if type(error) in failures.kinds:
+            return
+        failures.kinds.add(type(error))
+        if isinstance(error, KafkaError | RemoteStorageError | OSError):
+            logger.warning("%s: remote storage: %s", tp, why)
         else:
-            self.trouble.pop(tp, None)
+            logger.error("%s: a task of remote storage failed", tp, exc_info=error)
+
+    def _worked(self, key: TopicIdPartition, tp: TopicPartition) -> None:
+        """Note that all that was due was done."""
+        self.trouble.pop(tp, None)
+        self._retry_at.pop(key, None)
+        failures = self._failures.pop(key, None)
+        if failures is not None:
+            took_s = self._clock.time() - failures.since
+            logger.info(
+                "%s: remote storage works again, after %d failures in %.0f s",
+                tp,
+                failures.count,
+                took_s,
+            )
 
     async def serve(self, partition: Partition) -> None:
         """One turn of a partition that this broker leads: copy, then delete expired segments.
@@ -285,6 +355,8 @@ class RemoteLogManager:
                 async with self._copiers:
                     while await self._copy_next(partition, remote, epoch):
                         await self._delete_due(partition, remote, epoch)
+            else:
+                self._begun.pop(key, None)
             await self._delete_due(partition, remote, epoch)
         else:
             await self._delete_all(partition, remote, epoch)
@@ -342,11 +414,13 @@ class RemoteLogManager:
         from_offset = remote.copied_to(log) + 1
         stable = log.state.last_stable_offset(partition.high_watermark)
         found = next_to_copy(log.state.segments, from_offset, stable)
+        key = remote_partition(partition).key
+        begun = self._begun.pop(key, None)
         if found is None:
             return False
         segment, following = found
         await until_allowed(self.copy_quota)
-        topic = self._topic_state(partition.tp.topic)
+        topic = begun.topic if begun is not None else self._topic_state(partition.tp.topic)
         tail = await offload(
             tail_of, log, segment, following - 1, lineage, topic, directory=log.log_dir.path
         )
@@ -367,15 +441,26 @@ class RemoteLogManager:
             state=SegmentState.COPY_STARTED,
             txn_index_empty=not tail.txn_index,
         )
-        self._copying.add(record.id)
+        if begun is not None and self._is_same(begun, record, epoch, remote):
+            record = begun.record
+        else:
+            await self._topic.write(record)
+        self._begun[key] = _Begun(epoch, record, topic)
         try:
             await self._copy(partition, segment, record, tail, epoch)
         except BaseException:
             self.metrics.copy_errors += 1
             raise
-        finally:
-            self._copying.discard(record.id)
         return True
+
+    @staticmethod
+    def _is_same(begun: _Begun, record: RemoteSegment, epoch: int, remote: RemoteLog) -> bool:
+        """Whether a failed copy can go on as it began: `record` is what it would begin with now."""
+        known = remote.segments.get(begun.record.id)
+        if begun.epoch != epoch or known is None or known.state is not SegmentState.COPY_STARTED:
+            return False
+        before = begun.record
+        return replace(record, id=before.id, event_ms=before.event_ms) == before
 
     def _topic_state(self, name: str) -> TopicState | None:
         image = self._state.image
@@ -397,22 +482,19 @@ class RemoteLogManager:
         tail: Tail,
         epoch: int,
     ) -> None:
-        await self._topic.write(record)
         remote = partition.remote
         assert remote is not None
-        try:
-            await offload(
-                self._storage.put,
-                self._reads.reader.name_of(record),
-                pieces(segment.file, tail),
-                limiter=self._threads,
-            )
-            self.copy_quota.passed(record.size)
-            if not self._still(partition, epoch):
-                raise RemoteStorageError("the leadership ended during a copy")
-        except Exception:
+        await offload(
+            self._storage.put,
+            self._reads.reader.name_of(record),
+            pieces(segment.file, tail),
+            limiter=self._threads,
+        )
+        self.copy_quota.passed(record.size)
+        del self._begun[record.partition.key]
+        if not self._still(partition, epoch):
             await self._give_up(record)
-            raise
+            raise RemoteStorageError("the leadership ended during a copy")
         try:
             await self._set(record, SegmentState.COPY_FINISHED)
         except KafkaError:
@@ -513,6 +595,11 @@ class RemoteLogManager:
 
     # --- deleting ---
 
+    def _copying(self, key: TopicIdPartition, epoch: int) -> tuple[Uuid, ...]:
+        """The segment that this leader is copying, or tries to."""
+        begun = self._begun.get(key)
+        return (begun.record.id,) if begun is not None and begun.epoch == epoch else ()
+
     async def _delete_due(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
         if not self._still(partition, epoch) or partition.busy:
             return
@@ -529,7 +616,7 @@ class RemoteLogManager:
             ),
             Retention(config.retention_ms, config.retention_bytes) if config.delete else None,
             self._clock.now_ms(),
-            self._copying,
+            self._copying(remote_partition(partition).key, epoch),
         )
         if due.start_offset is not None:
             logger.info("%s: the log starts at %d by its retention", partition.tp, due.start_offset)
@@ -583,34 +670,40 @@ class RemoteLogManager:
             # Every object was announced in the metadata before it was written, so after the list
             # was made all of them are known, or were deleted.
             await self._topic.catch_up(known.key)
+            kept: list[str] = []
             for segment_id, stored in listed.items():
                 await let_others_run()
                 if not self._still(partition, epoch):
                     return
-                if remote.segments.get(segment_id) is None:
-                    await self._delete_orphan(partition, remote, stored)
+                is_segment = remote.segments.get(segment_id) is not None
+                if not is_segment and not await self._delete_orphan(partition, remote, stored):
+                    kept.append(stored.name)
+        self.orphans.pop(partition.tp, None)
+        if kept:
+            self.orphans[partition.tp] = kept
 
     async def _delete_orphan(
         self, partition: Partition, remote: RemoteLog, stored: StoredObject
-    ) -> None:
+    ) -> bool:
         """Delete an object if the topic is not tiered any more, or the log begins behind it, or its
         offsets are on this disk or in segments. Otherwise it stays: if metadata was lost, it may be
-        the only copy."""
+        the only copy. Returns whether it is gone."""
         name, log = stored.name, partition.log
         try:
             tail = await offload(find_tail, self._storage, name, stored.size, limiter=self._threads)
         except RemoteObjectMissing:
-            return  # the list was late
+            return True  # the list was late
         except DamagedObject:
-            return  # nobody can say what it has
+            return False  # nobody can say what it has
         start, end = max(tail.start_offset, log.state.log_start_offset), tail.end_offset
         if end < log.state.log_end_offset:
             end = min(end, log.state.local_log_start_offset - 1)
         is_needed = partition.config.remote_storage_enable and start <= end
         if is_needed and not remote.has(log, start, end):
-            return
+            return False
         await offload(self._storage.delete, name, limiter=self._threads)
         logger.info("%s: deleted an object that is no segment: %s", partition.tp, name)
+        return True
 
     async def _listed(self, partition: RemotePartition) -> dict[Uuid, StoredObject]:
         """The objects of a partition, by the ids of their segments. Raises RemoteStorageError."""
@@ -665,8 +758,9 @@ class RemoteLogManager:
         try:
             await self._delete_objects(partition)
             self._topic.forget(partition)
-        except RemoteStorageError as e:
-            logger.warning("%s: deleting from remote storage: %s", partition.tp, e)
+            self._worked(partition.key, partition.tp)
+        except Exception as e:  # noqa: BLE001 - it is logged, and tried again
+            self._failed(partition.key, partition.tp, e)
         finally:
             self._busy.discard(partition.key)
 
@@ -689,10 +783,9 @@ class RemoteLogManager:
             await self._delete_objects(partition)
             await self._mark(partition, PartitionDeleteState.FINISHED)
             logger.info("%s: deleted from remote storage", partition.tp)
-        except (KafkaError, RemoteStorageError) as e:
-            logger.warning("%s: deleting from remote storage: %s", partition.tp, e)
-        except Exception:
-            logger.exception("%s: deleting from remote storage failed", partition.tp)
+            self._worked(partition.key, partition.tp)
+        except Exception as e:  # noqa: BLE001 - it is logged, and tried again
+            self._failed(partition.key, partition.tp, e)
         finally:
             self._busy.discard(partition.key)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar, TypeVarTuple
+from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
 import trio
 
@@ -38,6 +38,9 @@ from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
 from pk.core.log.txnindex import AbortedTxn
 
 logger = logging.getLogger("pk.remote")
+
+QUIET_S: Final = 60.0
+"""How often failed reads are logged."""
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -90,6 +93,9 @@ class RemoteReads:
             fetched=self._count,
         )
         self._limiter = trio.CapacityLimiter(now.remote_log_reader_threads)
+        self._failures = 0
+        """How many reads failed since the last line of the log."""
+        self._quiet_until = 0.0
 
     def configure(self) -> None:
         """Use the configuration in force."""
@@ -109,8 +115,16 @@ class RemoteReads:
         try:
             return await offload(fn, *args, limiter=self._limiter)
         except RemoteStorageError as e:
-            logger.warning("remote storage: %s", e)
+            self._failed(e)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"remote storage: {e}") from e
+
+    def _failed(self, error: RemoteStorageError) -> None:
+        """Log the first failure of each minute: readers ask again all the time."""
+        self._failures += 1
+        now = self._clock.time()
+        if now >= self._quiet_until:
+            logger.warning("remote storage: %d reads failed, the last: %s", self._failures, error)
+            self._failures, self._quiet_until = 0, now + QUIET_S
 
     async def within(self, timeout_s: float, read: Callable[[], Awaitable[None]]) -> bool:
         """Run the coroutine function `read` as a background task, and wait for it up to

@@ -26,12 +26,16 @@ class RemotePartitionState(Struct):
     """The closed segments that were not copied."""
     lag_bytes: Int64 = 0
     unfinished: Int32 = 0
-    """The segments whose copy or deletion did not end, and that will be deleted."""
+    """The segments whose copy or deletion did not end."""
     copy_disabled: bool = False
     restoring: bool = False
     """Whether the log must still be restored before the broker leads."""
     why: str = ""
     """Why the last turn did not do all that was due; "" if it did."""
+    orphans: Int32 = 0
+    """The objects that belong to no segment, and that were kept when the leader last looked."""
+    orphan: str = ""
+    """The name of one of them."""
 
 
 @message(versions=(0, 0))

@@ -245,6 +245,8 @@ class TopicOperations(AdminBase):
                     p.copy_disabled,
                     p.restoring,
                     p.why,
+                    p.orphans,
+                    p.orphan,
                 )
         return found
 

@@ -1,5 +1,6 @@
 """Segments are copied to remote storage, dropped here, read there, and deleted."""
 
+import logging
 from typing import Any
 
 import pytest
@@ -78,33 +79,61 @@ class TestCopying:
                 await t.create(1)
                 await t.produce(2)
                 t.storage.fail = lambda operation, at: operation == "put" and at is done
+                notes, ids = t.noted(), set[bytes]()
                 for _ in range(3):
                     with pytest.raises(RemoteStorageError):
                         await t.turn()
-                    assert t.segments() == [] and t.storage.objects == {}
+                    (begun,) = t.segments()
+                    assert begun.state is SegmentState.COPY_STARTED
+                    ids.add(begun.id)
+                    assert len(t.storage.objects) == done
                     await t.retain(1)
                     assert t.starts() == (0, 0, 18)
+                assert t.noted() == notes + 1, "it is begun once"
                 t.storage.fail = lambda operation, at: False
                 await t.turn()
                 assert [s.state for s in t.segments()] == [COPIED] * 2
+                assert ids == {t.segments()[0].id}
                 assert len(t.storage.objects) == 2
 
         run()
 
     @simulated
-    async def test_what_a_failed_copy_left_is_deleted_by_a_later_turn(self) -> None:
+    async def test_what_a_failed_copy_left_is_deleted_if_it_is_not_due_any_more(self) -> None:
         async with tiered() as t:
             await t.create(1)
             await t.produce(1)
-            t.storage.fail = lambda operation, done: operation == "delete" or done
+            t.storage.fail = lambda operation, done: done
             with pytest.raises(RemoteStorageError):
                 await t.turn()
-            assert {s.state for s in t.segments()} == {SegmentState.DELETE_STARTED}
-            assert len(t.storage.objects) == len(t.segments())
+            assert len(t.storage.objects) == len(t.segments()) == 1
             t.storage.fail = lambda operation, done: False
+            await t.cluster.configure("t", "remote.log.copy.disable", "true")
             await t.turn()
-            assert [s.state for s in t.segments()] == [COPIED]
-            assert len(t.storage.objects) == 1
+            assert t.segments() == [] and t.storage.objects == {}
+
+    @simulated
+    async def test_a_store_that_is_away_is_asked_ever_less_and_logged_once(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO, "pk.remote")
+        async with tiered() as t:
+            await t.create(1)
+            await t.produce(2)
+            t.storage.fail = lambda operation, done: True
+            notes = t.noted()
+            await t.manager(1).check()
+            await trio.sleep(3600)
+            failed = t.storage.asked.count("put")
+            assert 115 < failed < 160, "every half minute in the end"
+            assert t.noted() == notes + 1
+            t.storage.fail = lambda operation, done: False
+            await trio.sleep(40)
+            assert [s.state for s in t.segments()] == [COPIED] * 2
+        said = [one.getMessage() for one in caplog.records if "t-0: remote" in one.getMessage()]
+        assert said[0] == "t-0: remote storage: put: the store fails"
+        assert said[1].startswith(f"t-0: remote storage works again, after {failed} failures in 3")
+        assert len(said) == 2
 
     @pytest.mark.parametrize("written", [False, True])
     def test_the_note_that_ends_a_copy_may_be_lost(

@@ -140,6 +140,7 @@ async def test_an_object_that_is_the_only_copy_stays() -> None:
         await t.cluster.change("t", 0, leader=2)
         await t.turn(2)
         assert t.storage.objects == known | {orphan: far}
+        assert t.manager(2).orphans == {("t", 0): [orphan]}
 
 
 def tail_until(content: bytes, end_offset: int) -> bytes:
@@ -204,12 +205,16 @@ def _late_note_wins(patch: pytest.MonkeyPatch) -> None:
 
 def _failed_copy_stays(patch: pytest.MonkeyPatch) -> None:
     """What a failed copy left is forgotten."""
+    delete = RemoteLogManager._delete
 
-    async def wrong(manager: RemoteLogManager, record: RemoteSegment) -> None:
-        await manager._set(record, SegmentState.DELETE_STARTED)
-        await manager._set(record, SegmentState.DELETE_FINISHED)
+    async def wrong(manager: RemoteLogManager, segment: RemoteSegment) -> None:
+        if segment.state is SegmentState.COPY_STARTED:
+            await manager._set(segment, SegmentState.DELETE_STARTED)
+            await manager._set(segment, SegmentState.DELETE_FINISHED)
+        else:
+            await delete(manager, segment)
 
-    patch.setattr(RemoteLogManager, "_give_up", wrong)
+    patch.setattr(RemoteLogManager, "_delete", wrong)
 
 
 def _deletes_by_note_only(patch: pytest.MonkeyPatch) -> None:

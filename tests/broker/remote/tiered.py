@@ -153,6 +153,12 @@ class Tiered:
         assert remote is not None
         return list(remote.segments)
 
+    def noted(self, node: int = 1) -> int:
+        """How many records the metadata topic has."""
+        replicas = self.cluster.broker(node).data.replicas
+        found = [replicas.find(REMOTE_METADATA_TOPIC, number) for number in range(2)]
+        return sum(p.log.state.log_end_offset for p in found if p is not None)
+
     def starts(self, node: int = 1) -> tuple[int, int, int]:
         """Log start, local start and log end of a replica."""
         state = self.cluster.partition(node).log.state
