@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,10 @@ class World:
 
     def topic(self, name: str, values: Iterable[str | bytes] = (), partitions: int = 2) -> None:
         append(self.bootstrap, name, values, partitions)
+
+    def changes(self, topic: str, changes: Iterable[Mapping[str, Any]]) -> None:
+        """Appends changes to a topic of one partition, in order."""
+        self.topic(topic, [json.dumps(change) for change in changes], 1)
 
     def committed(self, topic: str) -> list[Record]:
         return committed(self.bootstrap, topic)

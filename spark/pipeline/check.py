@@ -52,6 +52,7 @@ def check_in(spark: "SparkSession", pipeline: Pipeline, kafka: Mapping[str, str]
     from pk.spark.pipeline.fields import Fields
     from pk.spark.pipeline.registry_sources import RegistryVersions
     from pk.spark.pipeline.relations import Builder
+    from pk.spark.pipeline.row_changes import table_rows
     from pk.spark.pipeline.sinks import queries
 
     places = Places(pipeline)
@@ -65,7 +66,8 @@ def check_in(spark: "SparkSession", pipeline: Pipeline, kafka: Mapping[str, str]
             path = () if query.sink is None else (*query.sink.path, "mode")
             problems.append(Problem(pipeline.document.at(path), said))
         elif isinstance(query.sink, ParquetSink | DeltaSink | IcebergSink):
-            said = _not_parquet(spark, query.sink, query.frame)
+            rows = table_rows(query.sink, query.frame)
+            said = _not_parquet(spark, query.sink, rows)
             if said is not None:
                 problems.append(Problem(pipeline.document.at((*query.sink.path, "from")), said))
     if problems:

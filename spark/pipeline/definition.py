@@ -24,7 +24,7 @@ Everything that is wrong is reported, not only the first problem; each with its 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypedDict, cast
 
 from pk.core.durations import duration_ms
 from pk.core.nearest import did_you_mean_key
@@ -43,13 +43,13 @@ from pk.spark.sink import DRIVER_BYTES
 
 OnError = Literal["stop", "skip", "dlq"]
 Schema = Literal["evolve", "fixed"]
-Mode = Literal["append", "update", "complete"]
+Mode = Literal["append", "update", "complete", "upsert"]
 Encoding = Literal["bytes", "string", "json", "avro", "json-schema", "protobuf"]
 Column = Literal["key", "value"]
 
 ON_ERROR: Final = ("stop", "skip", "dlq")
 SCHEMA: Final = ("evolve", "fixed")
-MODES: Final = ("append", "update", "complete")
+MODES: Final = ("append", "update", "complete", "upsert")
 ENCODINGS: Final = ("bytes", "string", "json", *KINDS)
 KEY_ENCODINGS: Final = ("bytes", "string", *KINDS)
 FILE_FORMATS: Final = ("parquet", "json", "csv", "text", "orc")
@@ -182,6 +182,26 @@ class Sink:
     path: Path
     mode: Mode = "append"
 
+    @property
+    def output_mode(self) -> str:
+        """Spark's output mode for the query."""
+        return "update" if self.mode == "upsert" else self.mode
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyedSink(Sink):
+    """A table whose rows have a key, so that rows can replace and delete others."""
+
+    key: tuple[str, ...] = ()
+    delete: str | None = None
+    """An SQL expression: where it is true, the row of the key is deleted."""
+
+    order_by: tuple[str, ...] = ()
+    """Columns: of several changes of a key in a batch, the one that is greatest in them counts."""
+
+    leave_out: tuple[str, ...] = ()
+    """Columns that the table does not get."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSink(Sink):
@@ -224,16 +244,16 @@ class ParquetSink(Sink):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeltaSink(Sink):
-    """Rows appended to a Delta table."""
+class DeltaSink(KeyedSink):
+    """Rows appended to a Delta table, or changed there by key."""
 
     delta: str
     partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class IcebergSink(Sink):
-    """Rows appended to an Iceberg table."""
+class IcebergSink(KeyedSink):
+    """Rows appended to an Iceberg table, or changed there by key."""
 
     iceberg: str
     catalog: Mapping[str, str]
@@ -241,12 +261,11 @@ class IcebergSink(Sink):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JdbcSink(Sink):
-    """Rows inserted into a database's table, or updated there by key."""
+class JdbcSink(KeyedSink):
+    """Rows inserted into a database's table, or changed there by key."""
 
     jdbc: str
     table: str
-    key: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -788,6 +807,7 @@ def _sink(table: _Table) -> Sink:
             mode=mode,
             delta=table.place("delta"),
             partition_by=table.texts("partition_by"),
+            **_keyed(table, mode),
         )
     elif kind == "iceberg":
         found = _iceberg_sink(table, found)
@@ -799,15 +819,48 @@ def _sink(table: _Table) -> Sink:
             mode=mode,
             jdbc=_jdbc_url(table),
             table=table.text("table", needed="the database's table"),
-            key=table.texts("key"),
             options=table.mapping("options"),
+            **_keyed(table, mode),
         )
-        if mode != "append" and not found.key:
+        if mode in ("update", "complete") and not found.key:
             table.wrong("mode", f'mode = "{mode}" needs a key: the columns that name a row')
-    if kind in ("parquet", "delta", "iceberg") and mode != "append":
-        table.wrong("mode", f"a {kind} sink only appends; a jdbc sink with a key can update")
+    if kind in ("parquet", "topic") and mode == "upsert":
+        table.wrong("mode", f"a {kind} sink cannot upsert; delta, iceberg and jdbc sinks can")
+    elif kind in ("parquet", "delta", "iceberg") and mode not in ("append", "upsert"):
+        does = "appends" if kind == "parquet" else "appends or upserts"
+        table.wrong("mode", f"a {kind} sink only {does}; a jdbc sink with a key can update")
+    if isinstance(found, DeltaSink | IcebergSink) and found.key and mode != "upsert":
+        table.wrong("key", 'key has no effect without mode = "upsert"')
     if kind is not None:
         table.end(f"a {kind} sink")
+    return found
+
+
+class _Keyed(TypedDict):
+    """The arguments of a KeyedSink."""
+
+    key: tuple[str, ...]
+    delete: str | None
+    order_by: tuple[str, ...]
+    leave_out: tuple[str, ...]
+
+
+def _keyed(table: _Table, mode: Mode) -> _Keyed:
+    found = _Keyed(
+        key=table.texts("key"),
+        delete=table.optional("delete"),
+        order_by=table.texts("order_by"),
+        leave_out=table.texts("leave_out"),
+    )
+    if mode == "upsert" and not found["key"]:
+        table.wrong("mode", 'mode = "upsert" needs a key: the columns that name a row')
+    if mode != "upsert":
+        for name in ("delete", "order_by", "leave_out"):
+            if table.has(name):
+                table.wrong(name, f'{name} has no effect without mode = "upsert"')
+    for name in found["leave_out"]:
+        if name in found["key"]:
+            table.wrong("leave_out", f"the table needs {name}, which is in its key")
     return found
 
 
@@ -831,5 +884,11 @@ def _iceberg_sink(table: _Table, sink: Sink) -> IcebergSink:
     where = catalog.get("warehouse", "")
     table.must_be_a_place(("catalog", "warehouse"), "warehouse", where)
     return IcebergSink(
-        name=sink.name, source=sink.source, path=sink.path, iceberg=name, catalog=catalog
+        name=sink.name,
+        source=sink.source,
+        path=sink.path,
+        mode=sink.mode,
+        iceberg=name,
+        catalog=catalog,
+        **_keyed(table, sink.mode),
     )

@@ -24,6 +24,7 @@ from pk.spark.pipeline.halving import failing
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.registry_sources import source_options
 from pk.spark.pipeline.relations import Builder
+from pk.spark.pipeline.row_changes import marked
 from pk.spark.pipeline.row_filters import is_in_ranges, is_one_of
 from pk.spark.pipeline.sinks import Query, records, topic_options
 from pk.spark.read.ranges import OffsetRange
@@ -177,7 +178,9 @@ class Search:
         sink = query.sink
         assert sink is not None
         frame = builder.build().frames[sink.source]
-        return records(self._pipeline, sink, frame) if isinstance(sink, TopicSink) else frame
+        if isinstance(sink, TopicSink):
+            return records(self._pipeline, sink, frame)
+        return marked(sink, frame)
 
     def _batch(self, query: Query, sources: Sequence[TopicSource]) -> list[OffsetRange]:
         found: dict[tuple[str, int], OffsetRange] = {}

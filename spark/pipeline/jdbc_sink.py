@@ -1,4 +1,5 @@
-"""A table of a database as a sink: rows are inserted, or updated by their key, exactly once.
+"""A table of a database as a sink: rows are inserted, or updated or deleted by their key, exactly
+once.
 
 Spark's tasks write a batch into a staging table. The driver then moves it into the table in one
 transaction of the database, together with the number of the batch; a batch whose number is there is
@@ -8,9 +9,12 @@ left out.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from pyspark.sql import functions as f
+
 from pk.spark.errors import SparkFailed, TargetRefused
 from pk.spark.pipeline.definition import JdbcSink
 from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.row_changes import DELETED, changes, key_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,33 +35,53 @@ def write_jdbc(
         if database.last_batch(identity) >= batch:
             return
         options = {**sink.options, "url": url}
+        rows = frame
+        upserts = sink.mode == "upsert"
+        if upserts:
+            # Not every database has booleans.
+            frame = changes(sink, frame).withColumn(DELETED, f.col(DELETED).cast("int"))
+            rows = frame.drop(DELETED)
         if url.startswith("jdbc:sqlite:"):
             frame = frame.coalesce(1)  # SQLite has one writer at a time
         if not database.exists(sink.table):
-            database.create(sink.table, frame)
+            database.create(sink.table, rows)
             if sink.key:
                 database.create_index(sink.table, sink.key)
         staging = f"pk_staging_{identity.replace('-', '_').replace('.', '_')}"
         if database.exists(staging):
             database.run(f"DROP TABLE {staging}")
         database.create(staging, frame)
-        rows = frame.write.format("jdbc").options(**options).option("dbtable", staging)
-        rows.mode("append").save()
+        writer = frame.write.format("jdbc").options(**options).option("dbtable", staging)
+        writer.mode("append").save()
         dialect = url.split(":")[1]
-        statement = upsert(dialect, sink.table, staging, frame.columns, sink.key)
-        database.commit(statement, identity, batch)
+        if upserts:
+            key = key_names(sink, rows)
+            statements = [
+                delete(dialect, sink.table, staging, key, DELETED),
+                upsert(dialect, sink.table, staging, rows.columns, key, DELETED),
+            ]
+        else:
+            statements = [upsert(dialect, sink.table, staging, rows.columns, sink.key)]
+        database.commit(statements, identity, batch)
         database.run(f"DROP TABLE {staging}")
 
 
 def upsert(
-    dialect: str, table: str, staging: str, columns: Sequence[str], key: Sequence[str]
+    dialect: str,
+    table: str,
+    staging: str,
+    columns: Sequence[str],
+    key: Sequence[str],
+    deleted: str | None = None,
 ) -> str:
-    """The statement that moves the rows of a staging table, in the words of a database."""
+    """The statement that moves the rows of a staging table, in the words of a database. Rows with a
+    1 in the column `deleted` stay there."""
     names = [_quoted(dialect, name) for name in columns]
     keys = [_quoted(dialect, name) for name in key]
     rest = [name for name in names if name not in keys]
     listed = ", ".join(names)
-    plain = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {staging}"
+    where = "" if deleted is None else f" WHERE {_quoted(dialect, deleted)} = 0"
+    plain = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {staging}{where}"
     if not keys:
         return plain
     if dialect in ("mysql", "mariadb"):
@@ -66,16 +90,27 @@ def upsert(
     if dialect in ("sqlite", "postgresql"):
         # Without WHERE, SQLite takes ON for that of a join.
         does = f"UPDATE SET {', '.join(f'{n} = excluded.{n}' for n in rest)}" if rest else "NOTHING"
-        return f"{plain} WHERE true ON CONFLICT ({', '.join(keys)}) DO {does}"
+        always = "" if where else " WHERE true"
+        return f"{plain}{always} ON CONFLICT ({', '.join(keys)}) DO {does}"
     matched = " AND ".join(f"t.{name} = s.{name}" for name in keys)
     sets = ", ".join(f"t.{name} = s.{name}" for name in rest)
     updates = f" WHEN MATCHED THEN UPDATE SET {sets}" if rest else ""
     values = ", ".join(f"s.{name}" for name in names)
     end = ";" if dialect == "sqlserver" else ""
+    source = f"(SELECT {listed} FROM {staging}{where})" if where else staging
     return (
-        f"MERGE INTO {table} t USING {staging} s ON {matched}{updates}"
+        f"MERGE INTO {table} t USING {source} s ON {matched}{updates}"
         f" WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values}){end}"
     )
+
+
+def delete(dialect: str, table: str, staging: str, key: Sequence[str], deleted: str) -> str:
+    """The statement that deletes the rows of a table whose keys are in rows of a staging table with
+    a 1 in the column `deleted`."""
+    names = [_quoted(dialect, name) for name in key]
+    same = " AND ".join(f"s.{name} = {table}.{name}" for name in names)
+    marked = f"s.{_quoted(dialect, deleted)} = 1"
+    return f"DELETE FROM {table} WHERE EXISTS (SELECT 1 FROM {staging} s WHERE {same} AND {marked})"
 
 
 def _quoted(dialect: str, name: str) -> str:
@@ -212,9 +247,10 @@ class Database:
         names = ", ".join(_quoted(self._dialect, each) for each in key)
         self.run(f"CREATE UNIQUE INDEX {name} ON {table} ({names})")
 
-    def commit(self, statement: str, identity: str, batch: int) -> None:
-        """The statement and the batch's number, in one transaction."""
-        self._execute(statement)
+    def commit(self, statements: Sequence[str], identity: str, batch: int) -> None:
+        """The statements and the batch's number, in one transaction."""
+        for statement in statements:
+            self._execute(statement)
         self._execute(f"DELETE FROM {MARKERS} WHERE sink = '{identity}'")
         self._execute(f"INSERT INTO {MARKERS} (sink, batch) VALUES ('{identity}', {batch})")
         self._connection.commit()

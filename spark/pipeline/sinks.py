@@ -97,7 +97,7 @@ def queries(
                     waiting.remove(name)
                     letters = relations.dead_letters[name]
                     frame = frame.unionByName(letters, allowMissingColumns=True)
-        found.append(Query(sink.name, frame, sink.mode, uses, sink))
+        found.append(Query(sink.name, frame, sink.output_mode, uses, sink))
     if waiting:
         frames = [shared.dead_letters[name] for name in sorted(waiting)]
         letters = frames[0]

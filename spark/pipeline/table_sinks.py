@@ -1,12 +1,16 @@
 """Parquet directories, Delta and Iceberg tables as sinks: a batch that comes again leaves them as
 they are.
 
-Spark's tasks write the files to the table's directory; the driver makes them part of it in one
-step. Delta and Iceberg keep, in that step, the number of the batch, by the identity of the sink: a
-batch that is there is left out. The files of a batch are in a folder of its own, so what an earlier
-attempt left is found without a look at the rest of the table. A directory of parquet files has no
-such step, so the files of a batch get their names at its end, and the names are remembered beside
-the checkpoint: an attempt begins with removing those of an earlier one.
+To append a batch, Spark's tasks write the files to the table's directory; the driver makes them
+part of it in one step. Delta and Iceberg keep, in that step, the number of the batch, by the
+identity of the sink: a batch that is there is left out. The files of a batch are in a folder of its
+own, so what an earlier attempt left is found without a look at the rest of the table. A directory
+of parquet files has no such step, so the files of a batch get their names at its end, and the names
+are remembered beside the checkpoint: an attempt begins with removing those of an earlier one.
+
+With mode = "upsert" the rows of a batch are changes by key. The libraries of tables apply them in
+this process, in one step that notes the number of the batch too: they rewrite the files that have
+rows of these keys.
 """
 
 import contextlib
@@ -21,22 +25,26 @@ from pk.spark.errors import SparkMissing
 from pk.spark.files.columns import arrow_columns
 from pk.spark.files.object_path import Place, write_json
 from pk.spark.files.store import LocalStore, Store, is_object_url, store_at
-from pk.spark.pipeline.definition import DeltaSink, IcebergSink, ParquetSink, Sink
+from pk.spark.pipeline.definition import DeltaSink, IcebergSink, KeyedSink, ParquetSink, Sink
 from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.row_changes import DELETED, changes, key_names, table_rows
 from pk.spark.tables.lake_commit import (
     LakeFile,
     delta_add,
     delta_files,
     delta_last,
+    delta_merge,
     iceberg_add,
     iceberg_files,
     iceberg_last,
+    iceberg_merge,
     missing,
     with_field_ids,
 )
 from pk.spark.tables.small_files import delta_small_files, iceberg_small_files
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -114,9 +122,16 @@ def _without(columns: "StructType", names: list[str]) -> "StructType":
 def write_delta(
     sink: DeltaSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
-    """Appends a batch to a Delta table, which is made at the first. Raises SparkMissing,
+    """Adds a batch to a Delta table, which is made at the first. Raises SparkMissing,
     PySparkException, DeltaError, OSError."""
     store = places.store(sink.delta)
+    if sink.mode == "upsert":
+        if delta_last(store, identity) < batch:
+            rows, columns = _changes(sink, frame)
+            key, by = key_names(sink, frame), sink.partition_by
+            given = (store, rows, columns.json(), key, DELETED, identity, batch)
+            delta_merge(*given, partition_by=by)
+        return
     attempt = _Attempt(store, identity, batch)
     if delta_last(store, identity) >= batch:
         if attempt.left:
@@ -177,14 +192,14 @@ def _token(name: str) -> str:
 def write_iceberg(
     sink: IcebergSink, places: Places, identity: str, frame: "DataFrame", batch: int
 ) -> None:
-    """Appends a batch to an Iceberg table, which is made at the first. Raises SparkMissing,
+    """Adds a batch to an Iceberg table, which is made at the first. Raises SparkMissing,
     OptionError, PySparkException, OSError."""
     catalog = catalog_of(sink, places)
     assert catalog is not None
     from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
     namespace = sink.iceberg.rpartition(".")[0]
-    schema = arrow_columns(frame.schema)
+    schema = arrow_columns(table_rows(sink, frame).schema)
     if catalog.table_exists(sink.iceberg):
         table = catalog.load_table(sink.iceberg)
         if iceberg_last(table, identity) >= batch:
@@ -199,12 +214,23 @@ def write_iceberg(
         with contextlib.suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(namespace)
         table = catalog.create_table(sink.iceberg, schema)
+    if sink.mode == "upsert":
+        rows = _changes(sink, frame)[0]
+        iceberg_merge(table, rows, key_names(sink, frame), DELETED, identity, batch)
+        return
     store = table_store(table)
     attempt = _Attempt(store, identity, batch, _DATA)
     files = attempt.write(frame, schema=with_field_ids(schema, table))
     if files:
         iceberg_add(table, store, files, identity, batch)
     attempt.end(True)
+
+
+def _changes(sink: KeyedSink, frame: "DataFrame") -> "tuple[pa.Table, StructType]":
+    """A batch's changes, which the libraries of tables take in this process, and the columns of the
+    table. Raises PySparkException."""
+    found = changes(sink, frame)
+    return found.toArrow().cast(arrow_columns(found.schema)), found.drop(DELETED).schema
 
 
 def small_files(sink: Sink, places: Places) -> int | None:

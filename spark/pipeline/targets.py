@@ -15,6 +15,7 @@ from pk.spark.pipeline.definition import (
     DeltaSink,
     IcebergSink,
     JdbcSink,
+    KeyedSink,
     ParquetSink,
     Pipeline,
     Sink,
@@ -22,6 +23,7 @@ from pk.spark.pipeline.definition import (
 )
 from pk.spark.pipeline.jdbc_sink import Database, has_driver
 from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.row_changes import check_changes, table_rows
 from pk.spark.pipeline.table_sinks import catalog_of, table_store
 from pk.spark.reasons import jdbc_sentence, reason
 from pk.spark.tables.lake_commit import delta_columns
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
 
 def check_target(pipeline: Pipeline, places: Places, sink: Sink, frame: "DataFrame") -> None:
     """Raises WrongPipeline if a sink's target cannot be written as the file says."""
-    names = getattr(sink, "partition_by", None) or getattr(sink, "key", None)
+    if isinstance(sink, KeyedSink):
+        check_changes(pipeline, sink, frame)
+        frame = table_rows(sink, frame)
+    names = getattr(sink, "partition_by", None)
     if isinstance(names, tuple):
         _check_columns(pipeline, sink, frame, names)
     if isinstance(sink, ParquetSink):
@@ -68,13 +73,12 @@ def check_every(pipeline: Pipeline, spark: "SparkSession") -> None:
 def _check_columns(
     pipeline: Pipeline, sink: Sink, frame: "DataFrame", names: tuple[str, ...]
 ) -> None:
-    key = "key" if isinstance(sink, JdbcSink) else "partition_by"
     known = {name.lower() for name in frame.columns}
     for name in names:
         if name.lower() not in known:
             has = ", ".join(frame.columns)
             raise pipeline.problem(
-                (*sink.path, key), f"{sink.source} has no column {name!r}; it has {has}"
+                (*sink.path, "partition_by"), f"{sink.source} has no column {name!r}; it has {has}"
             )
 
 

@@ -10,6 +10,7 @@ import io
 import json
 import re
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
@@ -126,32 +127,16 @@ def delta_add(
     files. Raises SparkMissing, DeltaError, OSError; SparkFailed if a column of the table cannot
     hold the values of the files: readers would fail, or get other values.
     """
-    table = delta_table_of(store)
-    if table is not None:
-        last = table.transaction_version(writer)
-        if last is not None and last >= batch:
-            return False
-    from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+    if delta_last(store, writer) >= batch:
+        return False
+    from deltalake import CommitProperties, Schema, Transaction
     from deltalake.transaction import AddAction
 
     from pk.spark.tables.statistics import delta_statistics
 
-    place, options = _delta_place(store), store.storage_options
-    wanted = Schema.from_json(re.sub(r'"nullable":\s*false', '"nullable":true', schema))
+    wanted = Schema.from_json(_nullable(schema))
+    table = _delta_with(store, wanted, partition_by, keep=not replace)
     columns = list(partition_by)
-    if table is not None:
-        known = {field.name: field for field in table.schema().fields}
-        more: list[Field] = [field for field in wanted.fields if field.name not in known]
-        if not replace:
-            for field in wanted.fields:
-                if field.name in known:
-                    has = json.loads(known[field.name].type.to_json())
-                    _check_type(field.name, has, json.loads(field.type.to_json()))
-        if more and not replace:
-            table.alter.add_columns(more)
-            table = DeltaTable(place, storage_options=options)
-    else:
-        table = DeltaTable.create(place, wanted, partition_by=columns, storage_options=options)
     described = frozenset(field.name for field in wanted.fields) - frozenset(columns)
     actions: list[Any] = [
         AddAction(
@@ -172,6 +157,98 @@ def delta_add(
         commit_properties=CommitProperties(app_transactions=[Transaction(writer, batch)]),
     )
     return True
+
+
+def delta_merge(
+    store: Store,
+    rows: Any,
+    schema: str,
+    key: Sequence[str],
+    deleted: str,
+    writer: str,
+    batch: int,
+    *,
+    partition_by: Sequence[str] = (),
+) -> None:
+    """Applies the changes of a batch to the table in `store`, created if missing; nothing if the
+    table has the batch already.
+
+    `rows` is Arrow's table of the changes, one for each `key`: a row replaces that of its key, or
+    deletes it if it is true in the column `deleted`. `schema` is Spark's, as JSON, without that
+    column. Raises as `delta_add`.
+    """
+    if delta_last(store, writer) >= batch:
+        return
+    from deltalake import CommitProperties, Schema, Transaction
+
+    table = _delta_with(store, Schema.from_json(_nullable(schema)), partition_by, keep=True)
+    names = [name for name in rows.schema.names if name != deleted]
+    same = " AND ".join(f"t.{_delta_name(name)} = s.{_delta_name(name)}" for name in key)
+    gone = f"s.{_delta_name(deleted)}"
+    sets = {_delta_name(name): f"s.{_delta_name(name)}" for name in names}
+    merge = table.merge(
+        rows,
+        same,
+        source_alias="s",
+        target_alias="t",
+        # From the changes' keys it finds the files that may have them.
+        streamed_exec=False,
+        commit_properties=CommitProperties(app_transactions=[Transaction(writer, batch)]),
+    )
+    merge = merge.when_matched_delete(gone).when_matched_update(sets, f"NOT {gone}")
+    merge.when_not_matched_insert(sets, f"NOT {gone}").execute()
+
+
+def _delta_name(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _nullable(schema: str) -> str:
+    return re.sub(r'"nullable":\s*false', '"nullable":true', schema)
+
+
+def _delta_with(store: Store, wanted: Any, partition_by: Sequence[str], *, keep: bool) -> Any:
+    """deltalake's table in `store`, created if missing; if its columns are to be kept, with those
+    that it lacks, also inside structs. Raises as `delta_add`."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, Schema, write_deltalake
+
+    place, options = _delta_place(store), store.storage_options
+    table = delta_table_of(store)
+    if table is None:
+        columns = list(partition_by)
+        return DeltaTable.create(place, wanted, partition_by=columns, storage_options=options)
+    if not keep:
+        return table
+    has, given = json.loads(table.schema().to_json()), json.loads(wanted.to_json())
+    known = {field["name"]: field["type"] for field in has["fields"]}
+    for field in given["fields"]:
+        if field["name"] in known:
+            _check_type(field["name"], known[field["name"]], field["type"])
+    wider = _with_fields(has, given)
+    if wider == has:
+        return table
+    nothing = pa.schema(Schema.from_json(json.dumps(wider)).to_arrow()).empty_table()
+    write_deltalake(table, nothing, mode="append", schema_mode="merge")
+    return DeltaTable(place, storage_options=options)
+
+
+def _with_fields(has: Any, given: Any) -> Any:
+    """The type `has` with the fields that only `given` has, also inside structs: types as Delta's
+    JSON has them."""
+    if not (isinstance(has, dict) and isinstance(given, dict) and has["type"] == given["type"]):
+        return has
+    if has["type"] == "struct":
+        others = {field["name"]: field for field in given["fields"]}
+        fields = [
+            {**field, "type": _with_fields(field["type"], others.pop(field["name"])["type"])}
+            if field["name"] in others
+            else field
+            for field in has["fields"]
+        ]
+        return {**has, "fields": [*fields, *others.values()]}
+    inner = [name for name in ("elementType", "keyType", "valueType") if name in has]
+    return {**has, **{name: _with_fields(has[name], given[name]) for name in inner}}
 
 
 _WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
@@ -242,6 +319,49 @@ def iceberg_add(
                 append.append_data_file(data_file)
 
 
+def iceberg_merge(
+    table: Any, rows: Any, key: Sequence[str], deleted: str, writer: str, batch: int
+) -> None:
+    """Applies the changes of a batch to pyiceberg's table. `rows` is Arrow's table of the changes,
+    one for each `key`: a row replaces that of its key, or deletes it if it is true in the column
+    `deleted`. Raises what pyiceberg raises."""
+    import pyarrow.compute as pc
+
+    own = {SINK: writer, BATCH: str(batch)}
+    kept = rows.filter(pc.invert(rows[deleted])).drop_columns([deleted])
+    with table.transaction() as transaction, warnings.catch_warnings():
+        # It warns if no row has one of the keys, and of a way to delete that it lacks.
+        warnings.simplefilter("ignore")
+        transaction.set_properties({f"{_LAST}{writer}": str(batch)})
+        if rows.num_rows:
+            transaction.delete(_with_keys(rows.select(list(key))), own)
+        if kept.num_rows:
+            transaction.append(kept, own)
+
+
+def _with_keys(keys: Any) -> Any:
+    """The condition of pyiceberg's that a row has one of the keys."""
+    import pyarrow.compute as pc
+    from pyiceberg import expressions
+
+    e: Any = expressions
+    bounds: list[Any] = []
+    for name in keys.schema.names:
+        # Iceberg finds files by bounds, and not by a long list of values.
+        found = pc.min_max(keys[name])
+        bounds.append(e.GreaterThanOrEqual(name, found["min"].as_py()))
+        bounds.append(e.LessThanOrEqual(name, found["max"].as_py()))
+    names = keys.schema.names
+    if len(names) == 1:
+        return _all(e.And, [*bounds, e.In(names[0], keys[names[0]].to_pylist())])
+    same = [_all(e.And, [e.EqualTo(n, v) for n, v in row.items()]) for row in keys.to_pylist()]
+    return _all(e.And, [*bounds, _all(e.Or, same)])
+
+
+def _all(join: Any, parts: list[Any]) -> Any:
+    return join(*parts) if len(parts) > 1 else parts[0]
+
+
 def _footers(files: Mapping[str, LakeFile]) -> Any:
     """An input of pyiceberg's that has footers for files."""
     from pyiceberg.io import FileIO, InputFile
@@ -278,13 +398,25 @@ def _footers(files: Mapping[str, LakeFile]) -> Any:
 def with_field_ids(schema: Any, table: Any | None) -> Any:
     """Arrow's columns with the field ids that they have in pyiceberg's table, or will have in the
     table that is made of them. Raises what pyiceberg raises."""
+    import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     if table is not None:
-        return schema_to_pyarrow(table.schema().select(*schema.names))
+        known = schema_to_pyarrow(table.schema().select(*schema.names))
+        return pa.schema([_only(known.field(each.name), each) for each in schema])
     from pyiceberg.catalog.memory import InMemoryCatalog
 
     with TemporaryDirectory(prefix="pk-ids-") as folder:
         catalog = InMemoryCatalog("ids", warehouse=f"file://{folder}")
         catalog.create_namespace("ids")
         return schema_to_pyarrow(catalog.create_table("ids.rows", schema).schema())
+
+
+def _only(known: Any, field: Any) -> Any:
+    """A table's field with only those fields of its structs that `field` has."""
+    import pyarrow as pa
+
+    if not (pa.types.is_struct(known.type) and pa.types.is_struct(field.type)):
+        return known
+    inner = [_only(known.type.field(each.name), each) for each in field.type]
+    return known.with_type(pa.struct(inner))

@@ -72,3 +72,22 @@ def test_values_of_a_narrower_type_are_added(tmp_path: Path) -> None:
     add(tmp_path / "t", 0, "long", 2**40)
     add(tmp_path / "t", 1, "integer", 7)
     assert values(tmp_path / "t") == [7, 2**40]
+
+
+def test_a_field_that_is_new_inside_a_struct_is_added(tmp_path: Path) -> None:
+    add(tmp_path / "t", 0, "long", 1, nested=True)
+    store = LocalStore(tmp_path / "t")
+    arrow = pa.struct([("more", pa.string())])
+    parquet.write_table(pa.table({"n": pa.array([{"more": "x"}], arrow)}), tmp_path / "t" / "1.p")
+    field = {"name": "more", "type": "string", "nullable": True, "metadata": {}}
+    column = {"name": "n", "nullable": True, "metadata": {}}
+    column["type"] = {"type": "struct", "fields": [field]}
+    size = (tmp_path / "t" / "1.p").stat().st_size
+    file = LakeFile("1.p", size, read_footer(store, "1.p"))
+    schema = json.dumps({"type": "struct", "fields": [column]})
+    assert delta_add(store, [file], schema, "w", 1)
+    rows = deltalake.DeltaTable(tmp_path / "t").to_pyarrow_table()["n"].to_pylist()
+    assert sorted(rows, key=str) == [{"in": 1, "more": None}, {"in": None, "more": "x"}]
+    version = deltalake.DeltaTable(tmp_path / "t").version()
+    assert not delta_add(store, [file], schema, "w", 1)
+    assert deltalake.DeltaTable(tmp_path / "t").version() == version

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +30,9 @@ from pipeline_examples import (
     good_orders,
 )
 from pipeline_world import World
+from s3_server import s3_server
 
+from pk.spark.files.store import store_at
 from pk.spark.pipeline.definition import Pipeline, WrongPipeline, parse_pipeline
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.run import PipelineFailed, RunOptions, run_pipeline, settings
@@ -211,6 +214,160 @@ def test_the_example_topic_to_iceberg_with_a_field_that_is_new(world: World) -> 
     again(pipeline, "rows")
     world.run(pipeline)
     assert iceberg_rows(world) == rows, "the last batch came again and changed nothing"
+
+
+def test_the_example_changes_to_iceberg(world: World) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    changes = [json.loads(line) for line in data("product-changes")]
+    (world.directory / "out").mkdir()
+    pipeline = world.example("changes-to-iceberg")
+    wanted: dict[int, dict[str, Any]] = {}
+    for part in (changes[:1], changes[1:6], changes[6:]):
+        world.changes("product-changes", part)
+        world.run(pipeline)
+        for change in part:
+            wanted.pop((change["before"] or change["after"])["id"], None)
+            if change["after"] is not None:
+                wanted[change["after"]["id"]] = change["after"]
+        catalog = load_catalog(
+            "default", type="sql", uri=f"sqlite:///{world.directory}/out/catalog.db", warehouse="x"
+        )
+        for _ in range(2):
+            found = catalog.load_table("shop.products").scan().to_arrow().sort_by("id").to_pylist()
+            assert found == [wanted[id] for id in sorted(wanted)]
+            again(pipeline, "products")
+            world.run(pipeline)
+
+
+def test_the_example_topic_to_delta(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deltalake import DeltaTable
+
+    world.topic("orders", data("orders"))
+    world.topic("orders-dead-letters")
+    with s3_server() as server:
+        server.bucket("lake")
+        for name, value in server.environ.items():
+            monkeypatch.setenv(name, value)
+        pipeline = world.example("topic-to-delta")
+        assert world.run(pipeline)["dead_letters"] == 6
+        world.topic("orders", ['{"id": 1000, "at": "2026-01-09T00:00:00Z", "coupon": "x"}'])
+        world.run(pipeline)
+        again(pipeline, "rows")
+        world.run(pipeline)
+        store = store_at("s3://lake/orders")
+        table = DeltaTable(store.url, storage_options=store.storage_options)
+        rows = table.to_pyarrow_table().sort_by("id").to_pylist()
+        assert [row["id"] for row in rows] == [*(o["id"] for o in good_orders()), 1000]
+        assert (rows[0]["coupon"], rows[-1]["coupon"]) == (None, "x")
+        assert table.metadata().partition_columns == ["day"]
+
+
+UPSERT = """
+name = "p"
+checkpoint = "cp"
+on_error = "dlq"
+dead_letters = "dead"
+[spark]
+jars = ["sqlite-jdbc-3.46.1.3.jar"]
+[[source]]
+name = "changes"
+topic = "changes"
+value = "json"
+fields = "op STRING, before STRUCT<id INT, n INT>, after STRUCT<id INT, n INT>"
+options = {{ maxOffsetsPerTrigger = 30 }}
+[[step]]
+name = "rows"
+sql = "SELECT coalesce(value.after, value.before).id AS Id, value.after.n, value.op, {position} FROM changes"
+[[sink]]
+from = "rows"
+{sink}
+mode = "upsert"
+key = ["id"]
+delete = "op = 'd'"
+leave_out = ["op", "offset"]
+{more}
+"""
+DATABASE = 'jdbc = "jdbc:sqlite:t.db"\ntable = "t"'
+
+
+def rows_of_upsert(world: World, sink: str) -> list[tuple[Any, ...]]:
+    if sink == DATABASE:
+        database = sqlite3.connect(world.directory / "t.db")
+        found = database.execute("SELECT * FROM t ORDER BY id").fetchall()
+        database.close()
+        return found
+    from deltalake import DeltaTable
+
+    table = DeltaTable(str(world.directory / "t")).to_pyarrow_table().sort_by("Id")
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize("sink", ['delta = "t"', DATABASE])
+def test_changes_by_key_are_applied_once_and_one_without_key_is_a_dead_letter(
+    world: World, sink: str
+) -> None:
+    shutil.copy(sqlite_driver(), world.directory)
+    world.topic("dead")
+    pipeline = world.pipeline(UPSERT.format(sink=sink, position="offset", more=""))
+    random = Random(5)
+    wanted: dict[int, int] = {}
+    for _ in range(2):
+        changes: list[dict[str, Any]] = []
+        for n in range(50):
+            id = random.randrange(12)
+            old = {"id": id, "n": wanted[id]} if id in wanted else None
+            if old is not None and random.random() < 0.4:
+                del wanted[id]
+                changes.append({"op": "d", "before": old, "after": None})
+            else:
+                wanted[id] = n
+                changes.append({"op": "u", "before": old, "after": {"id": id, "n": n}})
+        world.changes("changes", changes)
+        world.run(pipeline)
+        assert rows_of_upsert(world, sink) == sorted(wanted.items())
+        again(pipeline, "rows")
+        world.run(pipeline)
+        assert rows_of_upsert(world, sink) == sorted(wanted.items())
+    world.changes("changes", [{"op": "u", "after": {"n": 1}}, {"op": "u", "after": {"id": 99}}])
+    assert world.run(pipeline)["dead_letters"] == 1
+    assert rows_of_upsert(world, sink) == [*sorted(wanted.items()), (99, None)]
+    [(_, _, headers)] = world.committed("dead")
+    assert headers["__pk.errors.message"] == b"a change has no key: id must not be null"
+
+
+def test_two_changes_of_a_key_need_an_order(world: World) -> None:
+    shutil.copy(sqlite_driver(), world.directory)
+    world.topic("dead")
+    world.changes("changes", [{"op": "u", "after": {"id": 1, "n": n}} for n in (3, 4)])
+    text = UPSERT.format(sink='delta = "t"', position="1 AS one", more="")
+    text = text.replace('["op", "offset"]', '["op", "one"]')
+    with pytest.raises(PipelineFailed, match="a batch has two changes of a key, and order_by"):
+        world.run(world.pipeline(text))
+    world.run(world.pipeline(text + 'order_by = ["n"]\n'))
+    assert rows_of_upsert(world, 'delta = "t"') == [(1, 4)]
+
+
+def test_check_refuses_an_upsert_of_columns_that_are_not_there(world: World) -> None:
+    shutil.copy(sqlite_driver(), world.directory)
+    world.topic("dead")
+    world.topic("changes")
+    text = UPSERT.format(sink='delta = "t"', position="offset", more='order_by = ["n"]')
+    for old, new, said in (
+        ('["id"]', '["ix"]', "21:1: rows has no column 'ix'; it has Id, n, op, offset"),
+        ('["n"]', '["ix"]', "24:1: rows has no column 'ix'"),
+        ('["op", "offset"]', '["ix"]', "23:1: rows has no column 'ix'"),
+        ("op = 'd'", "op", "22:1: delete must be a condition"),
+        ("op = 'd'", "no = 'd'", "22:1: A column, variable, or function parameter"),
+        ("value.after.n,", "value.after AS n,", None),
+    ):
+        pipeline = world.pipeline(text.replace(old, new))
+        if said is None:
+            world.check(pipeline)
+            continue
+        with pytest.raises(WrongPipeline) as raised:
+            world.check(pipeline)
+        assert said in str(raised.value), str(raised.value)
 
 
 def again(pipeline: Pipeline, sink: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 from each import for_each
 
 from pk.spark.pipeline.definition import (
+    DeltaSink,
     IcebergSink,
     JdbcSource,
     Pipeline,
@@ -131,6 +132,48 @@ def test_what_is_wrong_is_said_with_its_place(old: str, new: str, said: str) -> 
     assert said in str(raised.value), str(raised.value)
 
 
+UPSERT = """\
+name = "p"
+checkpoint = "cp"
+[[source]]
+name = "changes"
+topic = "changes"
+[[sink]]
+from = "changes"
+delta = "d"
+mode = "upsert"
+key = "id"
+delete = "op = 'd'"
+leave_out = ["op"]
+"""
+
+
+@for_each(
+    ("old", "new", "said"),
+    [
+        ('key = "id"', "", '9:1: mode = "upsert" needs a key: the columns that name a row'),
+        ('"upsert"', '"append"', '10:1: key has no effect without mode = "upsert"'),
+        ('"upsert"', '"append"', '11:1: delete has no effect without mode = "upsert"'),
+        ('"upsert"', '"append"', '12:1: leave_out has no effect without mode = "upsert"'),
+        ('["op"]', '["op", "id"]', "12:1: the table needs id, which is in its key"),
+        ('"upsert"', '"update"', "9:1: a delta sink only appends or upserts"),
+        ("delta", "parquet", "9:1: a parquet sink cannot upsert; delta, iceberg and jdbc sinks"),
+        ("delta", "topic", "9:1: a topic sink cannot upsert; delta, iceberg and jdbc sinks can"),
+        ('delta = "d"', 'jdbc = "jdbc:x:y"\ntable = "t"\norder_by = "a"', None),
+    ],
+)  # fmt: skip
+def test_an_upsert(old: str, new: str, said: str | None) -> None:
+    [sink] = parsed(UPSERT).sinks
+    assert isinstance(sink, DeltaSink) and (sink.key, sink.delete) == (("id",), "op = 'd'")
+    assert sink.output_mode == "update"
+    if said is None:
+        parsed(UPSERT.replace(old, new))
+        return
+    with pytest.raises(WrongPipeline) as raised:
+        parsed(UPSERT.replace(old, new))
+    assert said in str(raised.value), str(raised.value)
+
+
 def test_everything_that_is_wrong_is_said_in_order() -> None:
     with pytest.raises(WrongPipeline) as raised:
         parsed('checkpoint = 3\n[[sink]]\nfrom = "x"\ndelta = "d"\nmode = "update"\n')
@@ -140,7 +183,7 @@ def test_everything_that_is_wrong_is_said_in_order() -> None:
         "checkpoint must be a text, is 3",
         "name is missing: it names the pipeline",
         "no source, table or step before this is named 'x'",
-        "a delta sink only appends; a jdbc sink with a key can update",
+        "a delta sink only appends or upserts; a jdbc sink with a key can update",
     ]
 
 

@@ -20,7 +20,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 
 def test_the_page_and_the_examples_have_what_they_should() -> None:
     assert len(BLOCKS) == 7 and len(COMMANDS) == 6
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 8
 
 
 @pytest.mark.parametrize("text", BLOCKS, ids=lambda text: text.splitlines()[0])

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from pk.spark.pipeline.jdbc_changes import later
-from pk.spark.pipeline.jdbc_sink import upsert
+from pk.spark.pipeline.jdbc_sink import delete, upsert
 
 
 def test_an_upsert_of_sqlite_inserts_and_updates() -> None:
@@ -25,6 +25,20 @@ def test_an_upsert_of_sqlite_inserts_and_updates() -> None:
     assert database.execute("SELECT count(*) FROM t").fetchone() == (3,)
 
 
+def test_deletes_and_updates_of_sqlite() -> None:
+    database = sqlite3.connect(":memory:")
+    database.execute('CREATE TABLE t (id INTEGER, "the name" TEXT)')
+    database.execute("CREATE UNIQUE INDEX k ON t (id)")
+    database.execute('CREATE TABLE s (id INTEGER, "the name" TEXT, gone INTEGER)')
+    database.execute("INSERT INTO t VALUES (1, 'old'), (2, 'kept'), (3, 'gone')")
+    database.execute("INSERT INTO s VALUES (1, 'new', 0), (3, NULL, 1), (4, NULL, 1), (5, 'x', 0)")
+    for _ in range(2):
+        database.execute(delete("sqlite", "t", "s", ["id"], "gone"))
+        database.execute(upsert("sqlite", "t", "s", ["id", "the name"], ["id"], "gone"))
+        rows = database.execute("SELECT * FROM t ORDER BY id").fetchall()
+        assert rows == [(1, "new"), (2, "kept"), (5, "x")]
+
+
 @pytest.mark.parametrize(
     ("dialect", "said"),
     [
@@ -36,6 +50,18 @@ def test_an_upsert_of_sqlite_inserts_and_updates() -> None:
 )
 def test_an_upsert_in_the_words_of_a_database(dialect: str, said: str) -> None:
     assert said in upsert(dialect, "t", "s", ["id", "n"], ["id"])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said"),
+    [
+        ("postgresql", 'FROM s WHERE "gone" = 0 ON CONFLICT'),
+        ("mysql", "FROM s WHERE `gone` = 0 ON DUPLICATE KEY"),
+        ("derby", 'USING (SELECT "id", "n" FROM s WHERE "gone" = 0) s ON'),
+    ],
+)
+def test_an_upsert_leaves_deletes_out(dialect: str, said: str) -> None:
+    assert said in upsert(dialect, "t", "s", ["id", "n"], ["id"], "gone")
 
 
 def test_later_rows_are_those_that_are_greater_column_by_column() -> None:
