@@ -249,6 +249,8 @@ class DeltaSink(KeyedSink):
 
     delta: str
     partition_by: tuple[str, ...] = ()
+    compact_s: float | None = None
+    """How often small files are compacted; None: never."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -713,18 +715,24 @@ def _jdbc_source(table: _Table, name: str, watermark: Watermark | None, stream: 
         jdbc=_jdbc_url(table),
         table=table.text("table", needed="the database's table"),
         changes=table.texts("changes"),
-        every_s=_every_s(table) if stream else 10.0,
+        every_s=(_seconds(table, "every") if stream else None) or 10.0,
         options=table.mapping("options"),
     )
 
 
-def _every_s(table: _Table) -> float:
-    text = table.text("every", "10s")
+def _seconds(table: _Table, name: str) -> float | None:
+    """A time such as 10s; None if it is missing."""
+    text = table.text(name)
+    if not text:
+        return None
     try:
-        return duration_ms(text) / 1000
+        found = duration_ms(text) / 1000
     except ValueError:
-        table.wrong("every", f"every must look like 500ms, 10s or 5m, is {text!r}")
-        return 10.0
+        found = 0.0
+    if found <= 0:
+        table.wrong(name, f"{name} must look like 500ms, 10s or 5m, is {text!r}")
+        return None
+    return found
 
 
 def _jdbc_url(table: _Table) -> str:
@@ -755,6 +763,10 @@ def _step(table: _Table) -> Step:
 
 
 _SINKS: Final = ("topic", "parquet", "delta", "iceberg", "jdbc")
+_NOT_COMPACTED: Final = {
+    "iceberg": "pyiceberg cannot rewrite files",
+    "parquet": "a directory has no step that replaces files",
+}
 
 
 def _sinks(table: _Table) -> tuple[Sink, ...]:
@@ -807,6 +819,7 @@ def _sink(table: _Table) -> Sink:
             mode=mode,
             delta=table.place("delta"),
             partition_by=table.texts("partition_by"),
+            compact_s=_seconds(table, "compact"),
             **_keyed(table, mode),
         )
     elif kind == "iceberg":
@@ -831,6 +844,9 @@ def _sink(table: _Table) -> Sink:
         table.wrong("mode", f"a {kind} sink only {does}; a jdbc sink with a key can update")
     if isinstance(found, DeltaSink | IcebergSink) and found.key and mode != "upsert":
         table.wrong("key", 'key has no effect without mode = "upsert"')
+    if kind in _NOT_COMPACTED and table.has("compact"):
+        table.known.add("compact")
+        table.wrong("compact", f"compact is for delta sinks: {_NOT_COMPACTED[kind]}")
     if kind is not None:
         table.end(f"a {kind} sink")
     return found

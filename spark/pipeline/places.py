@@ -52,6 +52,10 @@ class Places:
         """Spark's checkpoint of a sink's query."""
         return self.checkpoint / "sinks" / sink
 
+    def compacted(self, sink: str) -> Place:
+        """When a sink's table was compacted last."""
+        return self.own / "compacted" / f"{sink}.json"
+
     def spool(self, source: str) -> Path:
         """The changes of a JDBC source that the run has read: a directory, which such a pipeline
         needs for its checkpoint."""

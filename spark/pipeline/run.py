@@ -425,7 +425,13 @@ class _Run:
         try:
             for query in planned:
                 running[query.name] = start(
-                    self._pipeline, self._places, self._options.kafka, query, self._identity, once
+                    self._pipeline,
+                    self._places,
+                    self._options.kafka,
+                    query,
+                    self._identity,
+                    once,
+                    self._options.say,
                 )
             self._status.write("running")
             return self._watch(planned, running, watchers)

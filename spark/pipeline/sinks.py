@@ -20,6 +20,7 @@ from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
 from pk.spark.files.object_path import spark_url
 from pk.spark.locations import scheme
+from pk.spark.pipeline.compaction import Compaction
 from pk.spark.pipeline.definition import (
     DeltaSink,
     IcebergSink,
@@ -163,8 +164,9 @@ def start(
     query: Query,
     identity: str,
     once: bool,
+    say: Callable[[str], None],
 ) -> "StreamingQuery":
-    """Starts a query. Raises PySparkException."""
+    """Starts a query. `say` tells the user what a sink did. Raises PySparkException, OSError."""
     writer = query.frame.writeStream.outputMode(query.mode).queryName(
         f"{pipeline.name}-{query.name}"
     )
@@ -190,7 +192,20 @@ def start(
         # Spark's own sink, for file systems on which a rename is no single step; its list of files
         # is for Spark's readers.
         return writer.format("parquet").partitionBy(*sink.partition_by).start(url)
-    return writer.foreachBatch(_writer(places, sink, f"{identity}-{query.name}")).start()
+    write_rows = _writer(places, sink, f"{identity}-{query.name}")
+    if isinstance(sink, DeltaSink) and sink.compact_s is not None:
+        write_rows = _and_compact(write_rows, Compaction(sink, places, say))
+    return writer.foreachBatch(write_rows).start()
+
+
+def _and_compact(
+    write: Callable[["DataFrame", int], None], compaction: Compaction
+) -> Callable[["DataFrame", int], None]:
+    def write_and_compact(frame: "DataFrame", batch: int) -> None:
+        write(frame, batch)
+        compaction.after_batch()
+
+    return write_and_compact
 
 
 def _write_topic(frame: "DataFrame", batch: int, **given: Any) -> None:

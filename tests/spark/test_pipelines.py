@@ -454,6 +454,25 @@ def test_what_passes_is_exact_and_what_cannot_be_is_a_dead_letter(world: World) 
     assert sorted(v.decode() for _, v, _ in world.committed("dead") if v is not None) == sorted(bad)
 
 
+def test_a_delta_table_is_compacted_between_batches_that_stay_exact(world: World) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    from pk.spark.files.store import LocalStore
+    from pk.spark.tables.small_files import delta_small_files
+
+    sink = 'delta = "table"\ncompact = "1ms"'
+    pipeline = world.pipeline(JSON_TO.format(on_error="stop", more="", sink=sink))
+    for number in range(3):
+        world.topic("orders", [json.dumps({"id": n}) for n in range(number * 10, number * 10 + 10)])
+        status = world.run(pipeline)
+        assert [query["small_files"] for query in status["queries"]] == [1]
+        again(pipeline, "rows")
+    world.run(pipeline)
+    table = world.directory / "table"
+    assert delta_small_files(LocalStore(table)) == 1
+    rows = deltalake.DeltaTable(table).to_pyarrow_table()["id"].to_pylist()
+    assert sorted(rows) == list(range(30))
+
+
 FILES = {
     "csv": (
         'id,text,price\n1,"said ""hi"",\n twice",1.10\n2,"",\n',
