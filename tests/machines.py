@@ -82,6 +82,12 @@ class Machine:
         enter = ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
         subprocess.run([*enter, "ip", *words], check=True)
 
+    def received_bytes(self) -> int:
+        """What has come to it from other machines, as its kernel counts it."""
+        # Interface, then its numbers; the first is the bytes received.
+        rows = Path(f"/proc/{self.pid}/net/dev").read_text().splitlines()
+        return sum(int(row.split()[1]) for row in rows if row.lstrip().startswith("eth0: "))
+
     def close(self) -> None:
         """Ends all that runs there."""
         self._holder.communicate()

@@ -1,5 +1,5 @@
 """An S3 server of a test's own: moto, in a process of its own, since the libraries of tables hold
-Python's lock while they wait for it. It counts what was read from it."""
+Python's lock while they wait for it. It lists the requests that were made."""
 
 from __future__ import annotations
 
@@ -8,22 +8,40 @@ import re
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import IO, NamedTuple
 
-_LINE = re.compile(r'"(GET|PUT|POST|DELETE|HEAD) (\S+) HTTP')
-_RUNNING = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
+_LINE = re.compile(r'(\S+) - - .*"(GET|PUT|POST|DELETE|HEAD) (\S+) HTTP')
+_RUNNING = re.compile(r"Running on (http://(?!0\.)[\d.]+:\d+)")
+_MAKE_BUCKET = (
+    "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], method='PUT')).close()"
+)
 
 
-class S3(NamedTuple):
+class Request(NamedTuple):
+    """What a client has asked for, and got."""
+
+    method: str
+    path: str
+    client: str
+    """Its address."""
+
+
+@dataclass
+class S3:
     """A server."""
 
     endpoint: str
-    requests: list[tuple[str, str]]
-    """Method and path of each request so far."""
+    enter: Sequence[str] = ()
+    """What a command line begins with that runs on its machine."""
+
+    requests: list[Request] = field(default_factory=list[Request])
+    """Those so far."""
+
+    _new: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -37,20 +55,40 @@ class S3(NamedTuple):
 
     def bucket(self, name: str) -> str:
         """The URL of a new bucket."""
-        made = urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")
-        with urllib.request.urlopen(made):
-            return f"s3://{name}"
+        make = [sys.executable, "-c", _MAKE_BUCKET, f"{self.endpoint}/{name}"]
+        subprocess.run([*self.enter, *make], check=True)
+        return f"s3://{name}"
 
     def counts(self) -> Counter[str]:
         """How many requests there were, by method."""
-        return Counter(method for method, _ in self.requests)
+        return Counter(each.method for each in self.requests)
+
+    def wait_for(self, method: str, pattern: str, timeout_s: float) -> None:
+        """Waits until an object whose path has the pattern was asked for."""
+
+        def is_there() -> bool:
+            return any(
+                each.method == method and re.search(pattern, each.path) for each in self.requests
+            )
+
+        with self._new:
+            assert self._new.wait_for(is_there, timeout_s), (method, pattern, self.requests[-20:])
+
+    def watch(self, lines: IO[str]) -> None:
+        """Takes in what the server says, to its end."""
+        for line in lines:
+            if found := _LINE.search(line):
+                with self._new:
+                    self.requests.append(Request(found[2], found[3], found[1]))
+                    self._new.notify_all()
 
 
 @contextmanager
-def s3_server() -> Iterator[S3]:
-    """A server without buckets."""
+def s3_server(address: str = "127.0.0.1", enter: Sequence[str] = ()) -> Iterator[S3]:
+    """A server without buckets, at an address; `enter` is what a command line begins with that runs
+    on its machine."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
+        [*enter, sys.executable, "-m", "moto.server", "-H", address, "-p", "0"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -64,14 +102,8 @@ def s3_server() -> Iterator[S3]:
                 break
         else:
             raise AssertionError("".join(lines))
-        found = S3(match[1], [])
-
-        def watch(stream: Iterator[str]) -> None:
-            for line in stream:
-                if request := _LINE.search(line):
-                    found.requests.append((request[1], request[2]))
-
-        threading.Thread(target=watch, args=(process.stderr,), daemon=True).start()
+        found = S3(match[1], enter)
+        threading.Thread(target=found.watch, args=(process.stderr,), daemon=True).start()
         yield found
     finally:
         process.kill()

@@ -148,7 +148,7 @@ def test_each_form_is_exported_resumed_and_overwritten(
     place = place_of(form, tmp_path, topic)
     given = {"value": "json", "partition_by": LAYOUT} | table_options(form, place)
     summary = export(options(pk_kafka, topic, place, **given), spark=spark)
-    read = [path for method, path in s3.requests if method == "GET" and ".parquet" in path]
+    read = [each.path for each in s3.requests if each.method == "GET" and ".parquet" in each.path]
     assert [path for path in read if topic in path] == [], "no byte of the data was read"
     assert (summary.records, summary.files) == (60, 3 * 5 * 2 * 2)
     assert ids(place, form) == list(range(60))

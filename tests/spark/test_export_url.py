@@ -1,5 +1,5 @@
 """Exports at a URL: what counts there, whatever happened to earlier runs. Without Spark; with it:
-test_export_s3.py."""
+test_export_forms.py."""
 
 from __future__ import annotations
 

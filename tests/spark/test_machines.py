@@ -4,18 +4,15 @@ password: an export, a job of a person's own and a pipeline; the password is in 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-from clients.pk_broker import ROOT, PkBroker, pk_command, pk_environment
-from machines import Machine, Machines, why_not
+from clients.pk_broker import pk_command
+from machines import Machines, why_not
 from pyarrow import dataset
-from spark_servers import Host, standalone
+from spark_machines import BrokerThere, Driver, cluster
 
 from pk.spark.export.manifest import MANIFEST, Manifest
 from pk.spark.java import find_java, launcher_home, require_pyspark
@@ -30,7 +27,6 @@ pytestmark = [
 PASSWORD = "s3cr3t-of-the-cluster"
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required username"
 RECORDS = 500
-TIMEOUT_S = 1_200
 
 JOB = """
 import json, os, sys
@@ -76,106 +72,22 @@ print(json.dumps({t: sorted(int(value) for _, value, _ in rows) for t, rows in f
 """
 
 
-class BrokerThere(PkBroker):
-    """A broker on a machine, which others reach with the password only."""
-
-    def __init__(self, machine: Machine) -> None:
-        own = "listener.name.clients"
-        super().__init__(
-            config={
-                "listeners": f"PLAINTEXT://127.0.0.1:9092,CLIENTS://{machine.address}:9093",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
-                "inter.broker.listener.name": "PLAINTEXT",
-                f"{own}.sasl.enabled.mechanisms": "PLAIN",
-                f"{own}.plain.sasl.jaas.config": (
-                    f'{LOGIN}="broker" password="b" user_job="{PASSWORD}";'
-                ),
-            }
-        )
-        self.machine = machine
-
-    def start_process(self, **options: Any) -> subprocess.Popen[Any]:
-        return subprocess.Popen(self.machine.command(*pk_command(*self.words())), **options)
-
-
-class World(NamedTuple):
-    """What a test has."""
-
-    folder: Path
-    hub: Machine
-    master: str
-
-    def run(self, *words: str, environ: Mapping[str, str] | None = None) -> str:
-        """What a command on the hub prints."""
-        done = subprocess.run(
-            self.hub.command(*words, folder=self.folder),
-            env={**pk_environment(), **(environ or {})},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        assert done.returncode == 0, (words, done.stdout[-3000:], done.stderr[-6000:])
-        return done.stdout
-
-    def python(self, text: str) -> str:
-        path = f"{ROOT / 'tests'}:{pk_environment()['PYTHONPATH']}"
-        return self.run(sys.executable, "-c", text, environ={"PYTHONPATH": path})
-
-    @property
-    def conf(self) -> dict[str, str]:
-        """What a driver on the hub needs, and a log of everything."""
-        return {
-            "spark.driver.host": self.hub.address,
-            "spark.driver.bindAddress": self.hub.address,
-            "spark.executor.memory": "512m",
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": f"file://{self.folder / 'events'}",
-            "spark.eventLog.compress": "false",
-        }
-
-    @property
-    def words_of_conf(self) -> list[str]:
-        return [word for key, value in self.conf.items() for word in ("--conf", f"{key}={value}")]
-
-
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[Driver]:
     (tmp_path / "events").mkdir()
     with Machines() as machines, cluster(machines, tmp_path) as master:
-        yield World(tmp_path, machines.hub, master)
+        yield Driver(machines.hub, tmp_path, master)
 
 
-@contextmanager
-def cluster(machines: Machines, folder: Path) -> Iterator[str]:
-    """A master on the hub and two workers, which do not see this checkout and its libraries: they
-    have Spark and Java elsewhere."""
-    spark, java = folder / "spark", folder / "java"
-    binds = [(require_pyspark(), spark), (find_java().home, java)]
-    hidden = [ROOT, Path(sys.prefix)]
-    if hidden[1].is_relative_to(ROOT):
-        hidden.pop()
-    workers = [machines.add(hidden, binds) for _ in range(2)]
-    bare = folder / "bin" / python_of_workers()
-    hosts = [Host(each.address, each.enter, spark, java) for each in workers]
-    hub = Host(machines.hub.address, machines.hub.enter)
-    with standalone(folder, hub, hosts) as master:
-        for each in workers:
-            for module in ("pk", "pyarrow"):
-                tried = subprocess.run(
-                    each.command(str(bare), "-c", f"import {module}"),
-                    env={},
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                assert f"No module named '{module}'" in tried.stderr
-            assert subprocess.check_output(each.command("ls", "-A", str(ROOT))) == b""
-        yield master
-
-
-def test_machines_without_pk(world: World) -> None:
-    folder, address = world.folder, f"{world.hub.address}:9093"
+def test_machines_without_pk(world: Driver) -> None:
+    folder = world.folder
+    own = "listener.name.clients"
+    config = {
+        f"{own}.sasl.enabled.mechanisms": "PLAIN",
+        f"{own}.plain.sasl.jaas.config": (f'{LOGIN}="broker" password="b" user_job="{PASSWORD}";'),
+    }
+    broker = BrokerThere(world.machine, "SASL_PLAINTEXT", config)
+    address = broker.clients
     client = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -187,7 +99,7 @@ def test_machines_without_pk(world: World) -> None:
     given = {f"kafka.{key}": value for key, value in client.items()}
     (secrets / "kafka.json").write_text(json.dumps({"kafka.bootstrap.servers": address, **given}))
     login = ("-b", address, "--config-file", str(secrets / "client.properties"))
-    with BrokerThere(world.hub):
+    with broker:
         world.python(PREPARE % RECORDS)
         world.run(*pk_command("spark", "package", "--to", "package"))
         archive = folder / "package" / "pk-deps.tar.gz"
@@ -216,7 +128,7 @@ def test_machines_without_pk(world: World) -> None:
     assert holding == []
 
 
-def job(world: World, archive: Path) -> str:
+def job(world: Driver, archive: Path) -> str:
     """What a job of one's own prints, started as docs/spark/cluster.md says."""
     (world.folder / "job.py").write_text(JOB)
     java = find_java()

@@ -1,11 +1,9 @@
-"""A pipeline whose checkpoint and table are at S3: its driver is killed, and it goes on elsewhere.
-
-Spark needs Hadoop's S3A for the checkpoint, which is half a gigabyte: PK_S3A_JARS names a directory
-with hadoop-aws and its SDK, of the version of pyspark's Hadoop.
-"""
+"""A pipeline whose checkpoint and table are at S3: its driver is killed, and it goes on
+elsewhere."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,19 +14,14 @@ from pathlib import Path
 import pytest
 from clients import topics
 from clients.fixtures import Kafka
+from clients.hadoop_jars import s3a_jars
 from deltalake import DeltaTable
 from pipeline_examples import append
 from s3_server import S3, s3_server
 
 from pk.spark.files.store import store_at
 
-JARS = sorted(Path(os.environ.get("PK_S3A_JARS", "/nowhere")).glob("*.jar"))
-
-pytestmark = [
-    pytest.mark.peer,
-    pytest.mark.slow,
-    pytest.mark.skipif(not JARS, reason="PK_S3A_JARS names no directory with hadoop-aws"),
-]
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 PIPELINE = """
 name = "far"
@@ -94,13 +87,13 @@ def test_a_driver_that_is_killed_is_followed_by_another(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    jars = json.dumps([str(jar) for jar in s3a_jars()])
     topic = topics.create_topic(pk_kafka, fresh("far"), 2)
     append(pk_kafka.bootstrap, topic, [str(n) for n in range(300)])
     with s3_server() as server:
         bucket = server.bucket("lake")
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)
-        jars = str([str(jar) for jar in JARS]).replace("'", '"')
         text = PIPELINE.format(bucket=bucket, jars=jars, topic=topic)
         for number, at in enumerate(("before 1", "after 1")):
             ended = run(tmp_path / str(number), text, at, pk_kafka, server)
