@@ -2,10 +2,34 @@
 
 Spark's message is a text of a hundred lines: the plan, the trace of Java and that of Python, and
 somewhere among them the error that began it.
+
+pk decides by error conditions, SQLSTATEs and Java's classes, not by the words of messages. Where
+Spark gives only a text, pk decides by that; these are all such places:
+
+    decision                              text                            why there is no other way
+    a query starts again, as its worker   Python worker failed to         a SparkException without a
+    did not start in time (run.py)        connect back                    condition
+    a query starts again, as its task     Task not serializable, and the  a SparkException without a
+    was serialized too late               classes of its causes           condition
+    (shared_variables.py)
+    failing records are searched          SQLSTATEs and Java's classes    an error of foreachBatch
+    (failed_steps.py)                                                     is the text of a trace
+    a failure would come again            SQLSTATEs, pk's classes, and    the same; an assertion of
+    (lasting.py)                          sources in the checkpoint ...   Spark's has no condition
+    a batch failed at a JSON value, or    pk's own marks (json_values.py, an error of foreachBatch
+    at a new version of a schema          registry_sources.py)
+    Spark's Python lacks pk (below)       the class pk.DefaultSource      the same
+    the place of an error in a statement  line 1, pos 7                   an error of syntax has no
+    (relations.py)                                                        query context
 """
 
 import re
-from typing import Final
+from typing import Any, Final
+
+NO_DRIVER: Final = "no driver for this database"
+DRIVER_JAR: Final = "give the path of its JDBC driver's jar as jars = ['DRIVER.jar'] in [spark]"
+_NO_CONNECTION: Final = "08001"
+"""The SQLSTATE of java.sql.DriverManager if it has no driver."""
 
 _RAISED: Final = re.compile(
     r"(?m)^(?:: |Caused by: )?(?P<path>(?:[\w$<>]+\.)*)(?P<name>[\w$]+)(?:: (?P<said>.*))?$"
@@ -79,21 +103,26 @@ def _sentence(text: str) -> str:
 
 
 def has_no_driver(error: BaseException) -> bool:
-    """Whether Java has no driver for the database."""
-    return "No suitable driver" in str(error) or "ClassNotFoundException" in str(error)
+    """Whether the JVM has no JDBC driver for a URL, or lacks the class that an option names."""
+    java: Any = getattr(error, "java_exception", None)
+    while java is not None:
+        name = java.getClass().getName()
+        # Drivers raise classes of their own; this one is java.sql.DriverManager's.
+        if name == "java.sql.SQLException" and java.getSQLState() == _NO_CONNECTION:
+            return True
+        if name == "java.lang.ClassNotFoundException":
+            return True
+        java = java.getCause()
+    return False
 
 
 def jdbc_sentence(error: BaseException) -> str:
-    """The error of a database's driver; if there is no driver, how to name one."""
+    """The error of a database's driver; if there is no driver, how a pipeline names one."""
     from pyspark.errors import AnalysisException
 
-    text = str(error)
     if has_no_driver(error):
-        return (
-            "no driver for this database: give the path of its JDBC driver's jar as"
-            " jars = ['DRIVER.jar'] in [spark]"
-        )
+        return f"{NO_DRIVER}: {DRIVER_JAR}"
     if isinstance(error, AnalysisException):
         return sentence(error)
-    match = re.search(r"(?:\w+\.)+\w*(?:Exception|Error): ([^\n]+)", text)
+    match = re.search(r"(?:\w+\.)+\w*(?:Exception|Error): ([^\n]+)", str(error))
     return " ".join((match[1] if match else sentence(error)).split())

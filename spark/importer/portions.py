@@ -20,6 +20,7 @@ from pk.spark.errors import OptionError
 from pk.spark.importer.file_portions import MIXES, Portion, file_portions, partitions_of
 from pk.spark.importer.options import TEXT, ImportOptions, ImportRefused
 from pk.spark.importer.text_source import open_text
+from pk.spark.reasons import NO_DRIVER, has_no_driver
 from pk.spark.tables.lake import delta_table, iceberg_table
 
 if TYPE_CHECKING:
@@ -133,9 +134,9 @@ def _database(
 
 def _said(error: Exception) -> str:
     """The error of a database's driver; if there is no driver, how to name one."""
+    if has_no_driver(error):
+        return f"{NO_DRIVER}; give its JDBC driver's jar by --jars"
     text = str(error)
-    if "No suitable driver" in text or "ClassNotFoundException" in text:
-        return "no driver for this database; give its JDBC driver's jar by --jars"
     lines = re.findall(r"(?:\w+\.)+\w*(?:Exception|Error): ([^\n]+)", text)
     return (lines[-1] if lines else text.partition("\n")[0]).strip()
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _POSITION: Final = re.compile(r"line (\d+),? pos (\d+)")
+_NO_VIEW: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _JSON: Final = "_pk_json"
 _RECORD: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
@@ -119,7 +120,7 @@ class Builder:
                     frame = self._with_watermark(relation, frame)
             except WrongPipeline as e:
                 # A step that uses a wrong step is not wrong itself.
-                if not any(re.search(rf"\b{name}\b", str(e)) for name in missing):
+                if not _uses(relation, e.__cause__, missing):
                     problems += e.problems
                 missing.add(relation.name)
                 continue
@@ -331,6 +332,16 @@ class Builder:
             message = f"{step.python} must return a data frame, and returned {found!r}"
             raise self._pipeline.problem(path, message)
         return found
+
+
+def _uses(relation: Relation, error: BaseException | None, missing: set[str]) -> bool:
+    """Whether a relation is wrong because it uses one of the `missing` ones."""
+    if isinstance(relation, Step) and not missing.isdisjoint(relation.inputs):
+        return True
+    if not isinstance(error, PySparkException) or error.getCondition() != _NO_VIEW:
+        return False
+    name = (error.getMessageParameters() or {}).get("relationName", "")
+    return name.strip("`").lower() in {each.lower() for each in missing}
 
 
 def _named(columns: Mapping[str, "Column"]) -> list["Column"]:

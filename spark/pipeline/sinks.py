@@ -82,7 +82,7 @@ def queries(
         uses = relations.uses[sink.source]
         if not frame.isStreaming:
             raise pipeline.problem((*sink.path, "from"), f"{sink.source} is not a stream")
-        check_every(pipeline, frame.sparkSession)
+        check_every(pipeline, frame)
         check_target(pipeline, places, sink, frame)
         if isinstance(sink, TopicSink):
             try:
@@ -113,10 +113,13 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
     columns = {
         name: f.col(name) for name in ("key", "headers", "partition") if name in frame.columns
     }
+    at = "key"
     try:
         types = {field.name: field.dataType for field in frame.schema.fields}
         if sink.key is not None:
             columns["key"] = f.expr(sink.key)
+            _check_key(sink, frame)
+        at = "value"
         if sink.value is not None:
             columns["value"] = f.expr(sink.value)
         elif sink.format is not None:
@@ -150,11 +153,19 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
         check_columns(shown.schema, None)
         return rows
     except PySparkException as e:
-        at = "key" if sink.key is not None and sink.key in str(e) else "value"
-        path = (*sink.path, at if at in ("key", "value") and getattr(sink, at) else "from")
+        path = (*sink.path, at if getattr(sink, at) else "from")
         raise pipeline.problem(path, sentence(e)) from e
     except ValueError as e:
         raise pipeline.problem((*sink.path, "from"), str(e)) from e
+
+
+def _check_key(sink: TopicSink, frame: "DataFrame") -> None:
+    """Has Spark look at the key alone, so that an error is known to be the key's. Raises
+    PySparkException."""
+    assert sink.key is not None
+    key = frame.select(f.expr(sink.key).alias("key"))
+    if "key" not in sink.formats:
+        key.select(as_bytes(f.col("key"), key.schema["key"].dataType))
 
 
 def start(

@@ -25,7 +25,7 @@ from pk.spark.pipeline.jdbc_sink import Database, has_driver
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.row_changes import check_changes, table_rows
 from pk.spark.pipeline.table_sinks import catalog_of, table_store
-from pk.spark.reasons import jdbc_sentence, reason
+from pk.spark.reasons import DRIVER_JAR, NO_DRIVER, jdbc_sentence, reason
 from pk.spark.tables.lake_commit import delta_columns
 
 if TYPE_CHECKING:
@@ -55,16 +55,15 @@ def check_target(pipeline: Pipeline, places: Places, sink: Sink, frame: "DataFra
         _check_jdbc(pipeline, places, sink, frame)
 
 
-def check_every(pipeline: Pipeline, spark: "SparkSession") -> None:
+def check_every(pipeline: Pipeline, stream: "DataFrame") -> None:
     """Raises WrongPipeline if `every` is not a time that Spark reads."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     if pipeline.every is None:
         return
-    jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage] - Spark's own parser
     try:
-        jvm.org.apache.spark.sql.streaming.Trigger.ProcessingTime(pipeline.every)
+        stream.writeStream.trigger(processingTime=pipeline.every)
     except (PySparkException, Py4JError):
         message = f"every must look like '10 seconds' or '5 minutes', is {pipeline.every!r}"
         raise pipeline.problem(("every",), message) from None
@@ -144,7 +143,7 @@ def _check_jdbc(pipeline: Pipeline, places: Places, sink: JdbcSink, frame: "Data
     path = (*sink.path, "jdbc")
     try:
         if not has_driver(spark, url, sink.options):
-            raise TargetRefused("No suitable driver")
+            raise pipeline.problem(path, f"{NO_DRIVER}: {DRIVER_JAR}")
         if url.startswith("jdbc:sqlite:") and _missing_file(pipeline, sink, url):
             return  # a connection would make it
         with Database(spark, url, sink.options) as database:

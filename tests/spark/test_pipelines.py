@@ -750,6 +750,8 @@ def test_a_pipeline_that_goes_on_is_stopped_after_its_batch(world: World) -> Non
         ('sql = "SELECT value.*, offset FROM orders"', 'sql = """\nSELECT value.id,\n  nothing\nFROM orders"""', "p.toml:15:3: A column"),
         ("id BIGINT", "id BIGGINT", 'p.toml:10:1: '),
         ('parquet = "rows"', 'topic = "out"\nkey = "nothing"', "p.toml:17:1: "),
+        ('parquet = "rows"', 'topic = "out"\nkey = "no  + thing"\nvalue = "\'x\'"', "p.toml:17:1: "),
+        ('parquet = "rows"', 'topic = "out"\nkey = "\'id\'"\nvalue = "id + no"', "p.toml:18:1: "),
         ('parquet = "rows"', 'topic = "out"\noptions = { stagingLocaton = "x" }', "p.toml:17:1: staginglocaton is not an option of the sink"),
         ('parquet = "rows"', 'topic = "out"\nmode = "complete"', "p.toml:17:1: Invalid streaming output mode: complete"),
         ('name = "rows"\n', 'name = "rows"\nwatermark = { column = "at", delay = "1 minute" }\n', "p.toml:13:15: rows has no column 'at'; it has id, amount, offset"),
@@ -768,6 +770,28 @@ def test_check_names_the_place(world: World, old: str, new: str, said: str) -> N
     with pytest.raises(WrongPipeline) as raised:
         world.check(pipeline)
     assert said in str(raised.value), str(raised.value)
+
+
+def test_a_step_that_uses_a_wrong_one_is_not_wrong_itself(world: World) -> None:
+    world.topic("orders")
+    text = JSON_TO.format(on_error="stop", more="", sink='parquet = "rows"')
+    steps = """\
+[[step]]
+name = "user"
+sql = "SELECT * FROM Rows"
+[[step]]
+name = "caller"
+python = "none.py:f"
+inputs = ["user"]
+[[step]]
+name = "wrong"
+sql = "SELECT rows FROM orders"
+[[sink]]"""
+    text = text.replace("SELECT value.*", "SELECT nothing.*").replace("[[sink]]", steps, 1)
+    with pytest.raises(WrongPipeline) as raised:
+        world.check(world.pipeline(text))
+    found = [problem.message for problem in raised.value.problems]
+    assert [re.findall(r"`(\w+)`", each)[0] for each in found] == ["nothing", "rows"], found
 
 
 _DATABASE = 'jdbc = "jdbc:sqlite:shop.db"\ntable = "orders"'
