@@ -1,12 +1,19 @@
 """An S3 server of a test's own: moto, in a process of its own, since the libraries of tables hold
-Python's lock while they wait for it. It lists the requests that were made."""
+Python's lock while they wait for it. It lists the requests that were made.
+
+PK_S3_SERVER names the program `versitygw` (`go install github.com/versity/versitygw/cmd/versitygw`)
+to run instead: a server for use, which checks signatures.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,11 +21,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, NamedTuple
 
-_LINE = re.compile(r'(\S+) - - .*"(GET|PUT|POST|DELETE|HEAD) (\S+) HTTP')
-_RUNNING = re.compile(r"Running on (http://(?!0\.)[\d.]+:\d+)")
-_MAKE_BUCKET = (
-    "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], method='PUT')).close()"
-)
+_SERVER = os.environ.get("PK_S3_SERVER")
+_LINE = re.compile(r'(?:^|\| )([\d.]+) (?:- - .*"|\| )(GET|PUT|POST|DELETE|HEAD)(?: \|)? (\S+) ')
+"""Of both servers' logs: client, method, path."""
+
+_RUNNING = re.compile(r"(?:Running on|│) +(http://[\d.]+:\d+)")
+_MAKE_BUCKET = "import boto3, sys; boto3.client('s3').create_bucket(Bucket=sys.argv[1])"
 
 
 class Request(NamedTuple):
@@ -55,8 +63,9 @@ class S3:
 
     def bucket(self, name: str) -> str:
         """The URL of a new bucket."""
-        make = [sys.executable, "-c", _MAKE_BUCKET, f"{self.endpoint}/{name}"]
-        subprocess.run([*self.enter, *make], check=True)
+        make = [sys.executable, "-c", _MAKE_BUCKET, name]
+        environ = os.environ | self.environ | {"AWS_DEFAULT_REGION": "us-east-1"}
+        subprocess.run([*self.enter, *make], env=environ, check=True)
         return f"s3://{name}"
 
     def counts(self) -> Counter[str]:
@@ -87,23 +96,34 @@ class S3:
 def s3_server(address: str = "127.0.0.1", enter: Sequence[str] = ()) -> Iterator[S3]:
     """A server without buckets, at an address; `enter` is what a command line begins with that runs
     on its machine."""
-    process = subprocess.Popen(
-        [*enter, sys.executable, "-m", "moto.server", "-H", address, "-p", "0"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with tempfile.TemporaryDirectory(prefix="pk-s3-") as folder:
+        words = [sys.executable, "-m", "moto.server", "-H", address, "-p", "0"]
+        if _SERVER is not None:
+            words = [_SERVER, "--access", "key", "--secret", "secret"]
+            words += ["--port", f"{address}:{_free_port()}", "posix", folder]
+        with _running([*enter, *words], enter) as found:
+            yield found
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@contextmanager
+def _running(words: Sequence[str], enter: Sequence[str]) -> Iterator[S3]:
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        assert process.stderr is not None
+        assert process.stdout is not None
         lines: list[str] = []
-        for line in process.stderr:
+        for line in process.stdout:
             lines.append(line)
             if match := _RUNNING.search(line):
                 break
         else:
             raise AssertionError("".join(lines))
         found = S3(match[1], enter)
-        threading.Thread(target=found.watch, args=(process.stderr,), daemon=True).start()
+        threading.Thread(target=found.watch, args=(process.stdout,), daemon=True).start()
         yield found
     finally:
         process.kill()

@@ -939,6 +939,30 @@ def test_the_files_of_the_page_run(world: World) -> None:
     assert not files
 
 
+def test_the_commands_of_the_page_run(world: World) -> None:
+    """docs/pipelines.md, one command after the other. The file that the first makes has dead
+    letters, which the page says that the last refuses."""
+    page = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    world.topic("orders", data("orders"))
+    environ = pk_environment() | {"PK_BOOTSTRAP_SERVER": world.bootstrap}
+    file = world.directory / "orders.toml"
+    for line in re.findall(r"(?m)^pk spark pipeline .*$", page):
+        if "--declarative" in line:
+            text = re.sub(r"(?m)^dead_letters = .*$", "", file.read_text())
+            file.write_text(text.replace('on_error = "dlq"', 'on_error = "skip"'))
+        done = subprocess.run(
+            pk_command(*line.split()[1:]),
+            cwd=world.directory,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+    assert (world.directory / "project" / "spark-pipeline.yml").exists()
+
+
 def test_a_declarative_project_runs(world: World, tmp_path: Path) -> None:
     """`spark-pipelines run`, in a process of its own, as PySpark installs it."""
     pytest.importorskip("grpc")

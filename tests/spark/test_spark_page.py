@@ -1,5 +1,6 @@
-"""docs/spark: each command line is one of pk, and (slow: with Spark) does what the pages say. The
-programs run in test_streams.py."""
+"""docs/spark: each command line is one of pk, and (slow: with Spark) does what the pages say, as
+does the program of export.md. Those of the other pages run in test_streams.py and
+schemas/test_through_spark.py, the job that cluster.md describes in test_machines.py."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from clients.fixtures import Kafka
 from clients.jdbc_driver import sqlite_driver
 from clients.pk_broker import PkBroker, pk_command, pk_environment
 from pyarrow import dataset
+from s3_server import s3_server
 from spark_servers import connect_server, standalone
 
 from pk.cli.command_line.parse import parse
@@ -34,11 +37,13 @@ BLOCKS = [
     )
 ]
 COMMANDS = [line for kind, block in BLOCKS if not kind for line in block.splitlines()]
+PROGRAMS = [block for kind, block in BLOCKS if kind]
 TIMEOUT_S = 900
 
 
 def test_the_pages_have_their_commands() -> None:
     assert len(COMMANDS) == 18
+    assert len(PROGRAMS) == 1
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -104,15 +109,17 @@ def test_the_commands_of_the_pages_run(tmp_path: Path) -> None:
         PkBroker() as broker,
         standalone(tmp_path / "cluster") as master,
         connect_server(tmp_path / "connect") as remote,
+        s3_server() as s3,
     ):
         kafka = Kafka("pk", broker.bootstrap, tmp_path)
+        s3.bucket("bucket")
+        environ = environment(kafka, folder) | s3.environ
         prepare(kafka, folder)
         for line in COMMANDS:
             here = (
                 line.replace("spark://host:7077", master)
                 .replace("sc://host:15002", remote)
                 .replace("/shared/", f"{tmp_path}/shared/")
-                .replace("s3://bucket", "memory://bucket")
             )
             words = shlex.split(here)[1:]
             if "--master" in words:
@@ -124,13 +131,24 @@ def test_the_commands_of_the_pages_run(tmp_path: Path) -> None:
             done = subprocess.run(
                 pk_command(*words),
                 cwd=folder,
-                env=environment(kafka, folder),
+                env=environ,
                 capture_output=True,
                 text=True,
                 timeout=TIMEOUT_S,
                 check=False,
             )
             assert done.returncode == 0, (line, done.stdout, done.stderr)
+        program = PROGRAMS[0].replace("localhost:9092", broker.bootstrap)
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=folder,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert re.fullmatch(r"\d+ new, \d+ before\n", done.stdout), (done.stdout, done.stderr)
     exports = {path.parent for path in tmp_path.rglob(MANIFEST)}
     names = {str(path.relative_to(tmp_path)) for path in exports}
     expected = {"orders", "json", "by-day", "buckets", "both/orders", "both/payments"}
