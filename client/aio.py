@@ -18,7 +18,7 @@ import inspect
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from pk.client.guest import bridged, on_asyncio, opened
 from pk.core.errors import KafkaError
@@ -50,9 +50,6 @@ __all__ = [
 K = TypeVar("K")
 V = TypeVar("V")
 
-_SENDS_MAX: Final = 100
-"""After this many calls that did not wait, a producer lets other tasks run."""
-
 
 class Delivery(delivery.Delivery):
     """A record in flight; see `pk.client.Delivery`."""
@@ -77,7 +74,6 @@ class Producer(producer.Producer):
 
     _delivery = Delivery
     _deliveries = Deliveries
-    _sends = 0
 
     _topic = bridged(producer.Producer._topic)
     _room = bridged(producer.Producer._room)
@@ -88,10 +84,10 @@ class Producer(producer.Producer):
     abort_transaction = bridged(producer.Producer.abort_transaction)
     send_offsets = bridged(producer.Producer.send_offsets)
 
-    async def _checkpoint(self) -> None:
-        self._sends += 1
-        if self._sends >= _SENDS_MAX:
-            self._sends = 0
+    async def _checkpoint(self, records: int) -> None:
+        self._sent_without_waiting += records
+        if self._sent_without_waiting >= producer.SENDS_MAX:
+            self._sent_without_waiting = 0
             await asyncio.sleep(0)
 
 

@@ -324,17 +324,18 @@ def records(
     if header is None:
         header = read_header(batch_buffer)
     data = bytes(body(batch_buffer, header, decompressed_bytes_max))
-    return _records(data, header)
-
-
-def _records(data: bytes, header: BatchHeader) -> Iterator[Record]:
     found: list[Record] = []
     try:
         _read_records(data, header, found)
-    except KafkaError:
-        yield from found  # those before the one that is malformed
-        raise
+    except KafkaError as e:
+        return _then_raise(found, e)
+    return iter(found)
+
+
+def _then_raise(found: list[Record], error: KafkaError) -> Iterator[Record]:
+    """The records before the one that is malformed, and then its error."""
     yield from found
+    raise error
 
 
 def record_list(

@@ -68,8 +68,9 @@ class BatchBuilder:
 
     def append(
         self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()
-    ) -> bool:
-        """Add a record. Returns False, with nothing added, if it does not fit."""
+    ) -> int:
+        """Add a record. Returns the bytes that it takes, or 0, with nothing added, if it does not
+        fit."""
         body, varints, count = self._body, VARINTS, self.count
         if not count:
             self._base = self._latest = timestamp_ms
@@ -86,13 +87,14 @@ class BatchBuilder:
             )
         )
         size = varints[len(record)]
-        if count and len(body) + len(size) + len(record) > self._bytes_max:
-            return False
+        added = len(size) + len(record)
+        if count and len(body) + added > self._bytes_max:
+            return 0
         body += size
         body += record
         self._latest = max(self._latest, timestamp_ms)
         self.count = count + 1
-        return True
+        return added
 
     def extend(
         self, timestamp_ms: int, framed: Iterable[bytes], enough_bytes: int = BATCH_BYTES_MAX

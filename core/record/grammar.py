@@ -5,8 +5,8 @@ written once, and the functions made from them.
   only place that words the errors of a record.
 - `compile_loop` makes a function that goes through many records, as core/wire makes a codec from
   the declaration of a message. What the function does with each field is a few lines of source, and
-  the fields that it does not want are skipped. The usual number has one or two bytes and is read in
-  place, since a call for each would take longer than all the rest.
+  the fields that it does not want are skipped. The usual number has up to three bytes and is read
+  in place, since a call for each would take longer than all the rest.
 
 A compiled loop accepts only what it understands. At a record that it does not, right or wrong, it
 stops; then `parse_record` decides. So no loop can accept what the grammar refuses, as long as its
@@ -261,10 +261,9 @@ class _Source:
         if wanted:
             self.add(inner, "if (high := data[position]) < 0x80:")
             self.add(inner, "    code = code & 0x7F | high << 7")
-            if field.kind is Kind.NUMBER and field is not LENGTH:
-                self.add(inner, "elif (top := data[position + 1]) < 0x80:")
-                self.add(inner, "    code = code & 0x7F | (high & 0x7F) << 7 | top << 14")
-                self.add(inner, "    position += 1")
+            self.add(inner, "elif (top := data[position + 1]) < 0x80:")
+            self.add(inner, "    code = code & 0x7F | (high & 0x7F) << 7 | top << 14")
+            self.add(inner, "    position += 1")
             self.add(inner, "else:")
         else:
             self.add(inner, "if data[position] >= 0x80:")

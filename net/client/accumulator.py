@@ -195,7 +195,7 @@ class Batch(BatchBuilder):
     @property
     def is_full(self) -> bool:
         """Whether the batch has practically no room left."""
-        return self.size_estimate + RECORD_OVERHEAD - HEADER_BYTES > self._bytes_max
+        return len(self._body) + RECORD_OVERHEAD - HEADER_BYTES > self._bytes_max
 
     @property
     def last_sequence(self) -> int:
@@ -368,12 +368,13 @@ class Accumulator:
             queue = self.queues[partition] = PartitionQueue(partition)
         return queue
 
-    def open_batch(self, queue: PartitionQueue, now: float) -> tuple[Batch, bool]:
+    def open_batch(self, queue: PartitionQueue) -> tuple[Batch, bool]:
         """The batch for the next record, and whether it is new."""
         if queue.batches:
             last = queue.batches[-1]
             if last.built is None and not last.is_full:
                 return last, False
+        now = trio.current_time()
         batch = Batch(queue.partition, now, self.serial, self.codec, self.level, self.batch_bytes)
         queue.batches.append(batch)
         self.unsettled[batch] = None
@@ -383,7 +384,6 @@ class Accumulator:
     def append(
         self,
         queue: PartitionQueue,
-        now: float,
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
@@ -394,16 +394,16 @@ class Accumulator:
         Returns the batch, the bytes that were added, and whether the queue has something new to
         send: the batch is new or full."""
         before = self.used_bytes
-        batch, new = self.open_batch(queue, now)
-        size_before = batch.size_estimate
-        if not batch.append(timestamp_ms, key, value, headers):
+        batch, new = self.open_batch(queue)
+        added = batch.append(timestamp_ms, key, value, headers)
+        if not added:
+            size_before = batch.size_estimate
             batch.force = True
             batch.seal()
             self.sealed(size_before, batch)
-            batch, new = self.open_batch(queue, now)
-            size_before = batch.size_estimate
-            batch.append(timestamp_ms, key, value, headers)
-        self.used_bytes += batch.size_estimate - size_before
+            batch, new = self.open_batch(queue)
+            added = batch.append(timestamp_ms, key, value, headers)
+        self.used_bytes += added
         return batch, self.used_bytes - before, new or batch.is_full
 
     def extend(self, batch: Batch, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:

@@ -514,7 +514,9 @@ class Consumer:
         if self._closing:
             return False
         last = self._states.get(self._last_served) if self._last_served is not None else None
-        if last is None or not last.has_data or self._serve(last, take):
+        if last is not None and (record := last.take_record()) is not None:
+            records.append(record)
+        elif last is None or not last.has_data or self._serve(last, take):
             self._take(take)
         self._records_consumed += len(records)
         if self._on_records is not None and records:

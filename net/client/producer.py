@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from operator import itemgetter
-from typing import Self
+from typing import Final, Self
 
 import trio
 
 from pk.core.errors import KafkaError, ProtocolError, without_frames
 from pk.core.record.build import Headers
 from pk.core.record.compress import Codec
-from pk.core.values import TopicPartition
+from pk.core.values import TopicPartition, new_tuple
 from pk.net.client.accumulator import (
     RECORD_OVERHEAD,
     Accumulator,
@@ -60,6 +60,8 @@ from pk.net.client.transaction import Aborted, Transactions
 
 _KEY = itemgetter(0)
 _ABORT_S = 5.0
+SENDS_MAX: Final = 100
+"""After this many records without waiting, a producer lets other tasks run."""
 
 
 class Producer:
@@ -91,6 +93,7 @@ class Producer:
         self._keys: dict[str, KeyCache] = {}
         self._closed = False
         self._on_send: OnSend | None = None
+        self._sent_without_waiting = 0
 
     @classmethod
     @asynccontextmanager
@@ -167,7 +170,7 @@ class Producer:
 
         `partition` is chosen by the partitioner unless given; `timestamp_ms` is in epoch
         milliseconds (default: now). Returns the record's delivery, which is settled once the broker
-        has answered.
+        has answered. Each call can be cancelled; one in 100 that do not wait lets other tasks run.
 
         Raises BufferExhausted after `max.block.ms`, UnknownPartition, KafkaError for a topic that
         does not exist or a record above `max.request.size`, NoTransaction outside a transaction if
@@ -182,7 +185,7 @@ class Producer:
         if not self._accumulator.has_room(size):
             await self._room(size)
         else:
-            await self._checkpoint()
+            await self._checkpoint(1)
         return self._append(info, topic, value, key, headers, partition, timestamp_ms, size)
 
     def send_nowait(
@@ -224,7 +227,7 @@ class Producer:
         try:
             info = self._topic_now(record.topic) or await self._topic(record.topic)
             await self._room(record_size(record.key, record.value, record.headers))
-            await self._checkpoint()
+            await self._checkpoint(1)
         except BaseException as e:
             if settled is not None:
                 settled(e)
@@ -289,7 +292,7 @@ class Producer:
             before = self._accumulator.used_bytes
             start = self._extend(queue, unkeyed, start, timestamp_ms, deliveries)
             sticky.took(self._accumulator.used_bytes - before)
-        await self._checkpoint()
+        await self._checkpoint(len(records))
         return deliveries
 
     async def send_rows(self, topic: str, rows: Sequence[Row]) -> Deliveries:
@@ -308,7 +311,7 @@ class Producer:
             while start < len(group):
                 await self._room(self._accumulator.batch_bytes)
                 start = self._extend_rows(queue, group, start, now_ms, deliveries)
-        await self._checkpoint()
+        await self._checkpoint(len(rows))
         return deliveries
 
     async def flush(self) -> None:
@@ -447,8 +450,13 @@ class Producer:
         self._closed = True
         self._sender.abort(Closed("the producer was closed before this record was acknowledged"))
 
-    async def _checkpoint(self) -> None:
-        """Let other tasks run, and be cancelled here."""
+    async def _checkpoint(self, records: int) -> None:
+        """Be cancelled here, and let other tasks run if enough `records` were sent without."""
+        self._sent_without_waiting += records
+        if self._sent_without_waiting < SENDS_MAX:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return
+        self._sent_without_waiting = 0
         await trio.lowlevel.checkpoint()
 
     def _check(self) -> None:
@@ -464,10 +472,7 @@ class Producer:
         info = self.cluster.metadata.topics.get(topic)
         if info is None or info.error_code or not info.partitions:
             return None
-        if topic not in self._sender.topics_used:
-            return None
-        self._sender.topics_used[topic] = trio.current_time()
-        return info
+        return info if topic in self._sender.topics_used else None
 
     async def _topic(self, topic: str) -> TopicInfo:
         self._check()
@@ -509,7 +514,13 @@ class Producer:
             )
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue:
-        return self._accumulator.queue(TopicPartition(topic, partition))
+        return self._accumulator.queue(new_tuple(TopicPartition, (topic, partition)))
+
+    def _place(self, queue: PartitionQueue) -> None:
+        """Have a queue sent that has something new. Called once for a batch, not for each
+        record."""
+        self._sender.topics_used[queue.partition.topic] = trio.current_time()
+        self._sender.place(queue)
 
     def _append(
         self,
@@ -539,11 +550,9 @@ class Producer:
         if timestamp_ms is None:
             timestamp_ms = time.time_ns() // 1_000_000
         queue = self._queue(topic, partition)
-        batch, added_bytes, due = self._accumulator.append(
-            queue, trio.current_time(), timestamp_ms, key, value, headers
-        )
+        batch, added_bytes, due = self._accumulator.append(queue, timestamp_ms, key, value, headers)
         if due:
-            self._sender.place(queue)
+            self._place(queue)
         if sticky is not None:
             sticky.took(added_bytes)
         return self._delivery(batch, batch.count - 1, timestamp_ms)
@@ -559,7 +568,7 @@ class Producer:
         """Append as many records as fit to one batch; returns the index of the first one left."""
         batch, first = self._batch_for(queue, record_size(*records[start], ()))
         index = self._accumulator.extend(batch, timestamp_ms, records, start)
-        self._sender.place(queue)
+        self._place(queue)
         if index > start:
             deliveries.add(batch, first, index - start)
         return index
@@ -576,7 +585,7 @@ class Producer:
         key, value, headers, _, _ = rows[start]
         batch, first = self._batch_for(queue, record_size(key, value, headers))
         index = self._accumulator.extend_rows(batch, now_ms, rows, start)
-        self._sender.place(queue)
+        self._place(queue)
         if index > start:
             deliveries.add(batch, first, index - start)
         return index
@@ -588,7 +597,7 @@ class Producer:
         self._check()
         if size > self.config.max_request_size:
             raise too_large(size, self.config.max_request_size, "max.request.size")
-        batch, _ = self._accumulator.open_batch(queue, trio.current_time())
+        batch, _ = self._accumulator.open_batch(queue)
         return batch, batch.count
 
     def _grouped(

@@ -129,8 +129,9 @@ class Chunk:
         return len(self.data) - self.batches[self._index][0]
 
 
-Reading = tuple[BatchHeader, Iterator[Record], memoryview]
-"""A batch being handed out: its header, the records left, its bytes."""
+Reading = tuple[BatchHeader, Iterator[Record], memoryview, tuple[object, ...]]
+"""A batch being handed out: its header, the records left, its bytes, and the fields of a
+`ConsumerRecord` that all of them share."""
 
 
 class PartitionState:
@@ -202,9 +203,12 @@ class PartitionState:
     @property
     def has_data(self) -> bool:
         """Whether there are fetched batches that the program may have now."""
-        if not (self.chunks or self.reading) or self.paused:
-            return False
-        return self.has_position
+        return (
+            (self.reading is not None or bool(self.chunks))
+            and not self.paused
+            and self.position != NO_POSITION
+            and self.reset_to is None
+        )
 
     def seek(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Continue at `offset`; buffered data is dropped."""
@@ -243,7 +247,7 @@ class PartitionState:
             self.reading = self._start_batch(check_crcs)
         if self.reading is None:
             return None
-        header, _, data = self.reading
+        header, _, data, _ = self.reading
         batch = FetchedBatch(
             self.partition,
             header,
@@ -255,6 +259,23 @@ class PartitionState:
         )
         self._end_batch(header)
         return batch
+
+    def take_record(self) -> ConsumerRecord | None:
+        """The next record of the batch being read. None if there is none, or if it cannot be read:
+        `take_records` then goes on, or raises the error."""
+        if self.reading is None or self.paused:
+            return None
+        header, source, _, tail = self.reading
+        position = self.position
+        try:
+            for record in source:
+                offset = record[0]
+                if offset >= position:
+                    self.position, self.position_epoch = offset + 1, header.leader_epoch
+                    return new_tuple(ConsumerRecord, record + tail)
+        except KafkaError:
+            self._step_back()
+        return None
 
     def take_records(self, out: list[ConsumerRecord], room: int, check_crcs: bool) -> int:
         """Append up to `room` records to `out`; returns the remaining room.
@@ -277,20 +298,20 @@ class PartitionState:
         return room
 
     def _read_on(self, reading: "Reading", out: list[ConsumerRecord], room: int) -> int:
-        header, source, _ = reading
-        tail = (*self.partition, header.timestamp_type, header.leader_epoch)
+        header, source, _, tail = reading
         make = new_tuple
-        if self.position <= header.base_offset and header.count <= room:
+        position = self.position
+        if position <= header.base_offset and header.count <= room:
             taken = [make(ConsumerRecord, record + tail) for record in source]
             out += taken
             self._end_batch(header)
             return room - len(taken)
-        position = self.position
         for record in source:
-            if record[0] < position:
+            offset = record[0]
+            if offset < position:
                 continue
             out.append(make(ConsumerRecord, record + tail))
-            self._move(record[0] + 1, header.leader_epoch)
+            self.position, self.position_epoch = offset + 1, header.leader_epoch
             room -= 1
             if not room:
                 return 0
@@ -310,7 +331,8 @@ class PartitionState:
                         chunk.step_back()
                         raise
                 self._count(chunk)
-                return header, records(data, header), data
+                tail = (*self.partition, header.timestamp_type, header.leader_epoch)
+                return header, records(data, header), data, tail
             self._finish(chunk)
         return None
 

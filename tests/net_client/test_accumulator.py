@@ -116,7 +116,7 @@ def test_memory_is_counted_and_freed() -> None:
     async def main() -> None:
         accumulator = Accumulator(batch_bytes=200, memory_bytes=300, codec=Codec.NONE, level=None)
         queue = accumulator.queue(TP)
-        batch, new = accumulator.open_batch(queue, 0.0)
+        batch, new = accumulator.open_batch(queue)
         assert new
         before = batch.size_estimate
         batch.append(0, None, b"x" * 200)

@@ -276,6 +276,36 @@ def test_full_memory_holds_the_sender_back(kafka: Kafka, fresh: Fresh) -> None:
     main()
 
 
+def test_a_loop_of_sends_can_be_cancelled_and_lets_other_tasks_run(
+    kafka: Kafka, fresh: Fresh
+) -> None:
+    topic = fresh("loop")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic)
+        async with open_producer(kafka.bootstrap) as producer:
+            await (await producer.send(topic, b"first"))
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await producer.send(topic, b"not sent")
+            assert scope.cancelled_caught
+            sent = 0
+            async with trio.open_nursery() as nursery:
+
+                async def stop() -> None:
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(stop)
+                while True:
+                    await producer.send(topic, b"x")
+                    sent += 1
+            assert sent <= 200  # it may run once more in the round that cancels it
+        assert len(await read(kafka, topic, 1 + sent)) == 1 + sent
+
+    main()
+
+
 def test_memory_that_stays_full_is_an_error(kafka: Kafka, fresh: Fresh) -> None:
     topic = fresh("full")
 

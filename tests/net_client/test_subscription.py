@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pk.core.errors import KafkaError
-from pk.core.record.batch import assign
+from pk.core.record.batch import assign, write_crc
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.record.compress import Codec
 from pk.core.values import TopicPartition
@@ -127,6 +127,30 @@ def test_a_corrupt_batch_is_reported_at_its_place_and_again() -> None:
     reading.seek(6)
     reading.add(Chunk(TP, memoryview(batch(6, 2)), None))
     assert take(reading) == [6, 7]
+
+
+def test_a_loop_takes_records_one_by_one_up_to_the_one_that_cannot_be_read() -> None:
+    data = bytearray(batch(0, 3) + batch(3, 3))
+    data[-3] = 0x7E  # the last record's value goes beyond the batch
+    write_crc(data, len(batch(0, 3)))
+    reading = state(bytes(data), position=1)
+
+    def read() -> int | None:
+        if (record := reading.take_record()) is not None:
+            assert record.value == b"%d" % record.offset
+            return record.offset
+        return next(iter(take(reading, 1)), None)
+
+    assert [read() for _ in range(2)] == [1, 2]
+    assert (reading.position, reading.position_epoch) == (3, 7)
+    assert [read() for _ in range(2)] == [3, 4]
+    reading.paused = True
+    assert reading.take_record() is None
+    reading.paused = False
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="record 2"):
+            read()
+        assert reading.position == 5
 
 
 def test_whole_batches_say_from_where_they_were_asked_for() -> None:

@@ -117,7 +117,7 @@ def test_a_batch_that_was_compacted_keeps_its_offsets_and_may_be_empty() -> None
     assert values(b"\0" * HEADER_BYTES, empty) == []
 
 
-@pytest.mark.parametrize("size", [63, 64, 8191, 8192, 100_000])
+@pytest.mark.parametrize("size", [63, 64, 8191, 8192, 100_000, 1 << 20])
 def test_every_width_of_a_length(size: int) -> None:
     for key, value in ((b"k" * size, b"v"), (b"k", b"v" * size), (None, b"v" * size)):
         batch = build_batch([(1, key, value, ())] * 3)
