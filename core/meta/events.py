@@ -128,6 +128,8 @@ class RestoredLog(NamedTuple):
     producer_id_next: int
     """This cluster has given out producer ids below this one: they are other producers than those
     in the segments."""
+    start_offset: int = -1
+    """The first offset to restore; -1 if it is not known."""
 
 
 class TopicCreated(Struct, frozen=True):
@@ -382,8 +384,8 @@ def _unpack(name: str, value: Any) -> Any:
     if not isinstance(value, list):
         return value
     if name == "restored":
-        end_offset, cluster_ids, left_out, producer_id_next = cast(list[Any], value)
-        return RestoredLog(end_offset, tuple(cluster_ids), tuple(left_out), producer_id_next)
+        end_offset, cluster_ids, left_out, *rest = cast(list[Any], value)
+        return RestoredLog(end_offset, tuple(cluster_ids), tuple(left_out), *rest)
     nested, items = _NESTED.get(name), cast(list[Any], value)
     return tuple(items) if nested is None else tuple(nested(*item) for item in items)
 

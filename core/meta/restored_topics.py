@@ -106,5 +106,6 @@ def _partitions(
                 tuple(wanted.cluster_ids),
                 tuple(wanted.left_out),
                 image.producer_id_next,
+                wanted.start_offset,
             ),
         )

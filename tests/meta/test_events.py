@@ -68,7 +68,7 @@ def test_partitions_of_the_first_version_are_not_recovering(event: Event) -> Non
 
 
 def test_a_restored_partition_comes_back_as_it_went() -> None:
-    restored = RestoredLog(99, ("lost", "older"), (bytes(16),), 1000)
+    restored = RestoredLog(99, ("lost", "older"), (bytes(16),), 1000, 7)
     event = PartitionCreated(bytes(16), 0, (1, 2), (1,), 1, 4, restored=restored)
     assert decode(encode(event)) == event
     created = TopicCreated("t", bytes(16))

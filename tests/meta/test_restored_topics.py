@@ -33,7 +33,11 @@ def topic(**fields: Any) -> RestoredTopic:
         "configs": [RestoredConfig(name="remote.storage.enable", value="true")],
         "partitions": [
             RestoredPartition(
-                end_offset=99, last_epoch=4, cluster_ids=["lost"], left_out=[b"d" * 16]
+                end_offset=99,
+                last_epoch=4,
+                cluster_ids=["lost"],
+                left_out=[b"d" * 16],
+                start_offset=7,
             ),
             RestoredPartition(),
         ],
@@ -55,7 +59,7 @@ def test_a_partition_begins_with_its_leader_in_a_later_epoch() -> None:
     assert created.topic_id == ID
     assert (restored.leader_epoch, restored.isr) == (5, (restored.leader,))
     assert len(restored.replicas) == 3
-    assert restored.restored == (99, ("lost",), (b"d" * 16,), 0)
+    assert restored.restored == (99, ("lost",), (b"d" * 16,), 0, 7)
     assert (empty.leader_epoch, len(empty.isr), empty.restored) == (0, 3, None)
     assert image.topic_configs("t") == {"remote.storage.enable": "true"}
     assert image.producer_id_next == 500

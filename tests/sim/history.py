@@ -509,6 +509,8 @@ class History:
                 replica = broker.data.replicas.find(topic.name, number)
                 if replica is None or replica.topic_id != topic_id or replica.offline is not None:
                     continue
+                if replica.awaits_restore:
+                    continue
                 if replica.log.state.log_end_offset < known.end:
                     raise Violation(
                         "an in-sync replica has all that is committed",

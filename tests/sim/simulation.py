@@ -16,7 +16,7 @@ from traceback import format_exception
 from typing import Any, Final
 
 import trio
-from sim import swarm
+from sim import restored, swarm
 from sim.admin import Admin
 from sim.chains import ClassicWorker, ConsumerWorker, OutputReader, Outputs
 from sim.chronicle import Chronicle, LogNotes, Violation
@@ -154,6 +154,8 @@ class Simulation:
         if swarm.TIERED in self.swarm:
             store = RemoteStore(Random(f"{seed}/store"), self.network)
             self.tiers = Tiers(self.history, store, self.nodes)
+        self.restored_too = Random(f"{seed}/lost").random() < restored.CHANCE
+        """Whether a tiered topic is restored by another cluster in the end."""
         self._over = trio.CancelScope()
         self.book.idle = swarm.DEALS not in self.swarm
         # Where segments end soon, the cleaner finds some to compact by its usual settings, too.
@@ -170,7 +172,7 @@ class Simulation:
         """Between two messages, when nothing runs: look at who ran since the step before."""
         if self.rot is not None:
             self.rot.look()
-        self._look(lambda process: process.ran)
+        self.look(lambda process: process.ran)
         for node in self.nodes:
             if node.process is not None:
                 node.process.ran = False
@@ -180,7 +182,7 @@ class Simulation:
             except Violation as e:
                 self.fail(e)
 
-    def _look(self, wanted: Callable[[Process], bool] = lambda _: True) -> None:
+    def look(self, wanted: Callable[[Process], bool] = lambda _: True) -> None:
         try:
             self._observe(wanted)
         except Violation as e:
@@ -206,6 +208,8 @@ class Simulation:
         for node in self.nodes:
             if node.process is not None:
                 node.process.thaw()  # what stands still cannot be cancelled
+        for client in self.clients:
+            client.process.thaw()
         self._over.cancel()
 
     def _epoch_of(self, node_id: int, topic: str, partition: int) -> int:
@@ -229,11 +233,11 @@ class Simulation:
                     nursery.start_soon(ensemble.run)
                 world = World(
                     self.network, self.history, nursery, child(self.random, "nodes"), ensemble,
-                    self._look, self.fail, self.book,
+                    self.look, self.fail, self.book,
                 )  # fmt: skip
                 if (tiers := self.tiers) is not None:
                     world.storage = lambda process: ProcessStorage(tiers.store, process)
-                self._make_nodes(world)
+                self.make_nodes(world)
                 admin = await self._start(nursery)
                 faults = self._faults(nursery)
                 world.crashed = faults.crashed
@@ -251,7 +255,7 @@ class Simulation:
                     nursery.start_soon(self._damage, faults, damaged)
                 away = trio.CancelScope()
                 if self.tiers is not None:
-                    nursery.start_soon(self._leave, self.tiers.store, away)
+                    nursery.start_soon(self.leave, self.tiers.store, away)
                 await faults.run(duration)
                 if self.tiers is not None:
                     away.cancel()
@@ -262,13 +266,20 @@ class Simulation:
                     client.idle = True
                 self.book.idle = True
                 try:
-                    await self._settle(admin)
+                    await self.settle(admin)
+                    world.crashed = lambda node: None
+                    if tiers is not None and self.restored_too:
+                        await restored.restore(self, tiers, nursery)
                 except Violation as e:
                     self.fail(e)
                 world.crashed = lambda node: None
+                for client in self.clients:
+                    client.process.thaw()
                 nursery.cancel_scope.cancel()
 
-    def _make_nodes(self, world: World) -> None:
+    def make_nodes(self, world: World, first: int = 0) -> None:
+        """The nodes of a cluster, with ids from `first` on, which is the controller if that has a
+        node of its own."""
         random = child(self.random, "keys")
         interval, session = random.choice(((200, 1500), (500, 3000), (2000, 9000)))
         keys = {
@@ -304,9 +315,9 @@ class Simulation:
         if self.moving:
             keys["pk.metadata.store"] = "zookeeper://zk:2181/pk"
         else:
-            keys["controller.quorum.bootstrap.servers"] = f"n0:{CONTROLLER_PORT}"
-            self.nodes.append(SimNode(world, 0, self._keys(keys, 0, "controller")))
-        for node_id in range(1, self.brokers + 1):
+            keys["controller.quorum.bootstrap.servers"] = f"n{first}:{CONTROLLER_PORT}"
+            self.nodes.append(SimNode(world, first, self._keys(keys, first, "controller")))
+        for node_id in range(first + 1, first + self.brokers + 1):
             roles = "broker,controller" if self.moving else "broker"
             self.nodes.append(SimNode(world, node_id, self._keys(keys, node_id, roles)))
 
@@ -326,9 +337,7 @@ class Simulation:
         """Bring the cluster up, make its topics, set the clients to work."""
         for node in self.nodes:
             node.start()
-        await self._until(
-            lambda: all(node.ready for node in self.nodes), START_S, "the cluster comes up"
-        )
+        await self.until_ready()
         random = child(self.random, "clients")
         bootstrap: dict[int, Address] = {
             n.node_id: (n.host, BROKER_PORT) for n in self.nodes if n.config.is_broker
@@ -355,8 +364,14 @@ class Simulation:
             self._add_tiered(common, random, rate)
         for client in self.clients:
             with owned_by(client.process):
-                nursery.start_soon(self._work, client)
+                nursery.start_soon(self.work, client)
         return admin
+
+    async def until_ready(self) -> None:
+        """Return when every node serves."""
+        await self._until(
+            lambda: all(node.ready for node in self.nodes), START_S, "the cluster comes up"
+        )
 
     async def _create_topics(self, admin: Admin) -> None:
         on = self.swarm
@@ -495,7 +510,7 @@ class Simulation:
             else:
                 self.clients.append(ConsumerWorker(*common(name), owners=chain_owners, **of_chain))
 
-    async def _work(self, client: Any) -> None:
+    async def work(self, client: Any) -> None:
         """A client's life."""
         try:
             await client.run()
@@ -519,7 +534,7 @@ class Simulation:
             single={"one"},
         )
 
-    async def _leave(self, store: RemoteStore, scope: trio.CancelScope) -> None:
+    async def leave(self, store: RemoteStore, scope: trio.CancelScope) -> None:
         with scope:
             await store.run(self.nodes)
 
@@ -551,7 +566,7 @@ class Simulation:
             return
         raise Violation("liveness", f"{what}: not within {within_s:g} s")
 
-    async def _settle(self, admin: Admin) -> None:
+    async def settle(self, admin: Admin) -> None:
         """The faults are over: everything becomes well again, and nothing is missing."""
         self.chronicle.note("simulation", "waits until all is well")
         decides_at = trio.current_time() + PATIENCE_S
@@ -563,7 +578,7 @@ class Simulation:
                     decides_at = trio.current_time() + PATIENCE_S
         if missing := self.unwell():
             raise Violation("liveness", f"{SETTLE_S:g} s after the last fault: {missing}")
-        self._look()
+        self.look()
         self.result.records = sum(
             stream.acknowledged for producer in self.producers for stream in producer.streams
         )
@@ -652,18 +667,17 @@ class Simulation:
 @contextmanager
 def hooks(simulation: Simulation) -> Iterator[None]:
     """Have the run's history told what only the nodes' own code can tell."""
-    history = simulation.history
 
     def observed(*args: Any) -> ObservedStore:
         process = OWNER.get()
         assert process is not None
-        return ObservedStore(EmbeddedStore(*args), history, process)
+        return ObservedStore(EmbeddedStore(*args), simulation.history, process)
 
     append, append_run = Partition.append, Partition.append_run
 
     def witness(partition: Partition, epoch: int) -> None:
         try:
-            history.leader_appended(partition, epoch)
+            simulation.history.leader_appended(partition, epoch)
         except Violation as e:
             simulation.fail(e)
 
@@ -688,7 +702,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
         kept = bool(kept_files(log.state.disk, log.state.directory))
         await mend(self, partition, log, image)
         try:
-            history.mended(partition.node_id, log, image, kept)
+            simulation.history.mended(partition.node_id, log, image, kept)
         except Violation as e:
             simulation.fail(e)
 
@@ -699,7 +713,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
         key = found.share_partition.key
         data = self._answers.get(key.topic_partition)
         if taken and data is not None:
-            topic = history.names.get(key.topic_id, "")
+            topic = simulation.history.names.get(key.topic_id, "")
             simulation.deliveries.handed(key.group_id, topic, key.partition, data.acquired_records)
         return taken
 

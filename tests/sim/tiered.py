@@ -49,8 +49,8 @@ from pk.core.log.remote.segments import RemoteSegments, in_lineage
 from pk.core.log.remote.storage import (
     RemoteObjectMissing,
     RemoteStorageError,
-    SegmentName,
     StoredObject,
+    segment_name,
 )
 from pk.core.meta.image import MetadataImage
 from pk.core.record.batch import BatchHeader, iter_headers, records
@@ -226,6 +226,12 @@ class TrueStorage:
     def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         return self._store.objects[name].data[start:][:length]
 
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        for name, found in self._store.objects.items():
+            if name.startswith(prefix):
+                stored_ms = NOW_MS + int(found.stored_s * 1000)
+                yield StoredObject(name, len(found.data), stored_ms)
+
 
 class LateConsumer(Consumer):
     """Reads everything when the faults are over."""
@@ -284,6 +290,18 @@ class Tiers:
     def holds(self) -> bool:
         """Whether anything is promised."""
         return not {TOPIC, REMOTE_METADATA_TOPIC} & self.history.unsafe
+
+    def begin_again(self, history: History) -> None:
+        """Another cluster takes over the topic."""
+        self.history = history
+        history.committed = self._committed
+        self.segments.clear()
+        self._values.clear()
+        self._read_to.clear()
+        self._seen.clear()
+        self._verified.clear()
+        self._given_up.clear()
+        self._local_starts.clear()
 
     # --- what may be deleted ---
 
@@ -346,7 +364,8 @@ class Tiers:
 
     # --- at every moment ---
 
-    def _replicas(self) -> Iterator[tuple[SimNode, Broker, Partition]]:
+    def replicas(self) -> Iterator[tuple[SimNode, Broker, Partition]]:
+        """The replicas of the topic on brokers that run."""
         for node in self._nodes:
             broker = node.broker
             if broker is None or not node.config.is_broker:
@@ -360,7 +379,7 @@ class Tiers:
         """Between two messages."""
         changed = []
         off = self.is_off
-        for node, broker, partition in self._replicas():
+        for node, broker, partition in self.replicas():
             state = partition.log.state
             key = (partition.topic_id, partition.tp.partition)
             if state.local_log_start_offset > self._local_starts.get(key, 0):
@@ -374,7 +393,7 @@ class Tiers:
                 changed.append((node, partition))
         if self._changed:
             self._changed = False
-            changed = [(node, partition) for node, _, partition in self._replicas()]
+            changed = [(node, partition) for node, _, partition in self.replicas()]
         for node, partition in changed:
             if self.holds and partition.log.state.dead is None and _knows_its_epochs(partition):
                 self._check(node, partition)
@@ -438,8 +457,7 @@ class Tiers:
         return at
 
     def _name(self, segment: RemoteSegment) -> str:
-        cluster_id = self.history.metadata.image.cluster_id
-        return str(SegmentName(cluster_id, segment.partition, segment.start_offset, segment.id))
+        return segment_name(self.history.metadata.image.cluster_id, segment)
 
     def _is_stored(self, partition: Partition, segment: RemoteSegment) -> bool:
         """Whether the store has a segment. Its batches are those that were committed."""
@@ -475,7 +493,7 @@ class Tiers:
         """What is not as it should be; "" if all is."""
         if not self.holds:
             return ""
-        for node, _, partition in self._replicas():
+        for node, _, partition in self.replicas():
             state = partition.log.state
             local_start = state.local_log_start_offset
             if not partition.config.remote_storage_enable and state.log_start_offset < local_start:

@@ -198,6 +198,7 @@ def _wanted(topic: TopicFound, options: "Restore") -> RestoredTopic:
                 last_epoch=one.plan.last_epoch,
                 cluster_ids=list(one.cluster_ids),
                 left_out=[bad.segment.id for bad in one.damaged if bad.segment is not None],
+                start_offset=one.plan.start_offset,
             )
             for one in topic.partitions
         ],

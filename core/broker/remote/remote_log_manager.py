@@ -540,6 +540,12 @@ class RemoteLogManager:
                 f"{partition.tp}: the store has offsets up to {plan.end_offset}, no longer up to "
                 f"{restored.end_offset}"
             )
+        # A store may list late, or answer in part; offsets are not given up for that.
+        if found and plan.start_offset > restored.start_offset >= 0:
+            raise RemoteStorageError(
+                f"{partition.tp}: the store has offsets from {plan.start_offset} on, no longer "
+                f"from {restored.start_offset} on"
+            )
         offset = max(plan.end_offset, restored.end_offset) + 1
         start, now_ms = (plan.start_offset if found else offset), self._clock.now_ms()
         producers = Producers(offset)

@@ -21,6 +21,8 @@ class RestoredPartition(Struct):
     """The clusters that copied its segments."""
     left_out: list[Uuid] = field(default_factory=list)
     """The ids of segments that were found damaged."""
+    start_offset: Int64 = -1
+    """The first offset in the store from which all others follow; -1 if it is not known."""
 
 
 @struct

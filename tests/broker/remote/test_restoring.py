@@ -75,6 +75,7 @@ def request_for(topic: TopicFound, storage: FailingStorage, factor: int) -> PkRe
                         last_epoch=one.plan.last_epoch,
                         cluster_ids=list(one.cluster_ids),
                         left_out=[d.segment.id for d in one.damaged if d.segment is not None],
+                        start_offset=one.plan.start_offset,
                     )
                     for one in topic.partitions
                 ],
@@ -114,6 +115,22 @@ def topic_id(t: Tiered) -> Uuid:
 
 
 class TestTheNewCluster:
+    @simulated
+    async def test_waits_for_an_object_that_the_store_lists_late(self) -> None:
+        objects, old = await lost_cluster()
+        async with new_cluster(objects) as t:
+            topic = found_in(t.storage)
+            (late, content) = min(t.storage.objects.items())
+            del t.storage.objects[late]
+            await decide(t, request_for(topic, t.storage, 1))
+            trouble = t.manager(1).trouble
+            await t.cluster.until(lambda: ("t", 0) in trouble)
+            assert "from 8 on, no longer from 0 on" in trouble["t", 0]  # type: ignore[index]
+            t.storage.objects[late] = content
+            await t.cluster.until(lambda: t.cluster.partition(1).leads)
+            assert t.starts() == (0, 24, 24)
+            assert await t.read() == old.sent[:24]
+
     @simulated
     async def test_has_every_record_that_was_copied_and_goes_on_behind_them(self) -> None:
         objects, old = await lost_cluster()
