@@ -24,6 +24,7 @@ from pk.spark.pipeline.definition import (
 from pk.spark.pipeline.document import Problem
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.run import RunOptions, open_spark
+from pk.spark.pipeline.upgrade import check_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,8 +42,10 @@ class Checked:
 
 
 def check_pipeline(pipeline: Pipeline, options: RunOptions) -> list[Checked]:
-    """Plans a pipeline in a Spark of its own. Raises WrongPipeline, SparkFailed, KafkaError,
-    ClientError."""
+    """Compares a pipeline with its checkpoint, and plans it in a Spark of its own. Raises
+    WrongPipeline, SparkFailed, KafkaError, ClientError, OSError."""
+    for said in check_changes(pipeline, Places(pipeline)):
+        options.say(said)
     with open_spark(pipeline, options, long=False) as own:
         return check_in(own.session(), pipeline, options.kafka)
 

@@ -39,6 +39,11 @@ def last_batch(checkpoint: Place) -> int | None:
     return _newest(checkpoint / "commits")
 
 
+def has_begun(checkpoint: Place) -> bool:
+    """Whether a query has planned a batch."""
+    return _newest(checkpoint / "offsets") is not None
+
+
 def planned(checkpoint: Place, topic: str) -> list[OffsetRange]:
     """The ranges of a topic that a query's newest batch reads, done or not."""
     newest = _newest(checkpoint / "offsets")

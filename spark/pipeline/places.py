@@ -24,6 +24,7 @@ class Places:
         self.versions = self.own / "versions.json"
         self.failed_records = self.own / "failed-records.json"
         self.identity = self.own / "pipeline.json"
+        self.shape = self.own / "shape.json"
         self.status = self.own / "status.json"
         self.lock = self.own / "lock"
         self.stop = self.own / "stop"

@@ -38,6 +38,7 @@ from pk.spark.pipeline.registry_sources import has_bytes, source_options
 from pk.spark.pipeline.row_filters import is_one_of
 from pk.spark.pipeline.status import READ
 from pk.spark.pipeline.text_files import text_files
+from pk.spark.pipeline.upgrade import sources_of
 from pk.spark.read.options import parse_options
 from pk.spark.reasons import has_no_driver, jdbc_sentence, sentence, silence_query_log
 from pk.spark.schemas.options import split_options
@@ -126,19 +127,10 @@ class Builder:
                 continue
             frame.createOrReplaceTempView(relation.name)
             self._built.frames[relation.name] = frame
-            self._built.uses[relation.name] = self._sources_of(relation)
+            self._built.uses[relation.name] = sources_of(relation, self._built.uses)
         if problems:
             raise WrongPipeline(pipeline.file, problems)
         return self._built
-
-    def _sources_of(self, relation: Relation) -> frozenset[str]:
-        if not isinstance(relation, Step):
-            return frozenset((relation.name,))
-        names = relation.inputs
-        if relation.sql is not None:
-            words = set(re.findall(r"\w+", relation.sql.lower()))
-            names = tuple(name for name in self._built.frames if name.lower() in words)
-        return frozenset().union(*(self._built.uses[n] for n in names if n in self._built.uses))
 
     def _frame(self, relation: Relation) -> "DataFrame":
         if isinstance(relation, TopicSource):

@@ -27,6 +27,7 @@ from pk.spark.pipeline.lasting import is_lasting, is_said_to_last
 from pk.spark.pipeline.metrics import serving
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Held, Lock, Status, StatusFile, hold, rows_of
+from pk.spark.pipeline.upgrade import check_changes, remember
 from pk.spark.reasons import reason
 from pk.spark.session.interrupts import QuietPy4j
 from pk.spark.session.local import HERE, OwnSpark, Where, launch
@@ -205,6 +206,8 @@ def run_pipeline(
 
         restarts = _Restarts(options, status, asked)
         try:
+            for said in check_changes(pipeline, places):
+                options.say(said)
             stopped = None
             with serving(options.metrics, lambda: status.value):
                 while stopped is None:
@@ -433,6 +436,7 @@ class _Run:
                     once,
                     self._options.say,
                 )
+            remember(self._pipeline, self._places)
             self._status.write("running")
             return self._watch(planned, running, watchers)
         except (PySparkException, Py4JError) as e:

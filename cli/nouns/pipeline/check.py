@@ -1,5 +1,6 @@
 """`pk spark pipeline check`: plans a pipeline, and shows the columns of each step."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pk.cli.nouns.pipeline.pipeline_file import explained, read_pipeline, run_options
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def check(context: Context, options: "OneFile") -> None:
     """`pk spark pipeline check`."""
     pipeline = read_pipeline(context, options.file)
-    run_with = run_options(context, pipeline, options.cores)
+    run_with = replace(run_options(context, pipeline, options.cores), say=context.say)
     context.show_status("Spark is planning the pipeline…")
 
     def work() -> list[CheckedRow]:
