@@ -208,13 +208,17 @@ class Job:
                 ("key", self.options.key, self.options.key_schema),
                 ("value", self.options.value, self.options.value_schema),
             )
-            if kind == "json" and schema is None and not self.known
+            if kind == "json" and schema is None and (not self.known or self._evolves(name))
         ]
         if not wanted:
             return {}
         from pk.spark.read.sample import sample
 
         return sample(self.ranges, self.options.read, wanted, self.options.sample)
+
+    def _evolves(self, name: str) -> bool:
+        """Whether a column takes over new fields."""
+        return self.options.evolve and name not in self.chosen
 
     def _json_schema(
         self,
@@ -227,8 +231,11 @@ class Job:
 
         from pk.spark.export.task import CORRUPT
 
+        before: Any = None
         if self.known:
-            return StructType.fromJson(self.known)[name].dataType
+            before = StructType.fromJson(self.known)[name].dataType
+            if not samples.get(name):
+                return before
         if given is not None:
             fields = _parse_schema(spark, name, given)
         else:
@@ -238,6 +245,10 @@ class Job:
                 fields = infer(spark, samples[name], self.states.path)
             else:
                 fields = infer_far(spark, samples[name])
+        if before is not None:
+            from pk.spark.schemas.growth import widened
+
+            fields = widened(before, fields)
         kept = [f for f in fields.fields if f.name != CORRUPT]
         if not kept:
             raise OptionError(

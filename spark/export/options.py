@@ -72,6 +72,10 @@ class ExportOptions:
     """The location of schemas for `avro`, `json-schema` and `protobuf`: options of the data source,
     such as `schema.registry.url` and `value.schema.subject`."""
 
+    evolve: bool = False
+    """Whether a resumed export takes over fields that JSON or a registry's schema has gained since;
+    else it keeps its fields."""
+
     sample: int = SAMPLE
     codec: str = "snappy"
     partition_by: tuple[str, ...] = ()

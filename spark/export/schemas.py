@@ -12,6 +12,7 @@ from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.schema import MissingLibrary, SchemaError
 from pk.net.schemas.answers import RegistryUnreachable
 from pk.spark.errors import OptionError
+from pk.spark.schemas.growth import is_wider
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.schemas.reading import Reading, Written
 from pk.spark.schemas.source_columns import reading_of, source_columns
@@ -39,7 +40,8 @@ class Decoding:
 
 def decoding(options: ExportOptions, known: Mapping[str, Any]) -> Decoding | None:
     """How the records that are in the topic by now are decoded; None if neither keys nor values
-    have schemas. `known` has the columns of a resumed export, which stay. Raises OptionError."""
+    have schemas. `known` has the columns of a resumed export, which stay, unless it evolves and the
+    newest schemas have all of them. Raises OptionError."""
     kinds = {"key": options.key, "value": options.value}
     formats = {f"{name}.format": KINDS[kind] for name, kind in kinds.items() if kind in KINDS}
     if not formats:
@@ -48,7 +50,12 @@ def decoding(options: ExportOptions, known: Mapping[str, Any]) -> Decoding | Non
     try:
         reading = reading_of({**given, **formats, **options.schemas})
         before = StructType.fromJson(dict(known)) if known else None
-        columns = source_columns(reading.choose(before), headers=True)
+        chosen = reading.choose(None if options.evolve else before)
+        if options.evolve and before is not None:
+            written = [name for name, kind in kinds.items() if kind in KINDS]
+            if not all(is_wider(before[n].dataType, chosen[n].dataType) for n in written):
+                chosen = reading.choose(before)
+        columns = source_columns(chosen, headers=True)
         return Decoding(reading, reading.written(), columns)
     except (RegistryError, RegistryUnreachable, SchemaError, MissingLibrary) as e:
         raise OptionError(f"the schemas of {options.topic}: {e}") from e

@@ -138,7 +138,8 @@ def file_schema(
     store: Store, columns: Any, table: str | None, name: str | None, export_id: str | None
 ) -> Any:
     """Arrow's columns of the files of an export, from Spark's `columns`. Those of an Iceberg table
-    have its field ids; `export_id` is that of the export which is resumed. Raises TableFailed."""
+    have its field ids, and it gets the columns that it lacks; `export_id` is that of the export
+    which is resumed. Raises TableFailed."""
     found = arrow_columns(columns)
     if table != "iceberg":
         return found
@@ -147,6 +148,10 @@ def file_schema(
         there = catalog.load_table(known) if catalog.table_exists(known) else None
         if there is not None and (export_id is None or iceberg_last(there, export_id) < 0):
             there = None  # which the new export's table replaces
+        if there is not None:
+            with there.update_schema() as update:
+                update.union_by_name(found)
+            there = catalog.load_table(known)
         return with_field_ids(found, there)
     except Exception as e:  # pyiceberg and its catalogs have errors of their own
         raise TableFailed(f"the iceberg table of {_place(store)} cannot be prepared: {e}") from e

@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 from pk.core.values import TopicPartition
 from pk.spark.connections import connections
 from pk.spark.files.object_path import write_json
-from pk.spark.pipeline import json_values
 from pk.spark.pipeline.checkpoints import planned, query_names
 from pk.spark.pipeline.definition import Pipeline, TopicSource
 from pk.spark.pipeline.places import Places
@@ -19,6 +18,7 @@ from pk.spark.read.options import SourceOptions, parse_options
 from pk.spark.read.plan import plan
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.read.sample import infer, sample
+from pk.spark.schemas.growth import widened
 from pk.spark.text.json_reader import load
 from pk.spark.text.new_fields import as_text, names_of
 
@@ -51,9 +51,7 @@ class Fields:
             if source.fields is not None:
                 declared = parse_fields(self._pipeline, source, source.fields)
                 evolves = self._pipeline.schema == "evolve" and before is not None
-                found[source.name] = (
-                    json_values.widened(declared, before) if evolves and before else declared
-                )
+                found[source.name] = widened(declared, before) if evolves and before else declared
             else:
                 found[source.name] = before or self._sampled(spark, source)
         return found
@@ -74,8 +72,8 @@ class Fields:
         options = self._options(source)
         ranges = self._failed_ranges(source)
         texts = sample(ranges, options.read, ["value"], SAMPLE)["value"] if ranges else []
-        wider = json_values.widened(known, infer(spark, [*texts, seen]))
-        return json_values.widened(wider, as_text(load(seen), names_of(known)))
+        wider = widened(known, infer(spark, [*texts, seen]))
+        return widened(wider, as_text(load(seen), names_of(known)))
 
     def _remembered(self) -> dict[str, StructType]:
         try:

@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -55,21 +54,3 @@ def said_bad_record(message: str) -> str | None:
     reason."""
     match = _BAD.search(message)
     return None if match is None else match[1]
-
-
-def widened(known: StructType, found: StructType) -> StructType:
-    """`known` with the fields that only `found` has, also inside structs. The known types stay, and
-    so do the known names of fields that differ in upper and lower case alone."""
-    fields: list[StructField] = []
-    others = {field.name.lower(): field for field in found.fields}
-    for field in known.fields:
-        other = others.pop(field.name.lower(), None)
-        if (
-            other is not None
-            and isinstance(field.dataType, StructType)
-            and isinstance(other.dataType, StructType)
-        ):
-            inner = widened(field.dataType, other.dataType)
-            field = StructField(field.name, inner, field.nullable)
-        fields.append(field)
-    return StructType([*fields, *others.values()])

@@ -22,6 +22,7 @@ from pk.spark.errors import OptionError
 from pk.spark.files.object_path import write_json
 from pk.spark.pipeline.definition import Column, Pipeline, TopicSink, TopicSource
 from pk.spark.pipeline.places import Places
+from pk.spark.schemas.growth import is_wider
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.schemas.options import split_options
 from pk.spark.schemas.reading import NEW_VERSION
@@ -173,13 +174,3 @@ class RegistryVersions:
 def _name(source: TopicSource, column: Column) -> str:
     """Under which a column's version is remembered. No source has a dot in its name."""
     return source.name if column == "value" else f"{source.name}.key"
-
-
-def is_wider(known: DataType, found: DataType) -> bool:
-    """Whether a type has every field of another, with its type, and maybe more."""
-    if not isinstance(known, StructType) or not isinstance(found, StructType):
-        return known.simpleString() == found.simpleString()
-    others = {each.name: each.dataType for each in found.fields}
-    return all(
-        each.name in others and is_wider(each.dataType, others[each.name]) for each in known.fields
-    )

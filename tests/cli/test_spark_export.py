@@ -64,6 +64,7 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
         (("--to", "s3://b/x", "--to-format", "iceberg"), "needs a catalog: --table"),
         (("--to", "file://host/x"), "File://host/x is not on this machine"),
         (("--to", "x", "--max-file-size", "0"), "needs a size above 0, such as 64MB"),
+        (("--to", "x", "--schema", "evolve"), "no effect without --resume or --follow"),
         (("--to", "x", "--max-file-rows", "0"), "needs a number above 0"),
     ],
 )

@@ -19,6 +19,7 @@ import pytest
 from clients import topics
 from clients.fixtures import Kafka
 from confluent_kafka import Producer
+from pipeline_examples import append
 from pyiceberg.utils.config import Config
 from s3_server import S3, s3_server
 
@@ -166,6 +167,56 @@ def test_each_form_is_exported_resumed_and_overwritten(
     over = export(options(pk_kafka, topic, place, mode="overwrite", **given), spark=spark)
     assert (over.records, over.records_before) == (90, 0)
     assert ids(place, form) == list(range(90))
+
+
+def values(place: Path, form: str) -> list[dict[str, Any]]:
+    """The values in the order of their offsets, as readers of others find them."""
+    if form == "delta":
+        from deltalake import DeltaTable
+
+        rows = DeltaTable(place).to_pyarrow_table()
+    elif form == "iceberg":
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("pk", uri=f"sqlite:///{place}/_pk_catalog.db")
+        rows = catalog.load_table("pk.export").scan().to_arrow()
+    else:
+        files = f"read_parquet('{place}/*.parquet', union_by_name = true)"
+        found = duckdb.execute(f'SELECT value FROM {files} ORDER BY "offset"').fetchall()
+        return [value for (value,) in found]
+    return rows.sort_by("offset").column("value").to_pylist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["parquet", "delta", "iceberg"])
+def test_a_resumed_export_takes_new_fields_if_it_is_told(
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    topic = topics.create_topic(pk_kafka, fresh("form"), 1)
+    runs: tuple[tuple[list[dict[str, Any]], bool], ...] = (
+        ([{"id": 1, "who": {"a": 1}}], False),
+        ([{"id": 2, "who": {"a": 2, "b": "x"}, "coupon": 7}, {"id": 3.5, "new": True}], True),
+        ([{"id": 4, "coupon": 8, "more": 1}], False),
+        ([{"id": 5, "who": {"b": "y", "c": [1]}}], True),
+    )
+    given: dict[str, Any] = {"value": "json"} | table_options(form, tmp_path)
+    summaries: list[Summary] = []
+    for records, evolve in runs:
+        append(pk_kafka.bootstrap, topic, map(json.dumps, records))
+        given["evolve"] = evolve
+        summaries.append(export(options(pk_kafka, topic, tmp_path / "out", **given), spark=spark))
+        given = {"mode": "resume"}
+    empty = {"id": None, "who": None, "coupon": None, "new": None, "_corrupt_record": None}
+    bad = '{"id": 3.5, "new": true}'
+    assert values(tmp_path / "out", form) == [
+        empty | {"id": 1, "who": {"a": 1, "b": None, "c": None}},
+        empty | {"id": 2, "who": {"a": 2, "b": "x", "c": None}, "coupon": 7},
+        empty | {"new": True, "_corrupt_record": bad},
+        empty | {"id": 4, "coupon": 8},
+        empty | {"id": 5, "who": {"a": None, "b": "y", "c": [1]}},
+    ]
+    assert [each.unparsed for each in summaries] == [{}, {"value": 1}, {}, {}]
+    assert [bool(each.unknown_fields) for each in summaries] == [False, False, True, False]
 
 
 @pytest.mark.slow

@@ -96,6 +96,17 @@ class SparkExport(OnSpark):
     key_schema: Annotated[
         str | None, Option("--key-schema", value="DDL", help="The fields of json keys.")
     ] = None
+    schema: Annotated[
+        Literal["fixed", "evolve"],
+        Option(
+            "--schema",
+            value="WORD",
+            help=(
+                "With --resume or --follow: evolve adds columns for fields that JSON or the "
+                "registry's schema has gained since; fixed (default) drops these fields."
+            ),
+        ),
+    ] = "fixed"
     follow: Annotated[
         bool,
         Option(

@@ -26,6 +26,6 @@ class ExportRow(TypedDict):
     files: Annotated[int, Shown(show=show_count)]
     bytes: Annotated[int, Shown(show=show_bytes)]
     records_before: Annotated[int, Shown("BEFORE", show=show_count)]
-    unparsed: Annotated[int, Shown(show=show_count, wide=True)]
+    unparsed: Annotated[int, Shown(show=show_count)]
     elapsed_ms: Annotated[int, Shown("TIME", show=show_span)]
     topic_id: Annotated[str, Shown(wide=True)]

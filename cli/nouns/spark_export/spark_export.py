@@ -124,6 +124,11 @@ def export(context: Context, options: "SparkExport") -> None:
         raise Unusable(
             "--resume continues the export in DIR, --overwrite replaces it; give only one."
         )
+    if options.schema == "evolve" and not (options.resume or options.follow):
+        raise Unusable(
+            "--schema evolve has no effect without --resume or --follow: a new export takes all "
+            "fields of its sample."
+        )
     if len(set(options.topics)) < len(options.topics):
         raise Unusable("A topic is given twice.")
     if len(options.topics) > 1 and options.table is not None:
@@ -192,6 +197,7 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
             key_schema=options.key_schema,
             value_schema=options.value_schema,
             schemas=_schemas(context, options),
+            evolve=options.schema == "evolve",
             codec=options.compression,
             partition_by=options.partition_by,
             table=options.to_format,
@@ -250,7 +256,7 @@ def _say_unknown_fields(context: Context, summary: "Summary") -> None:
             f"{count(unknown.records, 'record')} of this run had JSON fields in the {column} for "
             "which the export has no column; these fields were dropped: "
             f"{join(unknown.fields, 6)}. To keep them, export to another directory or use "
-            "--overwrite."
+            "--overwrite; --schema evolve adds columns for them in later runs."
         )
 
 

@@ -132,6 +132,12 @@ def test_an_export_has_the_columns_of_the_schema_and_keeps_them(
     assert [row["value"]["id"] for row in rows] == [1, 2, 3, 3]
     assert rows[3]["value"] == rows[2]["value"]
     assert rows[2]["value"]["price"] == wanted[2]["price"]
+    # With `evolve` it does.
+    produce(served, "exported", [b"\0" + number.to_bytes(4, "big") + data[2][5:] + b"\x04"])
+    evolving = replace(again, evolve=True)
+    assert export(evolving, spark=spark).records == 1
+    rows = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "out"))
+    assert [row["value"]["more"] for row in rows.orderBy("offset").collect()] == [*[None] * 4, 2]
 
 
 def test_the_program_of_the_page(served: Running, spark: SparkSession) -> None:

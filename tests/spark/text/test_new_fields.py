@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import types as t
 
-from pk.spark.pipeline.json_values import widened
+from pk.spark.schemas.growth import widened
 from pk.spark.text.json_columns import read_column
 from pk.spark.text.json_reader import Unfit, load
 from pk.spark.text.new_fields import as_text, in_one_case, names_of, new_fields, shown
