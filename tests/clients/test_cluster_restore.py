@@ -14,6 +14,7 @@ from commands import Ran, run_command
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from log.remote.stores import BUCKET, s3_server, s3_storage
 
 import pk.testing
 from pk.core.log.remote.object_storage import ObjectStorage
@@ -146,6 +147,39 @@ def test_everything_that_was_copied_is_back(lost: Lost, new: NewCluster) -> None
     assert again.code == 0 and {row["result"] for row in again.json} == {"exists already"}
     topic = AdminClient({"bootstrap.servers": new.url}).list_topics("t", timeout=30).topics["t"]
     assert {len(one.replicas) for one in topic.partitions.values()} == {3}
+
+
+def test_a_topic_comes_back_from_s3(tmp_path: Path) -> None:
+    sent: Values = {0: [b"%08d" % n + os.urandom(1 << 14) for n in range(60 * 4)]}
+    with s3_server() as options:
+        store = {
+            "pk.remote.url": f"s3://{BUCKET}/lost",
+            "pk.remote.endpoint": options["endpoint"],
+            "pk.remote.region": options["region"],
+            "pk.remote.access.key": options["access_key_id"],
+            "pk.remote.secret.key": options["secret_access_key"],
+        }
+        config = config_of(tmp_path) | store | {"pk.remote.metadata.replication.factor": "1"}
+        storage = s3_storage(options, "lost")
+        with pk.testing.broker(config) as first:
+            first.create_topic("t", 1, TOPIC | {"min.insync.replicas": "1"})
+            produce(first.url, sent)
+            deadline = time.monotonic() + 60
+            while len(list(storage.list(""))) < 3:
+                assert time.monotonic() < deadline, "the segments were not copied"
+                time.sleep(0.05)
+        with pk.testing.broker(config) as second:
+            new = NewCluster(second.url, tmp_path)
+            words = [f"{key}={value}" for key, value in store.items() if key != "pk.remote.url"]
+            given = [word for one in words for word in ("--remote-config", one)]
+            done = new.restore("--from", store["pk.remote.url"], "-y", *given)
+            assert done.code == 0, done.err
+            ((start, end),) = ends(done).values()
+            assert start == 0 and end is not None and end > 150
+            more = [b"more %d" % n for n in range(10)]
+            produce(second.url, {0: more})
+            expected = sent[0][: end + 1] + more
+            assert consume(second.url, 0, 0, len(expected)) == list(enumerate(expected))
 
 
 def test_damage_costs_what_is_before_it_or_behind_it(lost: Lost, new: NewCluster) -> None:

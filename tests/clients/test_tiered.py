@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -119,9 +120,9 @@ def tiered() -> Iterator[Tiered]:
         yield one
 
 
-def read_all(consumer: Consumer, count: int) -> list[bytes | None]:
-    """The values of so many records from the beginning."""
-    consumer.assign([ConfluentPartition("t", 0, 0)])
+def read_all(consumer: Consumer, count: int, start: int = 0) -> list[bytes | None]:
+    """The values of so many records from `start` on."""
+    consumer.assign([ConfluentPartition("t", 0, start)])
     values: list[bytes | None] = []
     while len(values) < count:
         for message in consumer.consume(min(1000, count - len(values)), timeout=30):
@@ -215,6 +216,41 @@ def test_while_the_store_is_away_nothing_is_lost(caplog: pytest.LogCaptureFixtur
             one.await_copies()
             assert read_all(consumer, len(one.sent)) == one.sent
         consumer.close()
+
+
+@pytest.mark.slow
+def test_while_the_store_is_away_its_readers_wait() -> None:
+    """A consumer of the part that is only in the store gets no error, and goes on when the store is
+    back. A consumer of the part on the disk and a producer notice nothing."""
+    with ExitStack() as stack:
+        with s3_server() as options:
+            port = int(options["endpoint"].rpartition(":")[2])
+            config = config_of(options, "waiting")
+            running = stack.enter_context(pk.testing.broker(config))
+            running.create_topic("t", 1, TOPIC | {"local.retention.bytes": "0"})
+            one = Tiered(running, RECORDS // 4)
+            one.produce()
+            one.await_copies()
+        remote, local, start = one.consumer(), one.consumer(), one.local_start()
+        remote.assign([ConfluentPartition("t", 0, 0)])
+        deadline, more = time.monotonic() + AWAY_S, Tiered(running, RECORDS // 4)
+        more.produce()
+        while time.monotonic() < deadline:
+            assert remote.consume(1, timeout=0.2) == []
+        assert one.local_start() == start, "what is not copied stays on the disk"
+        sent = one.sent + more.sent
+        assert read_all(local, len(sent) - start, start) == sent[start:]
+        with s3_server(port):
+            values: list[bytes | None] = []
+            while len(values) < len(sent):
+                for message in remote.consume(min(1000, len(sent) - len(values)), timeout=60):
+                    assert message.error() is None
+                    values.append(message.value())
+            assert values == sent
+            one.sent = sent
+            one.await_copies()
+        remote.close()
+        local.close()
 
 
 def test_librdkafka_finds_times(tiered: Tiered) -> None:
