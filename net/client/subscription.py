@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 
 from pk.core.errors import KafkaError
 from pk.core.record.batch import (
+    MAGIC,
+    MAGIC_AT,
     BatchHeader,
     Record,
     TimestampType,
@@ -17,6 +19,8 @@ from pk.core.record.build import ControlType, control_type
 from pk.core.values import NO_EPOCH, TopicPartition, new_tuple
 
 NO_POSITION: Final = -1
+_OLD_MAGICS: Final = (0, 1)
+"""Message formats before the record batch, which Kafka has since 0.11."""
 
 
 class ConsumerRecord(NamedTuple):
@@ -43,6 +47,7 @@ OnRecords = Callable[[Sequence[ConsumerRecord], int], None]
 
 class FetchedBatch(NamedTuple):
     """A whole record batch as the broker sent it, for callers that read columns or pass bytes on.
+    Messages of the formats v0 and v1, which are older, come as batches too.
 
     It may begin with records below `start_offset` that were not requested, since fetches begin at a
     batch's start.
@@ -74,6 +79,8 @@ class Chunk:
         aborted: list[tuple[int, int]] | None,
     ) -> None:
         self.partition = partition
+        if len(data) > MAGIC_AT and data[MAGIC_AT] in _OLD_MAGICS:
+            data = _upgraded(data)
         self.data = data
         self.batches = list(iter_headers(data))
         self._index = 0
@@ -127,6 +134,26 @@ class Chunk:
         if self.exhausted:
             return 0
         return len(self.data) - self.batches[self._index][0]
+
+
+def _upgraded(data: memoryview) -> memoryview:
+    """The messages of formats v0 and v1 at the start of `data` as record batches, followed by its
+    record batches. Ends before a message that is corrupt; raises its error if it is the first."""
+    from pk.core.record.convert import upgrade
+
+    batches: list[bytearray | memoryview] = []
+    end = 0
+    try:
+        for position, batch in upgrade(data):
+            batches.append(batch)
+            end = position
+    except KafkaError:
+        if not batches:
+            raise
+        return memoryview(b"".join(batches))
+    if len(data) - end > MAGIC_AT and data[end + MAGIC_AT] == MAGIC:
+        batches.append(data[end:])
+    return memoryview(b"".join(batches))
 
 
 Reading = tuple[BatchHeader, Iterator[Record], memoryview, tuple[object, ...]]

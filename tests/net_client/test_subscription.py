@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from pk.core.errors import KafkaError
@@ -12,6 +15,11 @@ from pk.core.values import TopicPartition
 from pk.net.client.subscription import Chunk, ConsumerRecord, PartitionState
 
 TP = TopicPartition("t", 3)
+_SETS = Path(__file__).resolve().parents[1] / "golden" / "message_sets.jsonl"
+GOLDEN: list[tuple[int, int, str]] = [
+    (magic, codec, data) for magic, codec, data in map(json.loads, _SETS.read_text().splitlines())
+]
+"""Magic, codec, and a message set in hex, by kafka-python 2.0.6 (tests/record/test_legacy.py)."""
 
 
 def batch(first: int, count: int, *, producer_id: int = -1, codec: Codec = Codec.NONE) -> bytes:
@@ -151,6 +159,44 @@ def test_a_loop_takes_records_one_by_one_up_to_the_one_that_cannot_be_read() -> 
         with pytest.raises(KafkaError, match="record 2"):
             read()
         assert reading.position == 5
+
+
+@pytest.mark.parametrize("line", GOLDEN, ids=lambda line: f"v{line[0]}-{line[1]}")
+def test_messages_of_old_formats_are_records_too(line: tuple[int, int, str]) -> None:
+    """As kafka-python 2.0.6 wrote them: offsets 0 to 4, then what came after an upgrade."""
+    magic, codec, made = line
+    old = bytes.fromhex(made)
+    if magic and codec:
+        old = b"\0" * 7 + b"\4" + old[8:]  # the broker numbers the wrapper as the last within
+    reading = state(old + batch(5, 2), position=1)
+    assert reading.fetch_offset == 7
+    out: list[ConsumerRecord] = []
+    reading.take_records(out, 100, True)
+    assert [r.offset for r in out] == [1, 2, 3, 4, 5, 6]
+    times = [1_600_000_000_000, 0, 1_700_000_000_001, 1 << 45] if magic else [-1] * 4
+    assert [r.timestamp for r in out] == [*times, 1005, 1006]
+    assert [(r.key, r.value) for r in out[:3]] == [
+        (None, b"no key"),
+        (b"tombstone", None),
+        (b"", b""),
+    ]
+    assert [r.leader_epoch for r in out] == [-1] * 4 + [7] * 2
+
+
+def test_an_old_message_that_is_cut_off_or_corrupt_ends_what_can_be_read() -> None:
+    old = next(bytes.fromhex(data) for magic, codec, data in GOLDEN if magic and not codec)
+    for data in (old[:-1], old[:-1] + bytes((old[-1] ^ 1,))):
+        assert take_offsets(state(data)) == [0, 1, 2, 3]
+    broken = bytearray(old)
+    broken[30] ^= 1
+    with pytest.raises(KafkaError, match="CRC"):
+        Chunk(TP, memoryview(broken), None)
+
+
+def take_offsets(from_: PartitionState) -> list[int]:
+    out: list[ConsumerRecord] = []
+    from_.take_records(out, 100, True)
+    return [r.offset for r in out]
 
 
 def test_whole_batches_say_from_where_they_were_asked_for() -> None:
