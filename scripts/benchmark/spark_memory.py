@@ -80,7 +80,7 @@ def measure(spark: Any, driver: int, began: float, batches: int) -> Memory:
     runtime = jvm.Runtime.getRuntime()
     heap = (runtime.totalMemory() - runtime.freeMemory()) / 1e6
     children = family(driver)[1:]
-    java = [pid for pid in children if "PythonGatewayServer" in command_line(pid)]
+    java = [pid for pid in children if "SparkSubmit" in command_line(pid)]
     python = [pid for pid in children if "pk.spark.session.fork_server" in command_line(pid)]
     return Memory(
         (time.monotonic() - began) / 60,
