@@ -65,7 +65,12 @@ from pk.core.log.remote.metadata import (
     SegmentUpdate,
 )
 from pk.core.log.remote.plan import LogOffsets, due_deletion
-from pk.core.log.remote.restoring import FoundSegment, found_segment, plan_partition
+from pk.core.log.remote.restoring import (
+    FoundSegment,
+    PartitionPlan,
+    found_segment,
+    plan_partition,
+)
 from pk.core.log.remote.segment_object import Tail, TopicState, find_tail, pieces
 from pk.core.log.remote.segments import RemoteSegments
 from pk.core.log.remote.storage import (
@@ -533,19 +538,11 @@ class RemoteLogManager:
         is done again in a later turn. Raises KafkaError, RemoteStorageError, OSError."""
         assert partition.image is not None and partition.image.restored is not None
         restored, place = partition.image.restored, remote_partition(partition)
+        await self._topic.catch_up(place.key)
         found = await offload(self._stored_segments, place, restored, limiter=self._threads)
         plan = plan_partition(place, found)
-        if found and plan.end_offset < restored.end_offset:
-            raise RemoteStorageError(
-                f"{partition.tp}: the store has offsets up to {plan.end_offset}, no longer up to "
-                f"{restored.end_offset}"
-            )
-        # A store may list late, or answer in part; offsets are not given up for that.
-        if found and plan.start_offset > restored.start_offset >= 0:
-            raise RemoteStorageError(
-                f"{partition.tp}: the store has offsets from {plan.start_offset} on, no longer "
-                f"from {restored.start_offset} on"
-            )
+        if missing := _missing(remote.segments, restored, found, plan):
+            raise RemoteStorageError(f"{partition.tp}: {missing}")
         offset = max(plan.end_offset, restored.end_offset) + 1
         start, now_ms = (plan.start_offset if found else offset), self._clock.now_ms()
         producers = Producers(offset)
@@ -556,7 +553,6 @@ class RemoteLogManager:
             except CorruptSnapshot as e:
                 raise RemoteStorageError(f"{partition.tp}: the state of its producers: {e}") from e
             producers.forget_below(restored.producer_id_next)
-        await self._topic.catch_up(place.key)
         new = [segment for segment in plan.segments if remote.segments.get(segment.id) is None]
         for at in range(0, len(new), RESTORED_AT_ONCE):
             notes: list[Record] = []
@@ -798,6 +794,29 @@ class RemoteLogManager:
     async def _mark(self, partition: RemotePartition, state: PartitionDeleteState) -> None:
         now_ms = self._clock.now_ms()
         await self._topic.write(PartitionDelete(partition, self._state.node_id, now_ms, state))
+
+
+def _missing(
+    segments: RemoteSegments, restored: RestoredLog, found: list[FoundSegment], plan: PartitionPlan
+) -> str:
+    """What the store should have of a partition that is restored, and does not; "" if it has all.
+    It may list late, or answer in part, and offsets are not given up for that."""
+    if segments.is_noted:  # it is restored again, and much may have expired since
+        ids = {one.segment.id for one in found}
+        for known in segments:
+            if known.state is SegmentState.COPY_FINISHED and known.id not in ids:
+                return f"the store does not have the segment at offset {known.start_offset}"
+        return ""
+    if plan.end_offset < restored.end_offset:
+        return (
+            f"the store has offsets up to {plan.end_offset}, no longer up to {restored.end_offset}"
+        )
+    if plan.start_offset > restored.start_offset >= 0:
+        return (
+            f"the store has offsets from {plan.start_offset} on, no longer from "
+            f"{restored.start_offset} on"
+        )
+    return ""
 
 
 def _has_gap(partition: Partition) -> bool:

@@ -83,6 +83,8 @@ class RemoteSegments:
         self.partition = partition
         self.delete_state: PartitionDeleteState | None = None
         """How far the deletion of all its segments is; None for a partition that lives."""
+        self.is_noted = False
+        """Whether there were any records about the partition."""
         self.deleted_ms = 0
         """When that state was reached."""
         self._segments: dict[Uuid, RemoteSegment] = {}
@@ -104,6 +106,7 @@ class RemoteSegments:
 
     def replay(self, record: Record) -> None:
         """Apply the next record about this partition."""
+        self.is_noted = True
         match record:
             case RemoteSegment():
                 self._begin(record)
