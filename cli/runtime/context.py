@@ -25,12 +25,14 @@ from pk.cli.output.formats import (
     words_in,
 )
 from pk.cli.runtime.settings import Settings, settings_of
-from pk.cli.terminal.status import StatusLine
+from pk.cli.terminal.status import Status
 from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.styles import styled
 from pk.cli.terminal.text import escaped_bytes, escaped_lines
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from pk.cli.options.option_sets import Change, Reach, Watch
     from pk.cli.options.option_sets import Listing as ListingOptions
     from pk.cli.runtime.session import Session
@@ -62,7 +64,7 @@ class Context:
         self.spoke = False
         """Whether anything was written, said or asked yet."""
 
-        self._status = StatusLine(streams)
+        self._status = Status(streams)
         self._settings: Settings | None = None
 
     @property
@@ -223,8 +225,13 @@ class Context:
         if self.streams.err_redraws:
             self._status.show(text)
 
+    def draw_status(self, what: "RenderableType") -> None:
+        """Same with what rich can render, such as a table."""
+        if self.streams.err_redraws:
+            self._status.draw(what)
+
     def clear_status(self) -> None:
-        """Removes the status line."""
+        """Removes the status."""
         self._status.clear()
 
     def lend_terminal(self) -> None:

@@ -2,11 +2,12 @@
 imported or drawn."""
 
 import time
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from pk.cli.runtime.context import Context
-from pk.cli.terminal.suspend import cursor_back
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 _QUIET_S = 1.0
 _EVERY_S = 0.1
@@ -15,8 +16,8 @@ _EVERY_S = 0.1
 class Progress:
     """Shows progress, on a terminal only, after the first second.
 
-    If standard output is a terminal too, there is no bar, unless the code that writes to it hides
-    the bar first (`hide`): `over_output`.
+    If standard output is a terminal too, there is no bar, unless the code that writes to it clears
+    the status first: `over_output`.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Progress:
         unit: str = "records",
         over_output: bool = False,
     ) -> None:
+        self._context = context
         streams = context.streams
         shares = streams.out_terminal and not over_output
         self._shows = streams.err_redraws and not shares
@@ -36,28 +38,13 @@ class Progress:
         self._unit = unit
         self._since = time.monotonic()
         self._last = 0.0
-        self._bar: Any = None
-        self._task: Any = None
-        self._drawn = False
-        self._held = cursor_back(streams.err)
+        self._bar: Bar | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.hide()
-
-    def hide(self) -> None:
-        """Removes the bar from the terminal until the next update."""
-        if self._drawn:
-            self._drawn = False
-            self._bar.stop()
-            self._held.close()
+    def __exit__(self, *_: object) -> None:
+        self._context.clear_status()
 
     def update(
         self,
@@ -76,31 +63,26 @@ class Progress:
         self._last = now
         self._total = total if total is not None else self._total
         if self._bar is None:
-            self._bar, self._task = self._make(now - self._since)
-        if not self._drawn:
-            self._drawn = True
-            self._bar.start()
-            self._held.open()
+            self._bar = self._make(now - self._since)
         rate = ""
         if bytes_done is not None:
             rate = f"{bytes_done / 1e6 / (now - self._since):,.1f} MB/s"
         whole = f"{done:,} of {self._total:,}" if self._total else f"{done:,}"
         self._bar.update(
-            self._task,
+            self._bar.task_ids[0],
             completed=done,
             total=self._total or None,
             whole=f"{whole} {self._unit}",
             rate=rate,
             note=note,
         )
-        self._bar.refresh()
+        self._context.draw_status(self._bar.get_renderable())
 
-    def _make(self, passed_s: float) -> tuple[Any, Any]:
-        from rich.console import Console
+    def _make(self, passed_s: float) -> "Bar":
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
+        from rich.progress import Progress as Bar
 
-        bar = RichProgress(
+        bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(bar_width=12),
             TaskProgressColumn(),
@@ -108,13 +90,9 @@ class Progress:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[note]}"),
-            console=Console(stderr=True),
-            transient=True,
             auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
             # The estimate counts from the start, including the time before the bar appeared.
             speed_estimate_period=max(30.0, passed_s),
         )
-        task = bar.add_task(self._what, total=self._total or None, whole="", rate="", note="")
-        return bar, task
+        bar.add_task(self._what, total=self._total or None, whole="", rate="", note="")
+        return bar

@@ -1,5 +1,5 @@
-"""A line on standard error that says what a command is doing, drawn by rich, and removed before
-other output.
+"""What a command is doing, on standard error: a line, a bar or a table, drawn by rich, and removed
+before other output.
 
 rich is imported with the first line, after a second or two: a command that finishes at once does
 not pay for it.
@@ -12,11 +12,12 @@ from pk.cli.terminal.suspend import cursor_back
 from pk.cli.terminal.text import cut, escaped
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.live import Live
 
 
-class StatusLine:
-    """A line that each new text replaces."""
+class Status:
+    """A place on the terminal that each new text replaces."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -24,17 +25,20 @@ class StatusLine:
         self._held = cursor_back(streams.err)
 
     def show(self, text: str) -> None:
-        """Draws `text`, cut to the width of the terminal."""
+        """Draws a line, cut to the width of the terminal."""
         from rich.text import Text
 
+        self.draw(Text(cut(escaped(text), self._streams.err_width - 1), no_wrap=True))
+
+    def draw(self, what: "RenderableType") -> None:
+        """Draws what rich can render."""
         if self._live is None:
             self._live = self._start()
-        width = self._streams.err_width
-        self._live.console.width = width
-        self._live.update(Text(cut(escaped(text), width - 1), no_wrap=True), refresh=True)
+        self._live.console.width = self._streams.err_width
+        self._live.update(what, refresh=True)
 
     def clear(self) -> None:
-        """Removes the line."""
+        """Removes it."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()

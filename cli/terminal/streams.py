@@ -62,10 +62,12 @@ class Streams:
     @property
     def height(self) -> int:
         """The lines of the terminal on standard output; 24 if it is not a terminal."""
-        try:
-            return os.get_terminal_size(self.out.fileno()).lines or 24
-        except (OSError, ValueError):
-            return 24
+        return _lines(self.out)
+
+    @property
+    def err_height(self) -> int:
+        """The lines of the terminal on standard error; 24 if it is not a terminal."""
+        return _lines(self.err)
 
 
 def _columns(stream: Any) -> int:
@@ -74,6 +76,14 @@ def _columns(stream: Any) -> int:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
+
+
+def _lines(stream: Any) -> int:
+    """The lines of a terminal stream; 24 if it is not one."""
+    try:
+        return os.get_terminal_size(stream.fileno()).lines or 24
+    except (OSError, ValueError):
+        return 24
 
 
 def _is_terminal(stream: Any) -> bool:

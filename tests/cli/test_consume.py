@@ -521,7 +521,7 @@ def go_on(done, note):
         bar.update(done, note, bytes_done=10_000_000)
 with Progress(context, "Reading", 1000, unit="offsets", over_output=True) as bar:
     go_on(500, "7 shown")
-    bar.hide()
+    context.clear_status()
     print("a record", flush=True)
     go_on(600, "8 shown")
 """

@@ -263,8 +263,20 @@ def test_a_cluster_silent_from_the_start_of_the_watch_is_reported(
     with LiveView(Context(parsed.values, parsed.path, Streams(io.BytesIO(), said)), None) as view:
         view.note = "(no answer for 3 s: refused)"
         view.update(Tracker())
-        view.stop()
     assert "(no answer for 3 s: refused)" in said.getvalue()
+
+
+def test_without_colours_progress_stays_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    said = Tty()
+    tracker = Tracker()
+    tracker.see(seen({(A, 1): 1000, (A, 3): 100}, {A: MOVE}), 0.0)
+    parsed = parse(("reassign", "status"))
+    with LiveView(Context(parsed.values, parsed.path, Streams(io.BytesIO(), said)), None) as view:
+        view.update(tracker)
+        assert "t/0" in said.getvalue() and "\x1b[3" not in said.getvalue()
+        assert said.getvalue().startswith("\x1b[?25l")  # the cursor is hidden while it is drawn
 
 
 def test_sizes_that_no_broker_reports_are_unknown_and_not_zero() -> None:

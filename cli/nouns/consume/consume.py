@@ -150,7 +150,7 @@ async def _read_merged(context: Context, reader: RangeReader, output: Output) ->
 def _progress(context: Context, reader: RangeReader, output: Output) -> Progress:
     total = reader.total if reader.bounded else 0
     progress = Progress(context, "Reading", total, unit="offsets", over_output=True)
-    output.before_write = progress.hide
+    output.before_write = context.clear_status
     return progress
 
 

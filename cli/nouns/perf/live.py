@@ -45,7 +45,7 @@ async def _show_live(
     now: Callable[[], Progress],
     total: int | None,
 ) -> None:
-    drawn = context.streams.err_colour and interval_ms is None
+    drawn = context.streams.err_redraws and interval_ms is None
     if not drawn and interval_ms is None:
         return
     every = _LIVE_S if interval_ms is None else interval_ms / 1000

@@ -466,7 +466,7 @@ class _Status:
 
     def __init__(self, context: Context, options: "Produce", tally: Tally) -> None:
         typed = context.streams.in_terminal and not (options.file or options.fake or options.value)
-        self._shows = context.streams.err_colour and not options.print_offsets and not typed
+        self._shows = context.streams.err_redraws and not options.print_offsets and not typed
         self._context = context
         self._tally = tally
         self._since = trio.current_time()

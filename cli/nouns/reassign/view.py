@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pk.cli.cluster.reassignment_progress import Tracker, first_lines, sentence
 from pk.cli.nouns.reassign.plan import BrokerChange, Change
@@ -14,8 +13,10 @@ from pk.cli.output.rows import listing
 from pk.cli.phrases import partition_name
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
-from pk.cli.terminal.suspend import cursor_back
 from pk.cli.terminal.text import escaped
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _LINE_S = 10.0
 """How often a line is written if there is no terminal to draw on."""
@@ -67,8 +68,6 @@ class LiveView:
     def __init__(self, context: Context, rate: int | None) -> None:
         self._context = context
         self._rate = rate
-        self._live: Any = None
-        self._held = cursor_back(context.streams.err)
         self._last_line_s = float("-inf")
         self._done = -1
         self.note = ""
@@ -76,35 +75,21 @@ class LiveView:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Removes the table, so that something can be asked or said."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-            self._held.close()
+    def __exit__(self, *_: object) -> None:
+        self._context.clear_status()
 
     def say_rate(self, rate: int, why: str) -> None:
         """Shows that the throttle has changed."""
         if rate != self._rate:
             verb = "raised" if self._rate is None or rate > self._rate else "lowered"
             self._rate = rate
-            if not self._context.streams.err_colour:
+            if not self._context.streams.err_redraws:
                 self._context.say(f"Throttle {verb} to {show_rate(rate, 'bytes')}: {why}.")
 
     def update(self, tracker: Tracker) -> None:
         """Shows the latest poll; only the note if there is none."""
-        if self._context.streams.err_colour:
-            if self._live is None:
-                self._live = self._start()
-            self._live.update(self._table(tracker), refresh=True)
+        if self._context.streams.err_redraws:
+            self._context.draw_status(self._table(tracker))
             return
         whole = tracker.whole_or_none
         done = 0 if whole is None else whole.done + whole.cancelled
@@ -114,17 +99,7 @@ class LiveView:
             progress = "" if whole is None else sentence(whole, self._rate)
             self._context.say(" ".join(filter(None, (progress, self.note))))
 
-    def _start(self) -> Any:
-        from rich.console import Console
-        from rich.live import Live
-
-        console = Console(file=self._context.streams.err, force_terminal=True)
-        live = Live(console=console, auto_refresh=False, transient=True)
-        live.start()
-        self._held.open()
-        return live
-
-    def _table(self, tracker: Tracker) -> Any:
+    def _table(self, tracker: Tracker) -> "RenderableType":
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -134,7 +109,7 @@ class LiveView:
         whole = tracker.whole_or_none
         if whole is None:
             return Group(*note)
-        height = max(self._live.console.size.height - 6, 3)
+        height = max(self._context.streams.err_height - 6, 3)
         rows = first_lines(tracker.rows, height)
         table = Table.grid(padding=(0, 2))
         for _ in range(3):

@@ -219,7 +219,6 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
             bar.update(state.records, note, total=state.offsets)
 
         def done(summary: exporter.Summary) -> None:
-            bar.hide()
             _say_unknown_fields(context, summary)
             _say_unparsed(context, summary)
             rows[summary.topic] = _row(summary, rows.get(summary.topic))

@@ -48,7 +48,7 @@ class _Reporter:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._over = context.streams.err_colour
+        self._over = context.streams.err_redraws
         self._last: str | None = None
         self._at = float("-inf")
 
