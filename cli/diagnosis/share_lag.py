@@ -14,11 +14,7 @@ from pk.cli.diagnosis.explain import Evidence
 from pk.cli.diagnosis.lag_facts import STILL_S, LagFacts, Reason
 from pk.cli.diagnosis.snapshot import names
 from pk.cli.phrases import count, join, partition_name
-from pk.cli.positions.times import show_span
 from pk.core.values import TopicPartition
-
-_MOST = 0.8
-"""One partition with more than this share of the lag is the place to look."""
 
 
 def _look(tp: TopicPartition, offset: int) -> str:
@@ -29,7 +25,8 @@ def _members(f: LagFacts) -> str:
     return f"pk groups members {shlex.quote(f.group)}"
 
 
-def _not_begun(f: LagFacts) -> Iterator[Reason]:
+def not_begun(f: LagFacts) -> Iterator[Reason]:
+    """Members that have not acknowledged anything."""
     if f.members and f.reads and all(read.later is None for read in f.reads.values()):
         yield Reason(
             "no-commits",
@@ -39,7 +36,7 @@ def _not_begun(f: LagFacts) -> Iterator[Reason]:
         )
 
 
-def _unmoved(f: LagFacts) -> Iterator[Reason]:
+def unmoved(f: LagFacts) -> Iterator[Reason]:
     """Partitions whose start offset has not changed for long enough to matter."""
     if f.between_s < STILL_S or f.changed:
         return
@@ -78,65 +75,14 @@ def _unchanged(f: LagFacts, tp: TopicPartition, offset: int) -> Evidence:
     )
 
 
-def _too_slow(f: LagFacts) -> Iterator[Reason]:
-    rates = f.rates
-    if rates is None or not f.lag or rates[1] <= 0:
-        return
-    written, acknowledged = rates
-    evidence = (
-        Evidence("written", f"{written:,.0f} records/s"),
-        Evidence("acknowledged", f"{acknowledged:,.0f} records/s"),
-    )
-    both = f"{acknowledged:,.0f} records/s are acknowledged and {written:,.0f} written"
-    if acknowledged > written:
-        left = show_span(int(f.lag / (acknowledged - written) * 1000))
-        yield Reason(
-            "catching-up",
-            f"it is catching up: {both}; at this rate it is done in {left}",
-            evidence,
-            (f"pk wait lag {shlex.quote(f.group)} --max 0 --timeout 1h",),
-        )
-        return
-    yield Reason(
-        "too-slow",
-        (
-            f"it is slower than the writers: {both}; more members would help, also more than there "
-            "are partitions"
-        ),
-        evidence,
-        (f"pk groups lag {shlex.quote(f.group)}",),
-    )
-
-
-def _skew(f: LagFacts) -> Iterator[Reason]:
-    lagging = f.lagging
-    if len(f.reads) > 1 and lagging and f.members:
-        worst = max(lagging, key=lambda tp: lagging[tp].lag)
-        share = lagging[worst].lag / f.lag
-        if share > _MOST and f.lag > 100:
-            yield Reason(
-                "skew",
-                (
-                    f"{share:.0%} of the lag is in one partition, {partition_name(worst)}: many "
-                    "records with few keys"
-                ),
-                (Evidence(partition_name(worst), f"lag {lagging[worst].lag:,} of {f.lag:,}"),),
-                (f"pk topics offsets {shlex.quote(worst.topic)}",),
-            )
-
-
-def _idle(f: LagFacts) -> Iterator[Reason]:
-    idle = [m.name for m in f.members if not m.owned]
-    if idle:
+def idle(f: LagFacts) -> Iterator[Reason]:
+    """Members without partitions."""
+    unused = [m.name for m in f.members if not m.owned]
+    if unused:
         yield Reason(
             "idle-members",
-            (
-                f"{count(len(idle), 'member')} without partitions ({join(idle, 3)}): the topics "
-                "they subscribe to do not exist"
-            ),
-            (Evidence("idle", join(idle, 3)),),
+            f"{count(len(unused), 'member')} without partitions ({join(unused, 3)}): the topics "
+            "they subscribe to do not exist",
+            (Evidence("idle", join(unused, 3)),),
             (_members(f),),
         )
-
-
-SHARE_REASONS = (_not_begun, _unmoved, _too_slow, _skew, _idle)

@@ -11,10 +11,10 @@ commit no offsets.
 import shlex
 from collections.abc import Iterator
 
+from pk.cli.diagnosis import share_lag
 from pk.cli.diagnosis.explain import Evidence, Explanation
 from pk.cli.diagnosis.lag_facts import STILL_S, LagFacts, Read, Reason
 from pk.cli.diagnosis.pinning_transaction import in_full, next_step, whose
-from pk.cli.diagnosis.share_lag import SHARE_REASONS
 from pk.cli.diagnosis.snapshot import names
 from pk.cli.phrases import count, join, partition_name
 from pk.cli.positions.times import show_span
@@ -298,36 +298,32 @@ def _too_slow(f: LagFacts) -> Iterator[Reason]:
     if rates is None or not f.lag or rates[1] <= 0:
         return
     written, consumed = rates
+    done = "acknowledged" if f.is_share else "read"
+    both = f"{consumed:,.0f} records/s are {done} and {written:,.0f} written"
     evidence = (
         Evidence("written", f"{written:,.0f} records/s"),
-        Evidence("read", f"{consumed:,.0f} records/s"),
+        Evidence(done, f"{consumed:,.0f} records/s"),
     )
     if consumed > written:
         left = show_span(int(f.lag / (consumed - written) * 1000))
         yield Reason(
             "catching-up",
-            f"it is catching up: {consumed:,.0f} records/s are read and {written:,.0f} written; "
-            f"at this rate it is done in {left}",
+            f"it is catching up: {both}; at this rate it is done in {left}",
             evidence,
             (f"pk wait lag {shlex.quote(f.group)} --max 0 --timeout 1h",),
         )
         return
-    more = len(f.reads) > len(f.members)
-    way = (
-        "more cores would help, or a simpler step"
-        if f.pipeline is not None
-        else (
-            "more members would help: there are enough partitions"
-            if more
-            else "it has as many members as partitions; more of both, or faster members"
-        )
-    )
+    if f.is_share:
+        way = "more members would help, also more than there are partitions"
+    elif f.pipeline is not None:
+        way = "more cores would help, or a simpler step"
+    elif len(f.reads) > len(f.members):
+        way = "more members would help: there are enough partitions"
+    else:
+        way = "it has as many members as partitions; more of both, or faster members"
     yield Reason(
         "too-slow",
-        (
-            f"it is slower than the writers: {consumed:,.0f} records/s are read and {written:,.0f} "
-            f"written; {way}"
-        ),
+        f"it is slower than the writers: {both}; {way}",
         evidence,
         (f"pk groups lag {shlex.quote(f.group)}",),
     )
@@ -339,10 +335,11 @@ def _skew(f: LagFacts) -> Iterator[Reason]:
         worst = max(lagging, key=lambda tp: lagging[tp].lag)
         share = lagging[worst].lag / f.lag
         if share > _MOST and f.lag > 100:
+            slow = "" if f.is_share else ", or one slow member"
             yield Reason(
                 "skew",
                 f"{share:.0%} of the lag is in one partition, {partition_name(worst)}: many "
-                "records with few keys, or one slow member",
+                f"records with few keys{slow}",
                 (Evidence(partition_name(worst), f"lag {lagging[worst].lag:,} of {f.lag:,}"),),
                 (f"pk topics offsets {shlex.quote(worst.topic)}",),
             )
@@ -383,7 +380,11 @@ _REASONS_OF_SHARE_GROUPS = (
     _out_of_range,
     _unowned,
     _open_transaction,
-    *SHARE_REASONS,
+    share_lag.not_begun,
+    share_lag.unmoved,
+    _too_slow,
+    _skew,
+    share_lag.idle,
 )
 
 
