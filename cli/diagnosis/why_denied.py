@@ -7,11 +7,20 @@ verdict names them if they may change the result.
 import shlex
 from typing import Final, NamedTuple
 
-from pk.cli.cluster.acl_words import RESOURCE_OPTIONS, show_resource
+from pk.cli.cluster.acl_words import (
+    RESOURCE_OPTIONS,
+    read_host,
+    read_operation,
+    read_principal,
+    read_resource,
+    show_resource,
+)
 from pk.cli.diagnosis.explain import Evidence, Explanation
+from pk.cli.runtime.context import Context
 from pk.core.auth.acls import (
     WILDCARD,
     AclBinding,
+    AclFilter,
     Acls,
     Operation,
     PatternType,
@@ -33,6 +42,20 @@ class Question(NamedTuple):
     name: str
     host: str
     """An address, or `*` for a host that no rule names."""
+
+
+async def ask_denied(
+    context: Context, principal: str, operation: str, resource: str, host: str | None
+) -> tuple[Question, Explanation]:
+    """The question in words as they are typed, and its answer by the cluster's ACLs. Raises
+    Unusable, KafkaError, ClientError."""
+    kind, name = read_resource(resource)
+    question = Question(
+        read_principal(principal), read_operation(operation), kind, name, read_host(host)
+    )
+    admin = await context.admin()
+    rules = await admin.describe_acls(AclFilter(resource_type=kind))
+    return question, explain_denied(question, rules)
 
 
 def explain_denied(question: Question, rules: list[AclBinding]) -> Explanation:

@@ -1,11 +1,19 @@
-"""Polls until a condition holds."""
+"""Polls until a condition holds, and asks again a cluster that does not answer."""
 
 import math
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import trio
 
+from pk.cli.runtime.context import Context
+from pk.core.errors import KafkaError
+from pk.net.client.errors import ClientError
+
+Answer = TypeVar("Answer")
+
 _GROWS = 1.5
+_LOST_S = 1.0
 
 
 async def poll_until(
@@ -28,3 +36,22 @@ async def poll_until(
             every_s = min(every_s * _GROWS, most_s or every_s)
         return True
     return False
+
+
+async def until_answered(context: Context, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """What `ask` returns. While no broker answers, or with an error that may pass, it is asked
+    again every second, which is said once. Raises the other errors."""
+    from pk.cli.runtime.failures import phrase
+
+    is_said = False
+    while True:
+        try:
+            return await ask()
+        except (ClientError, KafkaError) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            if not is_said:
+                why = phrase(error) if isinstance(error, KafkaError) else "no broker answers"
+                context.say(f"{why[:1].upper()}{why[1:]}; still watching.")
+            is_said = True
+            await trio.sleep(_LOST_S)

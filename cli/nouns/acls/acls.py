@@ -11,8 +11,7 @@ from pk.cli.cluster.acl_changes import (
     show_changes,
 )
 from pk.cli.cluster.acl_rows import AclRow, ChangedAclRow
-from pk.cli.cluster.acl_words import read_host, read_operation, read_principal, read_resource
-from pk.cli.diagnosis.why_denied import Question, explain_denied
+from pk.cli.diagnosis.why_denied import ask_denied
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.nouns.acls.options import AddAcls, DeleteAcls, FilterAcls
 from pk.cli.nouns.acls.rows import CheckedRow
@@ -63,12 +62,7 @@ async def check(
     context: Context, principal: str, operation: str, resource: str, host: str | None
 ) -> int:
     """`pk acls check`: 0 if it is allowed, else 1."""
-    kind, name = read_resource(resource)
-    question = Question(
-        read_principal(principal), read_operation(operation), kind, name, read_host(host)
-    )
-    admin = await context.admin()
-    explained = explain_denied(question, await admin.describe_acls(AclFilter(resource_type=kind)))
+    question, explained = await ask_denied(context, principal, operation, resource, host)
     allowed = explained.state == "allowed"
     row: CheckedRow = {
         "principal": question.principal,

@@ -24,16 +24,13 @@ from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.event_table import Cell, EventTable
-from pk.cli.runtime.failures import phrase
+from pk.cli.runtime.poll import until_answered
 from pk.cli.terminal.signals import listen_for_interrupts
-from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError
 
 _SETTLED = frozenset(("Stable", "Empty", "Dead"))
-_LOST_S = 1.0
 
 
 def _change(row: Row) -> str:
@@ -231,22 +228,13 @@ async def _follow(
     context: Context, admin: Admin, recorder: Recorder, table: EventTable, options: WatchGroup
 ) -> None:
     """Describes the group again and again, until -n rebalances were seen."""
+
+    async def described() -> r.GroupDescription | None:
+        answers = await admin.describe_groups([recorder.group])
+        return None if is_absent(answers, recorder.group) else answers.value(recorder.group)
+
     wanted = options.num
-    lost = False
     while wanted is None or recorder.rebalances < wanted:
         await trio.sleep(options.interval.s)
-        try:
-            answers = await admin.describe_groups([recorder.group])
-            absent = is_absent(answers, recorder.group)
-            seen = None if absent else answers.value(recorder.group)
-        except (ClientError, KafkaError) as error:
-            if isinstance(error, KafkaError) and not error.retriable:
-                raise
-            if not lost:
-                why = phrase(error) if isinstance(error, KafkaError) else "no broker answers"
-                context.say(f"{why[:1].upper()}{why[1:]}; still watching.")
-            lost = True
-            await trio.sleep(_LOST_S)
-            continue
-        lost = False
+        seen = await until_answered(context, described)
         table.add(recorder.see(seen, now_ms()))

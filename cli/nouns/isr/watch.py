@@ -30,12 +30,11 @@ from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.event_table import Cell, EventTable
+from pk.cli.runtime.poll import until_answered
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError
 
-_LOST_S = 1.0
 _ROOMY = 100
 """Columns of a terminal that has room for everything."""
 
@@ -103,20 +102,16 @@ async def _watch(context: Context, admin: Admin, options: InSyncReplicas, every_
     history = History()
     table: EventTable | None = None
     before: Watched = {}
-    lost = False
+
+    async def described() -> tuple[Partitions, dict[str, int]]:
+        partitions = await _partitions(context, admin, options, first=table is None)
+        return partitions, await needed_replicas(admin, options, partitions)
+
     while True:
-        try:
-            partitions = await _partitions(context, admin, options, first=table is None)
-            min_isr = await needed_replicas(admin, options, partitions)
-        except ClientError:
-            if table is None:
-                raise
-            if not lost:
-                context.say("No broker answers; still watching.")
-            lost = True
-            await trio.sleep(_LOST_S)
-            continue
-        lost = False
+        if table is None:
+            partitions, min_isr = await described()
+        else:
+            partitions, min_isr = await until_answered(context, described)
         now: Watched = {tp: (p.leader_id, p.isr) for tp, p in partitions.items()}
         if table is None:
             cells = _cells(context, {tp.topic for tp in partitions})

@@ -1,13 +1,11 @@
 """`pk why denied`: reads the cluster's ACLs; `pk.cli.diagnosis.why_denied` says which one
 decides."""
 
-from pk.cli.cluster.acl_words import read_host, read_operation, read_principal, read_resource
 from pk.cli.diagnosis.explain import Explanation
-from pk.cli.diagnosis.why_denied import Question, explain_denied
+from pk.cli.diagnosis.why_denied import ask_denied
 from pk.cli.nouns.why.rows import DeniedVerdict, ExplainedDenied
 from pk.cli.nouns.why.why import answer, evidence_rows
 from pk.cli.runtime.context import Context
-from pk.core.auth.acls import AclFilter
 
 _ALLOWED = "allowed"
 
@@ -16,13 +14,7 @@ async def why_denied(
     context: Context, principal: str, operation: str, resource: str, host: str | None
 ) -> int:
     """`pk why denied`: 0 if it is allowed, else 1."""
-    kind, name = read_resource(resource)
-    question = Question(
-        read_principal(principal), read_operation(operation), kind, name, read_host(host)
-    )
-    admin = await context.admin()
-    rules = await admin.describe_acls(AclFilter(resource_type=kind))
-    explanation = explain_denied(question, rules)
+    question, explanation = await ask_denied(context, principal, operation, resource, host)
 
     def describe(explained: Explanation) -> ExplainedDenied:
         return {
