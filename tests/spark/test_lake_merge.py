@@ -198,3 +198,55 @@ def test_a_delta_column_that_cannot_hold_the_values_is_refused(tmp_path: Path) -
     rows = pa.Table.from_pylist([{"Id": 1.5, DELETED: False}], floats)
     with pytest.raises(SparkFailed, match="column Id is long, .* are double"):
         delta_merge(table.store, rows, schema, ["Id"], DELETED, "w", 1)
+
+
+@pytest.mark.parametrize(
+    ("has", "given", "value"), [("int32", "int64", 2**40), ("float", "double", 1e300)]
+)
+def test_an_iceberg_column_widens(tmp_path: Path, has: str, given: str, value: Any) -> None:
+    table = Iceberg(tmp_path / "t")
+    for batch, (kind, number) in enumerate(((has, 1), (given, value))):
+        schema = pa.schema([("Id", pa.int64()), ("n", kind), (DELETED, pa.bool_())])
+        rows = [{"Id": batch, "n": number, DELETED: False}]
+        table.merge(pa.Table.from_pylist(rows, schema), ["Id"], batch)
+    assert read(table, "n") == [(1,), (value,)]
+
+
+@pytest.mark.parametrize(("has", "given"), [("int64", "double"), ("int64", "string")])
+def test_an_iceberg_column_that_cannot_widen_is_refused(
+    tmp_path: Path, has: str, given: str
+) -> None:
+    table = Iceberg(tmp_path / "t")
+    rows = [pa.schema([("Id", pa.int64()), ("n", kind)]).empty_table() for kind in (has, given)]
+    marked = [each.append_column(DELETED, pa.array([], pa.bool_())) for each in rows]
+    table.merge(marked[0], ["Id"], 0)
+    with pytest.raises(Exception, match="Cannot change column type: n") as raised:
+        table.merge(marked[1], ["Id"], 1)
+    assert has.replace("int64", "long") in str(raised.value) and given in str(raised.value)
+
+
+TIMES = [dt.datetime(2026, 1, n, 1, 2, 3, 4, dt.UTC) for n in (1, 2, 3)]
+KEYS = (
+    (pa.date32(), "date", [time.date() for time in TIMES]),
+    (pa.timestamp("us", "UTC"), "timestamp", TIMES),
+    (pa.decimal128(10, 2), "decimal(10,2)", [Decimal("1.10"), Decimal("2.20"), Decimal("3.30")]),
+    (pa.string(), "string", ["a", 'it\'s "b"', "ä"]),
+    (pa.binary(), "binary", [b"a", b"\0\xff", b"c"]),
+    (pa.bool_(), "boolean", [False, True]),
+    (pa.int32(), "integer", [1, 2, 3]),
+)
+
+
+@pytest.mark.parametrize(("arrow", "spark", "keys"), KEYS, ids=[key[1] for key in KEYS])
+def test_a_key_may_have_any_single_type(
+    table: Any, monkeypatch: pytest.MonkeyPatch, arrow: Any, spark: str, keys: list[Any]
+) -> None:
+    monkeypatch.setitem(SPARK, "k", spark)
+    schema = pa.schema([("k", arrow), ("more", pa.string()), (DELETED, pa.bool_())])
+    first = [{"k": key, "more": "old", DELETED: False} for key in keys]
+    changed = [{"k": keys[0], DELETED: True}, {"k": keys[1], "more": "new", DELETED: False}]
+    for batch, rows in enumerate((first, changed)):
+        table.merge(pa.Table.from_pylist(rows, schema), ["k"], batch)
+    found = table.rows().sort_by("k").to_pylist()
+    wanted = [{"k": keys[1], "more": "new"}, *({"k": key, "more": "old"} for key in keys[2:])]
+    assert found == wanted
