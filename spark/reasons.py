@@ -18,6 +18,9 @@ Spark gives only a text, pk decides by that; these are all such places:
     (lasting.py)                          sources in the checkpoint ...   Spark's has no condition
     a batch failed at a JSON value, or    pk's own marks (json_values.py, an error of foreachBatch
     at a new version of a schema          registry_sources.py)
+    a batch failed in its sink (run.py)   raised by the Python Proxy      the same
+    why storage cannot be used            numbers of the system, S3's     obstore and deltalake give
+    (files/causes.py)                     codes                           a text alone
     Spark's Python lacks pk (below)       the class pk.DefaultSource      the same
     the place of an error in a statement  line 1, pos 7                   an error of syntax has no
     (relations.py)                                                        query context

@@ -17,6 +17,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import SparkFailed
+from pk.spark.files.causes import storage_cause
 from pk.spark.files.object_path import ObjectPath, write_json
 from pk.spark.files.store import settings_of
 from pk.spark.pipeline.checkpoints import last_batch
@@ -27,7 +28,7 @@ from pk.spark.pipeline.lasting import is_lasting, is_said_to_last
 from pk.spark.pipeline.metrics import serving
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.status import Held, Lock, Status, StatusFile, hold, rows_of
-from pk.spark.pipeline.upgrade import check_changes, remember
+from pk.spark.pipeline.upgrade import check_changes, remember, target_of
 from pk.spark.reasons import reason
 from pk.spark.session.interrupts import QuietPy4j
 from pk.spark.session.local import HERE, OwnSpark, Where, launch
@@ -54,6 +55,9 @@ _COUNT_S: Final = 60.0
 _CONNECT_BACK: Final = "Python worker failed to connect back"
 """Spark gives the process of a stream's reader ten seconds to start, which a busy machine may not
 have."""
+
+_OF_BATCH: Final = "raised by the Python Proxy"
+"""What py4j says of an error of the function that writes a sink's batch."""
 
 _GOES_ON: Final = "on_error = 'skip' or 'dlq' goes on without it"
 _CONNECT_ATTEMPTS: Final = 6
@@ -87,6 +91,15 @@ class _Failure:
     said: str
     query: "Query | None" = None
     """The one that failed; None if it did not start."""
+
+
+def _why(failure: _Failure) -> str:
+    """The cause of a failure in one sentence, with the sink whose batch failed."""
+    why = storage_cause(failure.said) or reason(failure.said)
+    sink = None if failure.query is None else failure.query.sink
+    if sink is None or _OF_BATCH not in failure.said:
+        return why
+    return f"the sink {sink.name}, {target_of(sink)}: {why}"
 
 
 @dataclass(frozen=True)
@@ -569,9 +582,10 @@ class _Run:
             self._grown += 1
             self._options.say(f"{said}; it starts again from its checkpoint.")
             return dict(schemas)
-        if failure.query is not None and failure.query.sink is not None and is_of_values(said):
+        of_values = storage_cause(said) is None and is_of_values(said)
+        if failure.query is not None and failure.query.sink is not None and of_values:
             return self._without_failing(failure.query, said, spark, schemas, fields)
-        raise PipelineFailed(reason(said), lasting=is_said_to_last(said))
+        raise PipelineFailed(_why(failure), lasting=is_said_to_last(said))
 
     def _without_failing(
         self,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pk.spark.errors import SparkError, SparkFailed, TargetRefused
+from pk.spark.files.causes import one_sentence
 from pk.spark.files.object_path import spark_url
 from pk.spark.locations import is_remote, scheme
 from pk.spark.pipeline.definition import (
@@ -116,7 +117,7 @@ def _check_delta(pipeline: Pipeline, places: Places, sink: DeltaSink) -> None:
     except SparkError as e:
         raise pipeline.problem(path, str(e)) from e
     except Exception as e:  # deltalake has errors of its own
-        message = f"the table in {sink.delta} cannot be read: {e}"
+        message = f"the table in {sink.delta} cannot be read: {one_sentence(e)}"
         raise pipeline.problem(path, message, passing=True) from e
     if columns is not None and columns != sink.partition_by:
         has = ", ".join(columns) or "none"
@@ -133,8 +134,7 @@ def _check_iceberg(pipeline: Pipeline, places: Places, sink: IcebergSink) -> Non
     except SparkError as e:
         raise pipeline.problem(path, str(e)) from e
     except Exception as e:  # pyiceberg and its catalogs have errors of their own
-        said = " ".join(str(e).split()) or type(e).__name__
-        message = f"the catalog cannot be used: {said}"
+        message = f"the catalog cannot be used: {one_sentence(e)}"
         raise pipeline.problem((*sink.path, "catalog"), message, passing=True) from e
 
 

@@ -134,6 +134,12 @@ def _sink(sink: Sink, sources: list[str]) -> _SinkShape:
     return {"kind": kind, "place": place, "mode": sink.mode, "key": key, "sources": sources}
 
 
+def target_of(sink: Sink) -> str:
+    """A sink's kind and destination, without secrets."""
+    shape = _sink(sink, [])
+    return f"{shape['kind']} {shape['place']}"
+
+
 def _without_secrets(url: str) -> str:
     """A JDBC URL without its properties, among which may be a password."""
     return re.split(r"[?;]", url, maxsplit=1)[0]

@@ -7,6 +7,7 @@ import queue
 import re
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -147,3 +148,61 @@ def test_a_service_goes_on_after_its_java_was_killed_and_ends_in_order(tmp_path:
         service = Service(file, broker.bootstrap)
         assert service.process.wait(WAIT_S) == Exit.LASTING, service.said.queue
         assert "A record does not parse: orders" in service.said.get(timeout=WAIT_S)
+
+
+NO_PUTS = """
+import http.server
+LIST = b"<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>"
+DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+class Refusing(http.server.BaseHTTPRequestHandler):
+    def answer(self, status, body):
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body if self.command != "HEAD" else b"")
+    def do_GET(self):
+        self.answer(*((200, LIST) if "list-type" in self.path else (404, b"")))
+    def do_HEAD(self):
+        self.answer(404, b"")
+    def do_PUT(self):
+        self.answer(403, DENIED)
+    do_POST = do_PUT
+    def log_message(self, *_): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.mark.slow
+def test_a_sink_that_may_not_write_says_why_in_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    file = tmp_path / "p.toml"
+    file.write_text(TO_FILES.replace('parquet = "out"', 'delta = "s3://bucket/table"'))
+    with (
+        PkBroker() as broker,
+        subprocess.Popen(
+            [sys.executable, "-c", NO_PUTS], stdout=subprocess.PIPE, text=True
+        ) as server,
+    ):
+        try:
+            assert server.stdout is not None
+            environ = pk_environment() | {
+                "AWS_ACCESS_KEY_ID": "key",
+                "AWS_SECRET_ACCESS_KEY": "secret",
+                "AWS_REGION": "us-east-1",
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.stdout.readline().strip()}",
+            }
+            append(broker.bootstrap, "orders", ['{"id": 1}'], 1)
+            words = ("spark", "pipeline", "run", str(file), "--once", "-b", broker.bootstrap)
+            ran = subprocess.run(
+                pk_command(*words), env=environ, capture_output=True, text=True, check=False
+            )
+        finally:
+            server.kill()
+    said = (
+        "The sink ids, delta s3://bucket/table: the object storage refuses it: Access Denied"
+        " (AccessDenied); these credentials do not permit it.\n"
+    )
+    assert (ran.returncode, ran.stderr) == (Exit.FAILED, said)

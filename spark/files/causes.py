@@ -1,0 +1,66 @@
+"""Why a file, a table or a bucket cannot be written or read, in one sentence.
+
+The libraries of files and tables give texts of several lines, each in its own form, and through
+Spark they come as parts of a trace. Only what is the same in all of them decides here: numbers of
+the operating system, and codes of S3's answers.
+"""
+
+import re
+from typing import Final
+
+_KEYS: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
+_HINTS: Final = {
+    "InvalidAccessKeyId": f"see {_KEYS}",
+    "SignatureDoesNotMatch": f"see {_KEYS}",
+    "ExpiredToken": "AWS_SESSION_TOKEN in the environment has expired",
+    "AccessDenied": "these credentials do not permit it",
+    "NoSuchBucket": "make the bucket, or see the URL and AWS_ENDPOINT_URL",
+}
+_XML: Final = re.compile(
+    r"<Error>.*?<Code>(?P<code>\w+)</Code>(?:.*?<Message>(?P<said>[^<]*)</Message>)?", re.DOTALL
+)
+_ARROW: Final = re.compile(r"AWS Error (?P<code>\w+) during \w+ operation: (?P<said>[^\n]*)")
+_STATUS: Final = re.compile(r"non-2xx status code\W[^\d<]*(?P<status>40[13] \w+)")
+_UNREACHABLE: Final = (
+    re.compile(
+        r"Error performing \w+ (?P<server>https?://[^/\s]+)[^<]*?error sending request", re.DOTALL
+    ),
+    re.compile(r"HTTPS?ConnectionPool\(host='(?P<server>[^']+)'.*?\): Max retries exceeded"),
+)
+_SYSTEM: Final = {
+    28: "the disk is full",
+    122: "the disk quota is used up",
+    13: "permission denied",
+    30: "the file system is read-only",
+}
+_ERRNO: Final = re.compile(r"(?:\[[Ee]rrno |os error )(?P<number>\d+)[\])]")
+
+
+_COLORS: Final = re.compile(r"\x1b\[[0-9;]*m(?:↳\x1b\[0m)?")
+"""What deltalake puts in front of the lines of its errors."""
+
+
+def storage_cause(text: str) -> str | None:
+    """The cause that the text of an error names, without a full stop; None if it is another."""
+    text = _COLORS.sub("", text)
+    for pattern in (_XML, _ARROW):
+        if (found := pattern.search(text)) is not None:
+            said = " ".join((found["said"] or "").split()).rstrip(".")
+            code = found["code"]
+            hint = f"; {_HINTS[code]}" if code in _HINTS else ""
+            return f"the object storage refuses it: {f'{said} ({code})' if said else code}{hint}"
+    if (found := _STATUS.search(text)) is not None:
+        return f"the object storage refuses it: {found['status']}; see {_KEYS}"
+    for pattern in _UNREACHABLE:
+        if (found := pattern.search(text)) is not None:
+            return f"{found['server']} cannot be reached"
+    for found in _ERRNO.finditer(text):
+        if (said := _SYSTEM.get(int(found["number"]))) is not None:
+            return said
+    return None
+
+
+def one_sentence(error: BaseException) -> str:
+    """The cause of an error, or else its text in one line."""
+    text = _COLORS.sub("", str(error))
+    return storage_cause(text) or " ".join(text.split()) or type(error).__name__
