@@ -1,8 +1,9 @@
 """`pk topics describe`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pk.cli.cluster.min_isr import min_isrs_in
 from pk.cli.cluster.partition_rows import partition_fields
 from pk.cli.cluster.partition_selection import filters, matches
 from pk.cli.cluster.topics import describe_topics, id_text, partition_style
@@ -55,15 +56,6 @@ async def topic_configs(
     return {resource.name: entries for resource, entries in described.items()}
 
 
-def _min_isr(configs: Mapping[str, Iterable[ConfigEntry]]) -> dict[str, int]:
-    return {
-        topic: int(entry.value)
-        for topic, entries in configs.items()
-        for entry in entries
-        if entry.name == "min.insync.replicas" and entry.value
-    }
-
-
 async def describe(context: Context, options: "DescribeTopics") -> None:
     """`pk topics describe`."""
     admin = await context.admin()
@@ -72,7 +64,7 @@ async def describe(context: Context, options: "DescribeTopics") -> None:
     if not options.topic and not options.internal and not filtered:
         topics = [t for t in topics if not t.internal]
     configs = await topic_configs(context, admin, (t.name for t in topics))
-    min_isr = _min_isr(configs)
+    min_isr = min_isrs_in(configs)
     partitions = {
         t.name: [
             _partition(p)
