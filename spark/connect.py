@@ -80,7 +80,7 @@ def struct_of(spark: Any, text: str) -> "StructType":
         found = StructType.fromDDL(text)
     if isinstance(found, StructType):
         return found
-    raise ValueError(f"{text!r} names no columns")
+    raise ValueError(f"{text!r} has no columns")
 
 
 def register(spark: "ConnectSession") -> None:
@@ -141,7 +141,7 @@ class ConnectSpark:
         except grpc.FutureTimeoutError:
             raise SparkFailed(f"{url} cannot be reached: no answer in {_REACH_S} s") from None
         except (PySparkException, grpc.RpcError, OSError, ValueError) as e:
-            raise SparkFailed(f"{url} does not answer as needed: {e}") from e
+            raise SparkFailed(f"{url} gives an unexpected answer: {e}") from e
         return self._session
 
     def _ship(self) -> None:
@@ -166,6 +166,6 @@ def connect(where: "Where") -> ConnectSpark:
         import grpc_status  # noqa: F401
     except ImportError as e:
         raise SparkMissing(
-            f"{e.name} is not installed, which Spark Connect needs; {INSTALL} installs it."
+            f"Spark Connect needs {e.name}, which is not installed; {INSTALL} installs it."
         ) from None
     return ConnectSpark(where)

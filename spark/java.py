@@ -121,7 +121,7 @@ def version_of(home: Path) -> int | None:
 def _major(text: str) -> int:
     found = _VERSION.search(text)
     if found is None:
-        raise ValueError("no version of Java in that")
+        raise ValueError("the output does not show a version of Java")
     major = int(found[1])
     return int(found[2] or 0) if major == 1 else major
 

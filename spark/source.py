@@ -87,7 +87,7 @@ class KafkaSource(DataSource):
         from pk.spark.sink.writer import KafkaBatchWriter
 
         if overwrite:
-            raise OptionError("mode overwrite has no meaning for a topic; use mode append")
+            raise OptionError("a topic cannot be overwritten; use mode append")
         options, encoders = self.writing(schema)
         return KafkaBatchWriter(options, encoders)
 

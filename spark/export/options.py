@@ -130,21 +130,21 @@ class ExportOptions:
     def check(self) -> None:
         """Raises OptionError for invalid values and combinations."""
         if self.codec not in CODECS:
-            raise OptionError(f"the codec must be one of {', '.join(CODECS)}, is {self.codec!r}")
+            raise OptionError(f"the codec must be one of {', '.join(CODECS)}, not {self.codec!r}")
         for what, kind, schema in (
             ("key", self.key, self.key_schema),
             ("value", self.value, self.value_schema),
         ):
             if kind not in (None, "bytes", "string", "json", *KINDS):
                 kinds = f"bytes, string, json, {', '.join(KINDS)}"
-                raise OptionError(f"{what} must be one of {kinds}, is {kind!r}")
+                raise OptionError(f"{what} must be one of {kinds}, not {kind!r}")
             if schema is not None and kind != "json" and self.mode != "resume":
-                raise OptionError(f"a schema of the {what} is only for json")
+                raise OptionError(f"a schema of the {what} needs json")
         parse_layout(self.partition_by)
         if self.table is not None or self.mode != "resume":
             check_table(self.table, self.table_name)
         if any(most is not None and most < 1 for most in (self.max_file_bytes, self.max_file_rows)):
-            raise OptionError("a file must be allowed to have at least one byte and one record")
+            raise OptionError("the limits of a file must be at least one byte and one record")
         store_at(self.directory)
         if self.table == "iceberg" and self.table_name is None and is_remote(self.directory):
             raise OptionError(

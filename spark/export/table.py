@@ -51,14 +51,14 @@ def check_table(kind: str | None, name: str | None) -> None:
     if name is not None and kind != "iceberg":
         raise OptionError("--table names an Iceberg table: --to-format iceberg")
     if name is not None and name.count(".") < 2:
-        raise OptionError(f"--table must be CATALOG.NAMESPACE.NAME, is {name!r}")
+        raise OptionError(f"--table must be CATALOG.NAMESPACE.NAME, not {name!r}")
     try:
         if kind == "delta":
             import deltalake  # noqa: F401
         elif kind == "iceberg":
             import pyiceberg.catalog  # noqa: F401
         elif kind not in (None, FILES):
-            raise OptionError(f"the format must be one of {', '.join(TABLES)}, is {kind!r}")
+            raise OptionError(f"the format must be one of {', '.join(TABLES)}, not {kind!r}")
     except ImportError as e:
         raise missing("deltalake" if kind == "delta" else "pyiceberg") from e
 
@@ -77,8 +77,8 @@ def settle(store: Store, manifest: Manifest, footers: Mapping[str, bytes] | None
         raise
     except Exception as e:  # each library has errors of its own
         raise TableFailed(
-            f"the export in {_place(store)} is whole, but its {manifest.table} table could not be "
-            f"brought up to date: {e}; --resume tries again"
+            f"the export in {_place(store)} is complete, but its {manifest.table} table could not "
+            f"be updated: {e}; --resume tries again"
         ) from e
 
 
@@ -162,8 +162,8 @@ def _check_is_ours(table: Any, store: Store, name: str) -> None:
     place = table.location().rstrip("/")
     if store_at(place) != store:
         raise TableRefused(
-            f"the table {name} exists, at {place}, and is not of the export in {_place(store)}; "
-            "give another name"
+            f"the table {name} exists, at {place}, and does not belong to the export in "
+            f"{_place(store)}; give another name"
         )
 
 

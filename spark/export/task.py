@@ -157,7 +157,7 @@ def _with_json(
     objects, reasons = load_all(texts)
     for number, value in enumerate(objects):
         if CORRUPT in value:
-            reasons[number] = f"the name {CORRUPT} is taken"
+            reasons[number] = f"the column name {CORRUPT} is already used"
     if counter is not None:
         counter.see(objects)
     fields = reader.columns(objects, reasons)

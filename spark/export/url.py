@@ -111,7 +111,7 @@ class ExportUrl(Target):
             self._version = self.store.replace(MANIFEST, data, self._version)
         except Overtaken:
             raise DirectoryRefused(
-                f"another export to {self.store.url} has begun or finished meanwhile"
+                f"another export to {self.store.url} has begun or finished in the meantime"
             ) from None
         self._text = text
 

@@ -50,7 +50,7 @@ def _type_of(rows: "DataFrame", option: str, text: str) -> "DataType":
         raise OptionError(said) from e
     if len(schema) != 1:
         raise OptionError(
-            f"{option} {text!r} must be one expression, and gives {len(schema)} columns"
+            f"{option} {text!r} must be one expression, but gives {len(schema)} columns"
         )
     return schema[0].dataType
 

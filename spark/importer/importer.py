@@ -163,15 +163,15 @@ class _Run:
             return
         if about["topic_id"] != self._topic_id:
             raise ImportRefused(
-                f"the import {self._id} went to {about['topic']}, another topic or one that was"
-                " deleted since; give another id"
+                f"the import {self._id} went to {about['topic']}, another topic, or one that has "
+                "been deleted since; give another id"
             )
         was, now = about["meaning"], json.loads(json.dumps(self._options.meaning()))
         for name in now:
             if was.get(name) != now[name]:
                 raise ImportRefused(
                     f"the import {self._id} has {name.replace('_', ' ')} {_shown(was.get(name))}, "
-                    f"not {_shown(now[name])}: go on as it began, or give another id"
+                    f"not {_shown(now[name])}: continue with the same settings, or give another id"
                 )
 
     def _import(self, spark: "SparkSession", ledger: Ledger) -> ImportSummary:

@@ -143,7 +143,7 @@ class Ledger:
             except KafkaError as e:
                 if e.code in _FENCED:
                     raise ImportOvertaken(
-                        f"another run of the import {self._id} has begun and goes on with it"
+                        f"another run of the import {self._id} has begun and continues it"
                     ) from e
                 if attempt == _ATTEMPTS - 1 or not worth_another(e):
                     raise

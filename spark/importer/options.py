@@ -87,7 +87,7 @@ class ImportOptions:
         found = _format_of(self.place)
         if found is None:
             raise OptionError(
-                f"the format of {self.source} cannot be seen from its name; give one of"
+                f"the name of {self.source} does not tell its format; give one of"
                 f" {', '.join(FORMATS)}"
             )
         return found
@@ -133,11 +133,11 @@ class ImportOptions:
         """Raises OptionError, ConfigError for invalid values and combinations."""
         if self.where.remote is not None:
             raise OptionError(
-                "an import does not run on a Spark Connect server, which does not show how it cuts "
-                "files into tasks; give --master, or leave it out"
+                "an import cannot run on a Spark Connect server, which does not show how it "
+                "splits files into tasks; give --master, or leave it out"
             )
         if self.kind not in FORMATS:
-            raise OptionError(f"the format must be one of {', '.join(FORMATS)}, is {self.kind!r}")
+            raise OptionError(f"the format must be one of {', '.join(FORMATS)}, not {self.kind!r}")
         if self.kind in TEXT:
             text_options(self.kind, self.read)
         elif "delimiter" in self.read:
@@ -149,7 +149,7 @@ class ImportOptions:
             raise OptionError("a table and its order are only for jdbc")
         for jar in self.jars:
             if not Path(jar).is_file():
-                raise OptionError(f"there is no jar {jar}")
+                raise OptionError(f"the jar {jar} does not exist")
         if self.schema is not None and self.kind not in TEXT:
             raise OptionError("a schema is only for csv and json; other formats have their own")
         if self.block_bytes < 1:

@@ -135,7 +135,7 @@ def _database(
 def _said(error: Exception) -> str:
     """The error of a database's driver; if there is no driver, how to name one."""
     if has_no_driver(error):
-        return f"{NO_DRIVER}; give its JDBC driver's jar by --jars"
+        return f"{NO_DRIVER}; give its JDBC driver's jar with --jars"
     text = str(error)
     lines = re.findall(r"(?:\w+\.)+\w*(?:Exception|Error): ([^\n]+)", text)
     return (lines[-1] if lines else text.partition("\n")[0]).strip()

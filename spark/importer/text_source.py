@@ -146,7 +146,9 @@ class _Text:
             for each, start in self._starts(numbers, dialects[name], first, header):
                 starts[each] = start
         if not columns.fields:
-            raise OptionError(f"{self._options.source} has no first row, which names the columns")
+            raise OptionError(
+                f"{self._options.source} has no first row with the names of the columns"
+            )
         task = ReadCsv(columns, starts, self._zone)
         task.check()
         made = StructType([*columns.fields, *self._folders])
@@ -318,9 +320,7 @@ class _Named:
                 self._names(self._parsed(option, text))
         if "*" in self.computed:
             if options.value is None:
-                raise OptionError(
-                    "without --value no other expression can have a *: name the fields"
-                )
+                raise OptionError("without --value, no other expression can use *: name the fields")
             # It is to have the fields alone.
             self.computed |= {path[0].lower() for path in self.alone}
             self.alone.clear()

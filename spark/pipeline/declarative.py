@@ -36,7 +36,7 @@ libraries:
 configuration:
 {configuration}"""
 
-_NO_REGISTRY: Final = "a project's code would hold the login of the schema registry"
+_NO_REGISTRY: Final = "a project's code would contain the login of the schema registry"
 
 _HEAD: Final = '''\
 """{name}, written by `pk spark pipeline export --declarative` from {file}."""
@@ -99,11 +99,11 @@ def _refuse(pipeline: Pipeline) -> None:
     if pipeline.on_error == "dlq":
         wrong(
             ("on_error",),
-            "a flow has one target, so dead letters cannot go along; use skip or stop",
+            "a flow has only one target, so it cannot write dead letters; use skip or stop",
         )
     for relation in (*pipeline.sources, *pipeline.tables):
         if not isinstance(relation, TopicSource | FileSource):
-            wrong((*relation.path, "jdbc"), "a declarative pipeline reads no changes by JDBC")
+            wrong((*relation.path, "jdbc"), "a declarative pipeline cannot read changes by JDBC")
         elif isinstance(relation, TopicSource) and relation.formats:
             wrong((*relation.path, *list(relation.formats)[-1:]), _NO_REGISTRY)
         elif relation.fields is None and (
@@ -117,9 +117,11 @@ def _refuse(pipeline: Pipeline) -> None:
             at = "key_format" if sink.format is None else "format"
             wrong((*sink.path, at), _NO_REGISTRY)
         if not isinstance(sink, TopicSink | ParquetSink):
-            wrong(sink.path, "a declarative pipeline writes topics and parquet tables only")
+            wrong(sink.path, "a declarative pipeline writes only topics and parquet tables")
         elif isinstance(sink, ParquetSink) and not sink.name.isidentifier():
-            wrong((*sink.path, "name"), "the name of a table must be letters, digits and '_'")
+            wrong(
+                (*sink.path, "name"), "the name of a table must consist of letters, digits and '_'"
+            )
     if problems:
         raise WrongPipeline(pipeline.file, problems)
 

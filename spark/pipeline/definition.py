@@ -365,7 +365,7 @@ class _Table:
             return default
         value = self.values[name]
         if not isinstance(value, str) or not value.strip():
-            self.wrong(name, f"{name} must be a text, is {_shown(value)}")
+            self.wrong(name, f"{name} must be a string, not {_shown(value)}")
             return default
         return value
 
@@ -403,7 +403,7 @@ class _Table:
         if value not in known:
             self.wrong(
                 name,
-                f"{name} must be {' or '.join(known)}, is {value!r}"
+                f"{name} must be {' or '.join(known)}, not {value!r}"
                 + did_you_mean_key(value, known),
             )
             return default
@@ -413,7 +413,7 @@ class _Table:
         self.known.add(name)
         value = self.values.get(name, False)
         if not isinstance(value, bool):
-            self.wrong(name, f"{name} must be true or false, is {_shown(value)}")
+            self.wrong(name, f"{name} must be true or false, not {_shown(value)}")
             return False
         return value
 
@@ -422,7 +422,7 @@ class _Table:
         self.known.add(name)
         value = self.values.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            self.wrong(name, f"{name} must be a whole number, is {_shown(value)}")
+            self.wrong(name, f"{name} must be a whole number, not {_shown(value)}")
             return default
         return value
 
@@ -435,7 +435,7 @@ class _Table:
         if not isinstance(value, list) or not all(
             isinstance(each, str) and each for each in cast(list[Any], value)
         ):
-            self.wrong(name, f"{name} must be a text or an array of texts, is {_shown(value)}")
+            self.wrong(name, f"{name} must be a string or an array of strings, not {_shown(value)}")
             return ()
         return tuple(cast(list[str], value))
 
@@ -444,7 +444,7 @@ class _Table:
         self.known.add(name)
         value = self.values.get(name, {})
         if not isinstance(value, dict):
-            self.wrong(name, f"{name} must be a table, is {_shown(value)}")
+            self.wrong(name, f"{name} must be a table, not {_shown(value)}")
             return {}
         found: dict[str, str] = {}
         for key, each in _flat(cast(dict[str, Any], value)):
@@ -458,7 +458,7 @@ class _Table:
                 self.problems.append(
                     Problem(
                         self.document.at((*self.path, name, key)),
-                        f"{key} must be a text, a number or true or false, is {_shown(each)}",
+                        f"{key} must be a string, a number, true or false, not {_shown(each)}",
                     )
                 )
         return found
@@ -469,7 +469,7 @@ class _Table:
         def value(match: re.Match[str]) -> str:
             if match[1] not in self.environ:
                 at = self.document.at((*self.path, *name))
-                self.problems.append(Problem(at, f"the environment has no variable {match[1]}"))
+                self.problems.append(Problem(at, f"the environment variable {match[1]} is not set"))
             return self.environ.get(match[1], "")
 
         return _VARIABLE.sub(value, text)
@@ -495,7 +495,7 @@ class _Table:
         if value is None:
             return None
         if not isinstance(value, dict):
-            self.wrong(name, f"{name} must be a table, is {_shown(value)}")
+            self.wrong(name, f"{name} must be a table, not {_shown(value)}")
             return None
         found = cast(dict[str, Any], value)
         return _Table(self.document, (*self.path, name), found, self.problems, self.environ)
@@ -529,7 +529,9 @@ def _shown(value: object) -> str:
 def _pipeline(table: _Table, file: str) -> Pipeline:
     name = table.text("name", "pipeline", needed="it names the pipeline")
     if not _PIPELINE_NAME.fullmatch(name):
-        table.wrong("name", f"name may have letters, digits, '.', '_' and '-', is {name!r}")
+        table.wrong(
+            "name", f"name may contain only letters, digits, '.', '_' and '-', not {name!r}"
+        )
     checkpoint = table.place(
         "checkpoint", "checkpoint", needed="a directory that remembers what was read"
     )
@@ -566,7 +568,7 @@ def _pipeline(table: _Table, file: str) -> Pipeline:
     )
     table.end("a pipeline")
     if is_object_url(checkpoint) and any(isinstance(s, JdbcSource) for s in pipeline.sources):
-        table.wrong("checkpoint", "a source of jdbc needs a checkpoint in a directory")
+        table.wrong("checkpoint", "a jdbc source needs a checkpoint in a directory")
     for what, found in (("[[source]]", pipeline.sources), ("[[sink]]", pipeline.sinks)):
         if not found:
             table.wrong(None, f"a pipeline needs at least one {what}")
@@ -584,7 +586,10 @@ _FORMATS: Final = f"{', '.join(list(KINDS)[:-1])} or {list(KINDS)[-1]}"
 
 def _check_topic(table: _Table, name: str, topic: str | None) -> None:
     if topic is not None and (not _TOPIC.fullmatch(topic) or topic in (".", "..")):
-        table.wrong(name, f"{topic!r} is not a name of a topic: letters, digits, '.', '_' and '-'")
+        table.wrong(
+            name,
+            f"{topic!r} is not a valid topic name, which has letters, digits, '.', '_' and '-'",
+        )
 
 
 def _check_names(table: _Table, pipeline: Pipeline) -> None:
@@ -621,7 +626,9 @@ def _no_relation(name: str, known: Mapping[str, Path]) -> str:
 def _name(table: _Table) -> str:
     name = table.text("name", "unnamed", needed="SQL steps use it")
     if not _NAME.fullmatch(name):
-        table.wrong("name", f"name must be letters, digits and '_', as SQL has them, is {name!r}")
+        table.wrong(
+            "name", f"name must consist of letters, digits and '_', as in SQL, not {name!r}"
+        )
     return name
 
 
@@ -730,7 +737,7 @@ def _seconds(table: _Table, name: str) -> float | None:
     except ValueError:
         found = 0.0
     if found <= 0:
-        table.wrong(name, f"{name} must look like 500ms, 10s or 5m, is {text!r}")
+        table.wrong(name, f"{name} must look like 500ms, 10s or 5m, not {text!r}")
         return None
     return found
 
@@ -753,11 +760,11 @@ def _step(table: _Table) -> Step:
         inputs=table.texts("inputs"),
     )
     if found.python is not None and not _PYTHON.fullmatch(found.python):
-        table.wrong("python", f"python must be FILE.py:FUNCTION, is {found.python!r}")
+        table.wrong("python", f"python must be FILE.py:FUNCTION, not {found.python!r}")
     if kind == "sql" and found.inputs:
         table.wrong("inputs", "inputs is for python steps; SQL names its relations itself")
     if kind == "python" and not found.inputs:
-        table.wrong(None, "inputs is missing: the names of what the function gets")
+        table.wrong(None, "inputs is missing: the names of the relations that the function gets")
     table.end("a [[step]]")
     return found
 
@@ -779,7 +786,9 @@ def _sink(table: _Table) -> Sink:
     source = table.text("from", needed="the source or step whose rows it takes")
     name = table.text("name", source or "unnamed")
     if not _PIPELINE_NAME.fullmatch(name):
-        table.wrong("name", f"name may have letters, digits, '.', '_' and '-', is {name!r}")
+        table.wrong(
+            "name", f"name may contain only letters, digits, '.', '_' and '-', not {name!r}"
+        )
     mode = cast(Mode, table.choice("mode", MODES, "append"))
     path = table.path
     found = Sink(name=name, source=source, path=path, mode=mode)
@@ -887,7 +896,7 @@ def _format(table: _Table, name: str) -> str | None:
 def _iceberg_sink(table: _Table, sink: Sink) -> IcebergSink:
     name = table.text("iceberg")
     if "." not in name.strip("."):
-        table.wrong("iceberg", f"iceberg must be NAMESPACE.TABLE, is {name!r}")
+        table.wrong("iceberg", f"iceberg must be NAMESPACE.TABLE, not {name!r}")
     catalog = table.mapping("catalog")
     if not catalog:
         table.wrong(

@@ -94,7 +94,7 @@ class Fields:
         if not schema.fields:
             raise self._pipeline.problem(
                 (*source.path, "value"),
-                f"the topic {source.topic} has no JSON object to take the fields from; say them:"
+                f"the topic {source.topic} has no JSON object to take the fields from; give them:"
                 " fields = 'id BIGINT, name STRING'",
             )
         return schema

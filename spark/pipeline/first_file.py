@@ -135,7 +135,7 @@ def _both(one: str | None, other: str | None) -> str | None:
 
 
 _BYTES: Final = """\
-# The values are not JSON objects, so they are bytes here; value = "string" makes texts of them.
+# The values are not JSON objects, so they are bytes here; value = "string" reads them as strings.
 value = "bytes"\
 """
 _JSON: Final = '''\

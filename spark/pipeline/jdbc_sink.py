@@ -228,7 +228,7 @@ class Database:
             return utils.schemaString(dialect, java.schema(), False, nothing)
         except (Py4JJavaError, PySparkException) as e:
             said = e.java_exception if isinstance(e, Py4JJavaError) else e
-            raise TargetRefused(f"the rows cannot be a table there: {said}") from e
+            raise TargetRefused(f"the database cannot have a table of these columns: {said}") from e
 
     def create_markers(self) -> None:
         """Makes the table of the numbers of batches."""

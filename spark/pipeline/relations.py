@@ -321,7 +321,7 @@ class Builder:
             said = sentence(e) if isinstance(e, PySparkException) else f"{type(e).__name__}: {e}"
             raise self._pipeline.problem(path, said) from e
         if not hasattr(found, "createOrReplaceTempView"):
-            message = f"{step.python} must return a data frame, and returned {found!r}"
+            message = f"{step.python} must return a data frame, not {found!r}"
             raise self._pipeline.problem(path, message)
         return found
 
@@ -369,7 +369,7 @@ def parse_fields(pipeline: Pipeline, source: Relation, text: str) -> StructType:
     except PySparkException as e:
         raise pipeline.problem(path, sentence(e)) from e
     if not isinstance(found, StructType):
-        raise pipeline.problem(path, f"fields must be like 'id BIGINT, name STRING', is {text!r}")
+        raise pipeline.problem(path, f"fields must be like 'id BIGINT, name STRING', not {text!r}")
     return found
 
 

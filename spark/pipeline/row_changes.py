@@ -48,7 +48,7 @@ def check_changes(pipeline: Pipeline, sink: KeyedSink, frame: "DataFrame") -> No
         except PySparkException as e:
             raise pipeline.problem((*sink.path, "delete"), sentence(e)) from e
         if not isinstance(kind, BooleanType):
-            message = f"delete must be a condition, such as \"op = 'd'\", is {sink.delete!r}"
+            message = f"delete must be a condition, such as \"op = 'd'\", not {sink.delete!r}"
             raise pipeline.problem((*sink.path, "delete"), message)
 
 

@@ -59,7 +59,7 @@ have."""
 _OF_BATCH: Final = "raised by the Python Proxy"
 """What py4j says of an error of the function that writes a sink's batch."""
 
-_GOES_ON: Final = "on_error = 'skip' or 'dlq' goes on without it"
+_GOES_ON: Final = "on_error = 'skip' or 'dlq' continues without it"
 _CONNECT_ATTEMPTS: Final = 6
 _GROWN_ATTEMPTS: Final = 6
 
@@ -170,7 +170,7 @@ def open_spark(
     places = Places(pipeline)
     for number, jar in enumerate(pipeline.jars):
         if not places.path(jar).exists():
-            message = f"there is no file {places.path(jar)}"
+            message = f"{places.path(jar)} does not exist"
             raise pipeline.problem(("spark", "jars", number), message)
     jars = [str(places.path(jar)) for jar in pipeline.jars]
     conf = settings(pipeline)

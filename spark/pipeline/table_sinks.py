@@ -265,7 +265,7 @@ def catalog_of(sink: IcebergSink, places: Places, *, make: bool = True) -> Any:
     file = properties.get("uri", "").removeprefix("sqlite:///")
     if not make and properties.get("uri", "").startswith("sqlite:///") and not Path(file).exists():
         if not Path(file).parent.is_dir():
-            raise SparkMissing(f"there is no directory {Path(file).parent} for the catalog")
+            raise SparkMissing(f"the directory {Path(file).parent} for the catalog does not exist")
         return None
     return load_catalog(properties.pop("name", "default"), **properties)
 

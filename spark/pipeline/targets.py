@@ -66,7 +66,7 @@ def check_every(pipeline: Pipeline, stream: "DataFrame") -> None:
     try:
         stream.writeStream.trigger(processingTime=pipeline.every)
     except (PySparkException, Py4JError):
-        message = f"every must look like '10 seconds' or '5 minutes', is {pipeline.every!r}"
+        message = f"every must look like '10 seconds' or '5 minutes', not {pipeline.every!r}"
         raise pipeline.problem(("every",), message) from None
 
 
@@ -163,5 +163,5 @@ def _missing_file(pipeline: Pipeline, sink: JdbcSink, url: str) -> bool:
         return False
     _check_directory(pipeline, sink, "jdbc", file.parent)
     if not file.parent.is_dir():
-        raise pipeline.problem((*sink.path, "jdbc"), f"there is no directory {file.parent}")
+        raise pipeline.problem((*sink.path, "jdbc"), f"the directory {file.parent} does not exist")
     return True

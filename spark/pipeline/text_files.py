@@ -30,7 +30,7 @@ _LINES: Final = 10_000
 """How many lines of JSON are in memory as objects."""
 
 _SAMPLE: Final = 20_000
-_NO_COLUMNS: Final = "there is no file to take the columns from; say them in fields"
+_NO_COLUMNS: Final = "there is no file to take the columns from; give them in fields"
 
 
 class BadFile(SparkError):

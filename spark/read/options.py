@@ -183,7 +183,7 @@ def _limits(given: Mapping[str, str]) -> BatchLimits:
         text = given["maxtriggerdelay"]
         match = _DURATION.fullmatch(text.lower())
         if match is None:
-            raise OptionError(f"maxTriggerDelay must look like 500ms, 30s, 15m or 1h, is {text!r}")
+            raise OptionError(f"maxTriggerDelay must look like 500ms, 30s, 15m or 1h, not {text!r}")
         delay_ms = int(match[1]) * _UNITS_US[match[2] or "ms"] // 1_000
     return BatchLimits(most, least, delay_ms)
 
@@ -214,7 +214,7 @@ def _what(
     if ways[0] == "subscribe":
         topics = tuple(dict.fromkeys(filter(None, (t.strip() for t in value.split(",")))))
         if not topics:
-            raise OptionError("subscribe names no topic")
+            raise OptionError("subscribe is empty: give a topic")
         return topics, None, ()
     if ways[0] == "subscribePattern":
         try:
@@ -224,7 +224,7 @@ def _what(
     assigned = _per_topic("assign", value, list)
     found = [TopicPartition(t, _number("assign", p)) for t, ps in assigned.items() for p in ps]
     if not found:
-        raise OptionError("assign names no partition")
+        raise OptionError("assign is empty: give a partition")
     return (), None, tuple(dict.fromkeys(found))
 
 
@@ -237,14 +237,14 @@ def _bound(
     strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise OptionError(
-            f"startingOffsetsByTimestampStrategy must be error or latest, is {strategy!r}"
+            f"startingOffsetsByTimestampStrategy must be error or latest, not {strategy!r}"
         )
     latest = latest or strategy == "latest"
     name = f"{side}Timestamp"
     if name.lower() in given:
         time_ms = _number(name, given[name.lower()])
         if time_ms < 0:
-            raise OptionError(f"{name} must be milliseconds since 1970, is {time_ms}")
+            raise OptionError(f"{name} must be milliseconds since 1970, not {time_ms}")
         return Bound(time_ms, otherwise_latest=latest)
     name = f"{side}OffsetsByTimestamp"
     if name.lower() in given:
@@ -267,7 +267,7 @@ def _bound(
         return Bound(offsets=offsets)
     if word in ("earliest", "latest"):
         if word != other:
-            raise OptionError(f"{name} of a batch read must be {other} or JSON, is {word}")
+            raise OptionError(f"{name} of a batch read must be {other} or JSON, not {word}")
         return Bound(default)
     offsets = _numbers(name, text)
     if wrong in offsets.values() or any(offset < EARLIEST for offset in offsets.values()):
@@ -282,7 +282,7 @@ def _per_topic(name: str, text: str, kind: type) -> dict[str, Any]:
         raise OptionError(f"{name}: not JSON: {e}") from None
     if not isinstance(value, dict) or not all(isinstance(v, kind) for v in value.values()):
         like = '{"topic":[0,1]}' if kind is list else '{"topic":{"0":23,"1":-2}}'
-        raise OptionError(f"{name} must look like {like}, is {text!r}")
+        raise OptionError(f"{name} must look like {like}, not {text!r}")
     return value
 
 
@@ -307,7 +307,7 @@ def _count(given: Mapping[str, str], name: str, default: int) -> int:
         return default
     number = _number(name, given[name.lower()])
     if number < 1:
-        raise OptionError(f"{name} must be at least 1, is {number}")
+        raise OptionError(f"{name} must be at least 1, not {number}")
     return number
 
 
@@ -315,5 +315,5 @@ def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
     words: dict[str, bool] = {"true": True, "false": False}
     text = given.get(name.lower(), str(default)).lower()
     if text not in words:
-        raise OptionError(f"{name} must be true or false, is {text!r}")
+        raise OptionError(f"{name} must be true or false, not {text!r}")
     return words[text]

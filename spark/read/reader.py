@@ -176,7 +176,7 @@ class RangeFetch:
             if trio.current_time() - moved_at >= self._options.wait_ms / 1000:
                 if failure is not None:
                     raise failure
-                self._lost(f"nothing came from offset {self._position} on", self._wanted.end)
+                self._lost(f"no records arrived from offset {self._position} on", self._wanted.end)
                 return
             if failure is not None:
                 self._replica = -1

@@ -78,7 +78,7 @@ def _shape(kind: Type, within: tuple[str, ...]) -> Shape:
 
 def _record(kind: Type, within: tuple[str, ...]) -> Shape:
     if kind.name in within:
-        raise SchemaError(f"{kind.name} is within itself: Spark has no such type")
+        raise SchemaError(f"{kind.name} contains itself: Spark has no such type")
     shapes = {each.name: _shape(each.type, (*within, kind.name)) for each in kind.fields}
     fields = [t.StructField(name, each.type) for name, each in shapes.items()]
     converts = {n: each.convert for n, each in shapes.items() if each.convert is not None}
@@ -91,7 +91,7 @@ def _primitive(kind: Type) -> Shape:
         case (("bytes" | "fixed"), "decimal"):
             precision, scale = kind.properties["precision"], kind.properties.get("scale", 0)
             if precision > DIGITS_MAX:
-                raise SchemaError(f"a decimal of Spark has up to {DIGITS_MAX} digits")
+                raise SchemaError(f"Spark's decimals have at most {DIGITS_MAX} digits")
             return Shape(t.DecimalType(precision, scale), _scaled(scale))
         case (("bytes" | "fixed"), _):
             return Shape(t.BinaryType(), _bytes)
@@ -253,7 +253,7 @@ _FITS: Final[dict[str, tuple[type[t.DataType], ...]]] = {
 def _misfit(path: str, kind: Type, column: t.DataType) -> SchemaError:
     logical = kind.properties.get("logicalType")
     named = f"{kind.branch_name} ({logical})" if logical else kind.branch_name
-    return SchemaError(f"{path} is {column.simpleString()}, and the schema has {named}")
+    return SchemaError(f"{path} is {column.simpleString()}, but the schema has {named}")
 
 
 def _prepare(kind: Type, column: t.DataType, path: str) -> Convert | None:

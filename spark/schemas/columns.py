@@ -56,7 +56,7 @@ def decoded(
     """
     if frame.isStreaming:
         raise SchemaColumnError(
-            "a stream's ids are not known before its batches are: call this in foreachBatch"
+            "a stream's schema ids are known only batch by batch: call this in foreachBatch"
         )
     schemas = Schemas(registry, user=user, password=password)
     known = {key: schemas.by_id(SchemaId(*key)) for key in _identities(frame, column)}

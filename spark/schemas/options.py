@@ -175,7 +175,7 @@ def _choice(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
     """The first word is the default."""
     value = given.get(name, words[0]).strip().lower()
     if value not in words:
-        raise OptionError(f"{name} must be {' or '.join(words)}, is {value!r}")
+        raise OptionError(f"{name} must be {' or '.join(words)}, not {value!r}")
     return value
 
 
@@ -187,9 +187,9 @@ def _column(given: Mapping[str, str], column: Column) -> ColumnOptions | None:
     if not word:
         raise OptionError(f"{column}.{min(own)} has no effect without {column}.format")
     if word not in FORMATS:
-        raise OptionError(f"{column}.format must be {', '.join(FORMATS)}, is {word!r}")
+        raise OptionError(f"{column}.format must be {', '.join(FORMATS)}, not {word!r}")
     if "schema.id" in own and "schema.version" in own:
-        raise OptionError(f"{column}.schema.id and {column}.schema.version exclude each other")
+        raise OptionError(f"{column}.schema.id and {column}.schema.version cannot be combined")
     version = own.get("schema.version", "latest").strip().lower()
     subjects = (part.strip() for part in own.get("schema.subject", "").split(","))
     return ColumnOptions(
@@ -204,7 +204,7 @@ def _column(given: Mapping[str, str], column: Column) -> ColumnOptions | None:
 
 def _whole(name: str, text: str) -> int:
     if not re.fullmatch(r"\s*[0-9]{1,9}\s*", text) or int(text) < 1:
-        raise OptionError(f"{name} must be a whole number from 1, is {text!r}")
+        raise OptionError(f"{name} must be a whole number from 1, not {text!r}")
     return int(text)
 
 
@@ -216,7 +216,7 @@ def _strategy(column: Column, text: str | None) -> str:
     if word not in STRATEGIES:
         raise OptionError(
             f"{column}.subject.name.strategy must be TopicNameStrategy, RecordNameStrategy or"
-            f" TopicRecordNameStrategy, is {text!r}"
+            f" TopicRecordNameStrategy, not {text!r}"
         )
     return word
 

@@ -107,7 +107,7 @@ def read_with(
 def _message(descriptor: Any, within: tuple[str, ...]) -> Shape:
     full = str(descriptor.full_name)
     if full in within:
-        raise SchemaError(f"{full} is within itself: Spark has no such type")
+        raise SchemaError(f"{full} contains itself: Spark has no such type")
     if full in _WRAPPERS:
         kind = _WRAPPERS[full]
         whole = isinstance(kind, t.DecimalType)
@@ -178,7 +178,7 @@ def _timestamp(message: Any) -> datetime.datetime:
             seconds=message.seconds, microseconds=message.nanos // 1000
         )
     except OverflowError:
-        raise UnfitValue(f"{message.seconds} seconds are no timestamp of Spark") from None
+        raise UnfitValue(f"{message.seconds} seconds are outside Spark's timestamps") from None
 
 
 # writing
@@ -218,7 +218,7 @@ def _fill(descriptor: Any, column: t.DataType, path: str) -> Fill:
         _check(column, t.LongType(), path, full)
         return _fill_duration
     if not isinstance(column, t.StructType) or full in _JSON:
-        raise SchemaError(f"{path} is {column.simpleString()}, and the schema has {full}")
+        raise SchemaError(f"{path} is {column.simpleString()}, but the schema has {full}")
     fields = {each.name: each for each in descriptor.fields}
     puts: list[tuple[str, Fill]] = []
     for each in column.fields:
@@ -255,7 +255,7 @@ def _put(field: Any, column: t.DataType) -> Fill:
     if entry is not None and entry.GetOptions().map_entry:
         return _put_map(field, column)
     if not isinstance(column, t.ArrayType):
-        raise SchemaError(f"{name} is {column.simpleString()}, and the schema repeats it")
+        raise SchemaError(f"{name} is {column.simpleString()}, but the schema has a repeated field")
     if field.type in _MESSAGES:
         inner = _fill(field.message_type, column.elementType, name)
 
@@ -271,7 +271,7 @@ def _put(field: Any, column: t.DataType) -> Fill:
 def _put_map(field: Any, column: t.DataType) -> Fill:
     name = str(field.name)
     if not isinstance(column, t.MapType):
-        raise SchemaError(f"{name} is {column.simpleString()}, and the schema has a map")
+        raise SchemaError(f"{name} is {column.simpleString()}, but the schema has a map")
     entry = field.message_type
     key = _to_scalar(entry.fields_by_name["key"], column.keyType)
     held = entry.fields_by_name["value"]
@@ -303,7 +303,7 @@ _NARROWER: Final[dict[type[t.DataType], tuple[type[t.DataType], ...]]] = {
 
 def _check(column: t.DataType, wanted: t.DataType, path: str, named: str) -> None:
     if not isinstance(column, (type(wanted), *_NARROWER.get(type(wanted), ()))):
-        raise SchemaError(f"{path} is {column.simpleString()}, and the schema has {named}")
+        raise SchemaError(f"{path} is {column.simpleString()}, but the schema has {named}")
 
 
 def _to_scalar(field: Any, column: t.DataType) -> Convert:

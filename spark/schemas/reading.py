@@ -190,10 +190,10 @@ class Reading:
         if given.strategy != "topic" and not given.name:
             raise OptionError(f"{needed}, or {column}.schema.name, the name of the record")
         if len(self._topics) > 1:
-            raise OptionError(f"{needed}: several topics are read, and have one column")
+            raise OptionError(f"{needed}: several topics share one column")
         for topic in self._topics:
             return (STRATEGIES[given.strategy](topic, column == "key", given.name),)
-        raise OptionError(f"{needed}: topics are named by a pattern")
+        raise OptionError(f"{needed}: a pattern selects the topics")
 
     def _fetched(self, subject: str, number: int) -> tuple[int, Resolved]:
         """The id and the schema of a version, also of one that was deleted."""
@@ -274,7 +274,7 @@ class Reading:
                     place = f"{batch['topic'][row]}-{batch['partition'][row]}"
                     raise Undecodable(
                         f"the {column} of the record at offset {batch['offset'][row]} of {place}"
-                        f" cannot be decoded: {why}; schema.on.error=null goes on without it"
+                        f" cannot be decoded: {why}; schema.on.error=null continues without it"
                     )
                 if self._on_error == "null":
                     kind = whole.field(f"{column}_error").type

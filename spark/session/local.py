@@ -471,6 +471,6 @@ def launch(
     """
     if where.remote is not None:
         raise OptionError(
-            "only an export runs on a Spark Connect server; give --master, or leave it out"
+            "only an export can run on a Spark Connect server; give --master, or leave it out"
         )
     return OwnSpark(cores, conf or {}, long, inherited, jars, where, archive)

@@ -110,7 +110,7 @@ def _alone(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SparkFailed("another process makes the archive of classes now") from None
+            raise SparkFailed("another process is writing the archive of classes") from None
         yield
     finally:
         os.close(lock)

@@ -122,8 +122,8 @@ class BatchCommit:
         if last.batch_id > batch_id:
             raise CheckpointTooOld(
                 f"query {query_id} has published batch {last.batch_id}, and its checkpoint asks for"
-                f" batch {batch_id} again: the checkpoint was put back, or another driver runs this"
-                " query; a query that is to begin again needs a new checkpoint"
+                f" batch {batch_id} again: the checkpoint was restored from a copy, or another "
+                "driver runs this query; to begin again, use a new checkpoint"
             )
         return False
 

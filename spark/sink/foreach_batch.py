@@ -111,7 +111,7 @@ def _query_id(spark: "SparkSession", checkpoint: Store) -> str:
         return str(json.loads(checkpoint.read("metadata"))["id"])
     except (OSError, ValueError, KeyError) as e:
         raise OptionError(
-            f"{checkpoint.url} is not the checkpoint of a query that runs ({e}); give its"
+            f"{checkpoint.url} is not the checkpoint of a running query ({e}); give its"
             " checkpointLocation, or a query_id"
         ) from e
 
@@ -163,8 +163,8 @@ class PublishLanes:
         except OSError as e:
             url = self.store.url_of(self.listed)
             raise StagingFailed(
-                f"{url} cannot be read ({e}): another driver has published the batch, or the"
-                " checkpoint is not in a place that the driver and the executors share"
+                f"{url} cannot be read ({e}): another driver has published the batch, or the "
+                "driver and the executors do not share the checkpoint"
             ) from e
         for number in numbers:
             lane = self.lanes[number]

@@ -60,7 +60,7 @@ _KEYS_REFUSED: Final = {
     "partitioner.adaptive.partitioning.enable": _SEALED,
     "metadata.max.idle.ms": "has no effect here",
     "transactional.id": (
-        "is not yours to choose: it is made of the query's id, which keeps a second driver out"
+        "cannot be set: it is derived from the query's id, so that a second driver is fenced"
     ),
 }
 _NEUTRAL: Final = {"acks": ("all", "-1"), "enable.idempotence": ("true",)}
@@ -125,7 +125,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     deliveries = [d.value for d in Delivery]
     delivery = given.get("delivery", Delivery.EXACTLY_ONCE.value).lower()
     if delivery not in deliveries:
-        raise OptionError(f"delivery must be {' or '.join(deliveries)}, is {delivery!r}")
+        raise OptionError(f"delivery must be {' or '.join(deliveries)}, not {delivery!r}")
     parsed = SinkOptions(
         bootstrap=given[_BOOTSTRAP],
         client=_client_keys(given),
@@ -143,11 +143,13 @@ def _batch(given: Mapping[str, str]) -> StreamBatch | None:
     if query_id is None and batch_id is None:
         return None
     if query_id is None or batch_id is None:
-        raise OptionError("queryId and batchId are given together: what foreachBatch writes")
+        raise OptionError("queryId and batchId must be given together, in foreachBatch")
     if not _QUERY_ID.fullmatch(query_id):
-        raise OptionError(f"queryId may have letters, digits, '.', '_' and '-', is {query_id!r}")
+        raise OptionError(
+            f"queryId may contain only letters, digits, '.', '_' and '-', not {query_id!r}"
+        )
     if not _BATCH_ID.fullmatch(batch_id):
-        raise OptionError(f"batchId must be the number of a batch, is {batch_id!r}")
+        raise OptionError(f"batchId must be the number of a batch, not {batch_id!r}")
     return StreamBatch(query_id, int(batch_id))
 
 
@@ -160,7 +162,7 @@ def _client_keys(given: Mapping[str, str]) -> dict[str, str]:
         if key in _KEYS_REFUSED:
             raise OptionError(f"the option {name} {_KEYS_REFUSED[key]}")
         if key in _NEUTRAL and value.lower() not in _NEUTRAL[key]:
-            raise OptionError(f"the option {name} must be {_NEUTRAL[key][0]} here, is {value!r}")
+            raise OptionError(f"the option {name} must be {_NEUTRAL[key][0]} here, not {value!r}")
         client[key] = value
     return client
 
@@ -203,7 +205,7 @@ def _check(
 ) -> None:
     if name in fields and not isinstance(fields[name].dataType, types):
         kind = fields[name].dataType.simpleString()
-        raise OptionError(f"the column {name} must be {what}, is {kind}")
+        raise OptionError(f"the column {name} must be {what}, not {kind}")
 
 
 def _is_headers(kind: DataType) -> bool:

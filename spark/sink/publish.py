@@ -234,7 +234,7 @@ class Publisher:
         error = KafkaError(code, said or f"Produce to {queue.partition}")
         if code == ErrorCode.MESSAGE_TOO_LARGE:
             error = KafkaError(
-                code, f"{queue.partition} takes no batch of so many bytes; lower kafka.batch.size"
+                code, f"{queue.partition} refuses a batch of this size; lower kafka.batch.size"
             )
         if error.retriable:
             self._problem = error

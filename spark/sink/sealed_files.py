@@ -101,8 +101,8 @@ def loaded(store: Store, file: SealedFile) -> SealedMessage:
 
 def _unreadable(url: str, error: OSError) -> str:
     return (
-        f"the sealed records in {url} cannot be read ({error}); the checkpoint must be in a place"
-        " that the driver and the executors share"
+        f"the sealed records in {url} cannot be read ({error}); the driver and the executors must "
+        "share the checkpoint"
     )
 
 
@@ -259,7 +259,7 @@ class SealedList:
         """Raises ValueError."""
         known: Any = json.loads(data)
         if known["version"] != 1:
-            raise ValueError(f"version {known['version']} is of a newer pk")
+            raise ValueError(f"version {known['version']} was written by a newer pk")
         files = tuple(
             SealedFile(name, lane, size, [Section(*each) for each in sections])
             for name, lane, size, sections in known["files"]

@@ -67,7 +67,7 @@ class StreamOffset:
         except (TypeError, ValueError, AttributeError):
             raise WrongOffset(
                 f"the checkpoint holds an offset that the source pk did not write: {value!r};"
-                " a query that moves over from another source begins with a checkpoint of its own"
+                " a query that moves from another source needs a new checkpoint"
             ) from None
 
 

@@ -105,7 +105,7 @@ class Progress:
             held = await self._held(start)
         losses = losses_between(start, held)
         if losses and self._options.read.fail_on_data_loss:
-            raise DataLost(f"{losses[0]}; failOnDataLoss=false goes on with what remains")
+            raise DataLost(f"{losses[0]}; failOnDataLoss=false continues with what remains")
         end = held if self._target is None else self._up_to_target(start, held, self._target)
         return self._limited(start, end) if limited else end
 

@@ -52,8 +52,8 @@ def delta_table(place: str, version: str | None) -> LakeTable:
     ]
     if unread:
         raise TableRefused(
-            f"the table {place} has {', '.join(unread)}, which its parquet files alone do not show;"
-            " write it out with an engine that knows it"
+            f"the table {place} has {', '.join(unread)}, which its parquet files alone do not "
+            "show; export it with an engine that supports this"
         )
     schema = table.schema().to_json()
     return LakeTable(str(table.version()), schema, tuple(table.file_uris()))
@@ -72,7 +72,7 @@ def iceberg_table(place: str, version: str | None) -> LakeTable:
         if len(names) > 1:
             raise TableRefused(
                 f"the column {field.name} of {place} had other names ({', '.join(sorted(names))}):"
-                " its older files cannot be read without an engine that knows them"
+                " its older files cannot be read without an engine that supports this"
             )
     snapshot = table.current_snapshot() if version is None else table.snapshot_by_id(int(version))
     schema = _spark_schema(table.schema().as_arrow())
@@ -84,7 +84,7 @@ def iceberg_table(place: str, version: str | None) -> LakeTable:
     for task in table.scan(snapshot_id=snapshot.snapshot_id).plan_files():
         if task.delete_files:
             raise TableRefused(
-                f"the table {place} has delete files, which its data files alone do not show; "
+                f"the table {place} has delete files, so its data files also have deleted rows; "
                 "compact it"
             )
         files.append(task.file.file_path)

@@ -56,11 +56,11 @@ class Dialect:
     def check(self) -> None:
         """Raises ValueError."""
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
-            raise ValueError(f"the delimiter must be one ASCII character, is {self.delimiter!r}")
+            raise ValueError(f"the delimiter must be one ASCII character, not {self.delimiter!r}")
         try:
             name = codecs.lookup(self.encoding).name
         except LookupError:
-            raise ValueError(f"there is no encoding {self.encoding!r}") from None
+            raise ValueError(f"unknown encoding {self.encoding!r}") from None
         # Whatever is before them, these bytes must be these characters.
         plain = not name.startswith(_WITH_STATES) and all(
             bytes((before, ord(one))).decode(name, "replace").endswith(one)
@@ -236,7 +236,8 @@ class _Fields:
             size = int(sizes[row])
             raise BadCsv(
                 self.line_of(row),
-                f"the row has {size} field{'s' if size > 1 else ''}, and the table {count}",
+                f"the row has {size} field{'s' if size > 1 else ''}, but the table has {count} "
+                "columns",
             )
 
     def texts(self) -> pa.Array:
@@ -286,8 +287,8 @@ class _Fields:
         if len(found) and not self._crlf:
             raise BadCsv(
                 self.line_at(int(found[0])),
-                "it ends with a carriage return, and the file's first row does not; text with one "
-                "must be in quotes",
+                "the row ends with a carriage return, but the file's first row does not; text "
+                "with a carriage return must be in quotes",
             )
         return found
 

@@ -36,7 +36,7 @@ def text_options(kind: str, given: Mapping[str, str]) -> tuple[dict[str, str], d
             (listing if key in _LISTING else own)[key] = value
         elif _AS_IT_IS.get(kind, {}).get(key) != value.lower():
             shown = ", ".join(known)
-            raise OptionError(f"{kind} has no option {name}={value}; it has {shown}")
+            raise OptionError(f"{kind} has no option {name}={value}; the options are {shown}")
     if kind == "csv":
         dialect_of("", own)
         has_header(own)
@@ -47,7 +47,7 @@ def has_header(own: Mapping[str, str]) -> bool:
     """Whether the first row names the columns. Raises OptionError."""
     said = own.get("header", "true").lower()
     if said not in ("true", "false"):
-        raise OptionError(f"header must be true or false, is {said!r}")
+        raise OptionError(f"header must be true or false, not {said!r}")
     return said == "true"
 
 

@@ -186,8 +186,8 @@ def test_a_sink_compacts_once_a_period_over_restarts(
 @pytest.mark.parametrize(
     ("sink", "compact", "said"),
     [
-        ('delta = "t"', "soon", "compact must look like 500ms, 10s or 5m, is 'soon'"),
-        ('delta = "t"', "0s", "compact must look like 500ms, 10s or 5m, is '0s'"),
+        ('delta = "t"', "soon", "compact must look like 500ms, 10s or 5m, not 'soon'"),
+        ('delta = "t"', "0s", "compact must look like 500ms, 10s or 5m, not '0s'"),
         ('parquet = "t"', "1h", "compact is for delta sinks: a directory has no step"),
         (
             'iceberg = "a.b"\ncatalog = { uri = "sqlite:///c.db", warehouse = "w" }',

@@ -84,9 +84,9 @@ def test_what_cannot_run_on_a_server_is_refused(where: Where, tmp_path: Path) ->
     given = ImportOptions(
         bootstrap="127.0.0.1:1", topic="t", source=str(tmp_path / "x.csv"), where=where
     )
-    with pytest.raises(OptionError, match="does not run on a Spark Connect server"):
+    with pytest.raises(OptionError, match="cannot run on a Spark Connect server"):
         import_rows(given)
-    with pytest.raises(OptionError, match="only an export runs on a Spark Connect server"):
+    with pytest.raises(OptionError, match="only an export can run on a Spark Connect server"):
         launch(cores=1, where=where)
 
 

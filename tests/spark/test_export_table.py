@@ -123,7 +123,7 @@ def test_a_table_that_cannot_be_written_says_that_the_export_is_whole(tmp_path: 
     out = tmp_path / "out"
     first = commit(out, empty("delta"), 3)
     (out / "_delta_log").touch()
-    with pytest.raises(TableFailed, match="is whole, but its delta table"):
+    with pytest.raises(TableFailed, match="is complete, but its delta table"):
         settle(LocalStore(out), first)
     (out / "_delta_log").unlink()
     settle(LocalStore(out), first)
@@ -133,7 +133,7 @@ def test_a_table_that_cannot_be_written_says_that_the_export_is_whole(tmp_path: 
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
-        ("hudi", None, "parquet, delta, iceberg, is 'hudi'"),
+        ("hudi", None, "parquet, delta, iceberg, not 'hudi'"),
         ("delta", "a.b.c", "--to-format iceberg"),
         ("iceberg", "orders", "CATALOG.NAMESPACE.NAME"),
     ],

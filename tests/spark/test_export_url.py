@@ -95,7 +95,7 @@ def test_a_run_that_another_has_overtaken_changes_nothing(
             monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "other"))
             with open_url(store, "b", 1.0) as fast:
                 fast.clean()
-                with pytest.raises(DirectoryRefused, match="has begun or finished meanwhile"):
+                with pytest.raises(DirectoryRefused, match="has begun or finished in the meantime"):
                     run.commit(after, written)
                 with fast.unfinished("00000002") as faster:
                     last, files = a_run(before, faster.files, 9)

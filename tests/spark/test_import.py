@@ -126,7 +126,7 @@ def test_rows_become_records_by_expressions(
     (tmp_path / "more" / "part-0004.parquet").rename(tmp_path / "rows" / "part-0004.parquet")
     more = import_rows(given, spark=spark)
     assert (more.records, more.records_before) == (500, 2_000), "a file that came since"
-    with pytest.raises(ImportRefused, match="has key id, not name: go on as it began"):
+    with pytest.raises(ImportRefused, match="has key id, not name: continue with the same"):
         import_rows(replace(given, key="name"), spark=spark)
     with pytest.raises(OptionError, match="--key 'nmae' is not an expression"):
         import_rows(replace(given, key="nmae", import_id=fresh("id")), spark=spark)
@@ -209,7 +209,7 @@ def test_lines_pass_as_they_are_and_rows_go_over_blocks(
     assert [(v["id"], v["text"], v["empty"]) for v in values] == rows
     file.write_text(text + "1,2\n")
     with pytest.raises(
-        SparkFailed, match="rows.csv, line 902: the row has 2 fields, and the table 3"
+        SparkFailed, match="rows.csv, line 902: the row has 2 fields, but the table has 3"
     ):
         import_rows(replace(blocks, value="id", import_id=fresh("id")), spark=spark)
 

@@ -804,15 +804,15 @@ _REFUSED = (
     ('parquet = "rows"\npartition_by = ["day"]', "rows has no column 'day'; it has id, amount, offset"),
     ('delta = "p.toml"', "p.toml is not a directory"),
     ('delta = "table"\npartition_by = ["id"]', "the table in table is partitioned by other columns: none"),
-    (_CATALOG.format("sqlite:///none/catalog.db"), "there is no directory"),
+    (_CATALOG.format("sqlite:///none/catalog.db"), "for the catalog does not exist"),
     (_CATALOG.format("sqlite:///p.toml"), "the catalog cannot be used: "),
     (_CATALOG.format("nothing://host"), "the catalog cannot be used: "),
     ('jdbc = "jdbc:nothing:x"\ntable = "t"', "no driver for this database"),
-    ('jdbc = "jdbc:sqlite:none/x.db"\ntable = "t"', "there is no directory"),
+    ('jdbc = "jdbc:sqlite:none/x.db"\ntable = "t"', "none does not exist"),
     ('jdbc = "jdbc:sqlite:p.toml"\ntable = "t"', "file is not a database"),
     (_DATABASE, "the table orders has no column 'amount'; it has id, total"),
     (_DATABASE + '\nkey = ["nothing"]', "rows has no column 'nothing'; it has id, amount, offset"),
-    ('parquet = "rows"\n[[sink]]\nname = "x"\nfrom = "orders"\n' + _DATABASE.replace('"orders"', '"t"'), "the rows cannot be a table there: "),
+    ('parquet = "rows"\n[[sink]]\nname = "x"\nfrom = "orders"\n' + _DATABASE.replace('"orders"', '"t"'), "the database cannot have a table of these columns: "),
 )  # fmt: skip
 
 

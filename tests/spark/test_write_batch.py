@@ -164,11 +164,11 @@ def test_a_driver_that_died_before_the_markers_goes_on(
 def test_a_write_is_refused_with_the_reason(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(3).selectExpr("id AS value")
     options = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
-    with pytest.raises(ValueError, match="is not the checkpoint of a query"):
+    with pytest.raises(ValueError, match="is not the checkpoint of a running query"):
         write_batch(rows, 0, options, checkpoint=tmp_path)
     with pytest.raises(ValueError, match="column value must be a string or binary"):
         write_batch(rows, 0, options, checkpoint=tmp_path, query_id="q")
-    with pytest.raises(ValueError, match="queryId may have letters"):
+    with pytest.raises(ValueError, match="queryId may contain only letters"):
         write_batch(rows, 0, options, checkpoint=tmp_path, query_id="a/b")
 
 

@@ -37,10 +37,10 @@ def test_the_project_is_python(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("windowed-count", "a flow has one target, so dead letters cannot go along"),
+        ("windowed-count", "a flow has only one target, so it cannot write dead letters"),
         ("windowed-count", "the flows of a declarative pipeline only append"),
-        ("change-capture", "a declarative pipeline reads no changes by JDBC"),
-        ("topic-to-iceberg", "a declarative pipeline writes topics and parquet tables only"),
+        ("change-capture", "a declarative pipeline cannot read changes by JDBC"),
+        ("topic-to-iceberg", "a declarative pipeline writes only topics and parquet tables"),
     ],
 )
 def test_what_has_no_counterpart_is_refused(name: str, said: str, tmp_path: Path) -> None:

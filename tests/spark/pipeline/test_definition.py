@@ -92,34 +92,34 @@ def test_a_file_becomes_a_pipeline() -> None:
     ("old", "new", "said"),
     [
         ('name = "orders"\nch', "ch", "1:1: name is missing: it names the pipeline"),
-        ('"cp"', '"s3://a/b"', "2:1: a source of jdbc needs a checkpoint in a directory"),
+        ('"cp"', '"s3://a/b"', "2:1: a jdbc source needs a checkpoint in a directory"),
         ('"cp"', '"s3:/a/b"', "2:1: checkpoint must be a URL such as s3://… or a directory of this machine, not 's3:/a/b'"),
         ('"cp"', '"file://host/b"', "2:1: checkpoint must be a URL such as s3://… or a directory of this machine, not 'file:"),
         ('iceberg = "a.b"', 'delta = "s3:/a/b"', "44:1: delta must be a URL such as s3://… or a directory of this machine, not 's3:/a/b'"),
         ('"sqlite:///c.db"', '"sqlite:///c.db", warehouse = "odd://a"', "45:51: warehouse must be a URL such as s3://… or a directory of this machine, not 'odd://a'"),
         ("[[source]]", '[spark]\njars = ["a.jar", "s3://b.jar"]\n[[source]]', "11:18: a jar must be a file of this machine, not 's3://b.jar'"),
-        ('"dead"', '"file:///dead"', "4:1: 'file:///dead' is not a name of a topic"),
-        ('table = "customers"', 'table = "customers"\nevery = "soon"', "21:1: every must look like 500ms, 10s or 5m, is 'soon'"),
-        ('"dlq"', '"dql"', "3:1: on_error must be stop or skip or dlq, is 'dql'; did you mean dlq?"),
+        ('"dead"', '"file:///dead"', "4:1: 'file:///dead' is not a valid topic name"),
+        ('table = "customers"', 'table = "customers"\nevery = "soon"', "21:1: every must look like 500ms, 10s or 5m, not 'soon'"),
+        ('"dlq"', '"dql"', "3:1: on_error must be stop or skip or dlq, not 'dql'; did you mean dlq?"),
         ('"dlq"', '"stop"', '4:1: dead_letters has no effect without on_error = "dlq"'),
         ('dead_letters = "dead"', "", "3:1: dead_letters is missing"),
-        ('"dead"', '"de ad"', "4:1: 'de ad' is not a name of a topic"),
+        ('"dead"', '"de ad"', "4:1: 'de ad' is not a valid topic name"),
         ('topic = "orders"', 'topik = "orders"', "10:1: a [[source]] needs one of topic, files or jdbc"),
         ('value = "json"', 'valu = "json"', "13:1: valu is not a key of a [[source]] of this kind; did you mean value?"),
         ('column = "timestamp", ', "", "14:1: column is missing: the column that has the time"),
-        ("maxOffsetsPerTrigger = 100", "max = [1]", "15:13: max must be a text, a number or true or false, is an array"),
+        ("maxOffsetsPerTrigger = 100", "max = [1]", "15:13: max must be a string, a number, true or false, not an array"),
         ('changes = ["at", "id"]', "", "17:1: changes is missing: columns that grow"),
         ('"jdbc:sqlite:x.db"', '"sqlite:x.db"', "19:1: a JDBC URL begins with jdbc:"),
         ('files = "cities.csv"', 'topic = "cities"', "23:1: a [[table]] needs one of files or jdbc; none"),
-        ('"csv"', '"cvs"', "26:1: format must be parquet or json or csv or text or orc, is 'cvs'"),
-        ('name = "joined"\n', 'name = "jo ined"\n', "29:1: name must be letters, digits and '_'"),
+        ('"csv"', '"cvs"', "26:1: format must be parquet or json or csv or text or orc, not 'cvs'"),
+        ('name = "joined"\n', 'name = "jo ined"\n', "29:1: name must consist of letters, digits and '_'"),
         ('"SELECT 1"', '"SELECT 1"\npython = "a.py:b"', "31:1: a [[step]] needs one of sql or python; sql and python are given"),
         ('"alerts.py:alerts"', '"alerts"', "34:1: python must be FILE.py:FUNCTION"),
         ('inputs = ["joined"]', 'inputs = ["joind"]', "35:11: no source, table or step before this is named 'joind'; did you mean joined?"),
         ('name = "alerts"', 'name = "Orders"', "33:1: the name Orders is used twice"),
         ('from = "joined"', 'from = "jined"', "38:1: no source, table or step before this is named 'jined'"),
         ('key = "id"', 'key = "id"\nmode = "replace"', "41:1: mode must be append or update or complete"),
-        ('iceberg = "a.b"', 'iceberg = "b"', "44:1: iceberg must be NAMESPACE.TABLE, is 'b'"),
+        ('iceberg = "a.b"', 'iceberg = "b"', "44:1: iceberg must be NAMESPACE.TABLE, not 'b'"),
         ('type = "sql"', 'type = "sqll"', "45:1: a catalog's type must be"),
         ('from = "alerts"', 'from = "joined"', "two sinks have the name joined"),
         ('[[sink]]\nfrom = "joined"', '[[sinks]]\nfrom = "joined"', "37:1: sinks is not a key of a pipeline; did you mean sink?"),
@@ -180,7 +180,7 @@ def test_everything_that_is_wrong_is_said_in_order() -> None:
     lines = str(raised.value).splitlines()
     assert [line.split(": ", 1)[1] for line in lines] == [
         "a pipeline needs at least one [[source]]",
-        "checkpoint must be a text, is 3",
+        "checkpoint must be a string, not 3",
         "name is missing: it names the pipeline",
         "no source, table or step before this is named 'x'",
         "a delta sink only appends or upserts; a jdbc sink with a key can update",
@@ -191,7 +191,7 @@ def test_options_may_name_variables_of_the_environment() -> None:
     text = GOOD.replace("maxOffsetsPerTrigger = 100", 'a = "x${env:PASSWORD}y"')
     source = parse_pipeline(text, "p.toml", {"PASSWORD": "s"}).topics[0]
     assert source.options["a"] == "xsy"
-    with pytest.raises(WrongPipeline, match="15:13: the environment has no variable PASSWORD"):
+    with pytest.raises(WrongPipeline, match="15:13: the environment variable PASSWORD is not set"):
         parse_pipeline(text, "p.toml", {})
 
 

@@ -248,13 +248,13 @@ def test_avros_types_are_those_of_from_avro(kind: Any, wanted: str) -> None:
 
 def test_a_type_within_itself_has_no_column() -> None:
     text = '{"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}'
-    with pytest.raises(SchemaError, match="R is within itself"):
+    with pytest.raises(SchemaError, match="R contains itself"):
         avro_columns.shape(Resolved(Schema(text)))
     text = 'syntax = "proto3"; message M { M m = 1; }'
-    with pytest.raises(SchemaError, match="M is within itself"):
+    with pytest.raises(SchemaError, match="M contains itself"):
         protobuf_columns.shape(Resolved(Schema(text, "PROTOBUF")))
     text = '{"type": "object", "properties": {"next": {"$ref": "#"}}}'
-    with pytest.raises(SchemaError, match="within itself"):
+    with pytest.raises(SchemaError, match="contains itself"):
         json_columns.shape(Resolved(Schema(text, "JSON")))
 
 
@@ -324,14 +324,17 @@ def test_a_number_of_json_is_no_text() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"value.format": "xml"}, r"value\.format must be avro, json, protobuf, is 'xml'"),
+        ({"value.format": "xml"}, r"value\.format must be avro, json, protobuf, not 'xml'"),
         ({"value.fromat": "avro"}, r"value\.fromat is not an option; did you mean value\.format"),
         ({"value.schema.id": "1"}, r"has no effect without value\.format"),
         ({"schema.on.error": "null"}, r"has no effect without value\.format or key\.format"),
         ({"value.format": "avro"}, r"schema\.registry\.url must be given"),
         ({"value.format": "avro", "auto.register.schemas": "true"}, "is an option of the sink"),
         ({"value.format": "avro", "value.schema.version": "0"}, "must be a whole number from 1"),
-        ({"value.format": "avro", "value.schema.version": "1", "value.schema.id": "2"}, "exclude"),
+        (
+            {"value.format": "avro", "value.schema.version": "1", "value.schema.id": "2"},
+            "cannot be combined",
+        ),
         ({"value.format": "avro", "value.subject.name.strategy": "x"}, "TopicNameStrategy"),
     ],
 )
@@ -364,7 +367,7 @@ def test_several_topics_need_a_subject(served: Running) -> None:
     given = {"schema.registry.url": served.url, "value.format": "avro", **BROKER}
     with pytest.raises(OptionError, match=r"value\.schema\.subject must be given: several topics"):
         reading_of({**given, "subscribe": "a,b"}).choose()
-    with pytest.raises(OptionError, match="named by a pattern"):
+    with pytest.raises(OptionError, match="a pattern selects the topics"):
         reading_of({**given, "subscribePattern": "a.*"}).choose()
     data, wanted = confluent.avro(served.url, "first")
     given |= {"subscribe": "a,b"}

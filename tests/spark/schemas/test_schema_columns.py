@@ -119,7 +119,7 @@ def test_avros_types_are_sparks() -> None:
         " `d`: decimal(6, 2), `r`: struct<`x`: int>>"
     )
     within = {"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}
-    with pytest.raises(SchemaError, match="within itself"):
+    with pytest.raises(SchemaError, match="contains itself"):
         ddl_of(Resolved(Schema(json.dumps(within))))
 
 

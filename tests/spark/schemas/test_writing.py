@@ -184,7 +184,7 @@ def order(**fields: Any) -> Schema:
         (
             t.StructType([t.StructField("a", t.LongType())]),
             SchemaError,
-            "a is bigint, and the schema has int",
+            "a is bigint, but the schema has int",
         ),
     ],
 )

@@ -47,5 +47,5 @@ def test_the_beginning_is_empty() -> None:
     "value", [None, 7, "x", {"t": 5}, {"t": {"a": 1}}, {"@ids": {"t": "?"}}, {"@start": 3}]
 )
 def test_an_offset_of_another_source_is_refused(value: object) -> None:
-    with pytest.raises(WrongOffset, match="a checkpoint of its own"):
+    with pytest.raises(WrongOffset, match="needs a new checkpoint"):
         StreamOffset.parse(value)

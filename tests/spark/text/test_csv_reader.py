@@ -69,9 +69,9 @@ def test_an_empty_line_is_a_null_in_a_table_of_one_column() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"1,2,3\n1,2\n", "line 2: the row has 2 fields, and the table 3"),
-        (b'"\n\n",2,3\n1,2,3,4\n', "line 4: the row has 4 fields, and the table 3"),
-        (b"1,2,3\nx\n", "line 2: the row has 1 field, and the table 3"),
+        (b"1,2,3\n1,2\n", "line 2: the row has 2 fields, but the table has 3"),
+        (b'"\n\n",2,3\n1,2,3,4\n', "line 4: the row has 4 fields, but the table has 3"),
+        (b"1,2,3\nx\n", "line 2: the row has 1 field, but the table has 3"),
         (b'1,2,3\n1,a"b,3\n', "line 2: a quote is not closed"),
         (b'1,2,3\n1,a""b,3\n', "line 2: a quote is out of place"),
         (b'1,2,3\n1,"a"b,3\n', "line 2: a quote is out of place"),
@@ -80,7 +80,7 @@ def test_an_empty_line_is_a_null_in_a_table_of_one_column() -> None:
         (b'1,2,3\n\n4,"5,6\n7,8,9\n', "line 3: a quote is not closed"),
         (b"1,2,3\n1,\xe4,3\n", "line 2: a field is not utf-8: byte 0xe4"),
         (b'1,2,3\n"\n",2,"\n\n\xff"\n', "line 3: a field is not utf-8: byte 0xff"),
-        (b"1,2,3\n1,2,3\r\n", "line 2: it ends with a carriage return"),
+        (b"1,2,3\n1,2,3\r\n", "line 2: the row ends with a carriage return"),
     ],
 )
 def test_what_is_not_csv_is_refused_with_its_line(data: bytes, said: str) -> None:
@@ -100,7 +100,7 @@ def test_a_dialect() -> None:
         (Dialect(encoding="utf-16"), "convert it to UTF-8"),
         (Dialect(encoding="iso2022_jp"), "convert it to UTF-8"),
         (Dialect("|", "shift_jis"), "convert it to UTF-8"),
-        (Dialect(encoding="nope"), "there is no encoding 'nope'"),
+        (Dialect(encoding="nope"), "unknown encoding 'nope'"),
     ):
         with pytest.raises(ValueError, match=said):
             wrong.check()

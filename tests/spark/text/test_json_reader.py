@@ -100,7 +100,7 @@ def test_what_fits_arrives_as_it_was(text: str, value: Any) -> None:
         ('{"id":7', "the value is not JSON: "),
         ("{'id':7}", "the value is not JSON: "),
         ('{"id":07}', "the value is not JSON: "),
-        ('{"f":NaN}', "the value is not JSON: NaN is no number of JSON"),
+        ('{"f":NaN}', "the value is not JSON: NaN is not a JSON number"),
         ('{"s":"\n"}', "the value is not JSON: "),
         ('{"id":1,"id":2}', "the value has the key id twice"),
         ('{"other":{"a":1,"a":1}}', "the value has the key a twice"),
