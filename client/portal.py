@@ -78,7 +78,7 @@ class Portal:
         """Call a coroutine function as a trio task, and return its result. If the calling thread is
         interrupted (Ctrl-C), the task is cancelled, and its end awaited."""
         if self._is_inside():
-            raise RuntimeError("a callback of a client may not wait for the client")
+            raise RuntimeError("a client's callback must not wait for the client")
         ended: Future[R] = Future()
         scope = trio.CancelScope()
 

@@ -221,7 +221,7 @@ class EtcdStore:
             except EtcdRefused as e:
                 if e.code != OUT_OF_RANGE:
                     raise
-                logger.info("what was being loaded was compacted; loading again")
+                logger.info("the data being loaded was compacted; loading again")
         return await self._load()
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
@@ -378,7 +378,7 @@ class EtcdStore:
         self._look_again.set()
         leadership = self._leadership
         if leadership is not None and self._is_over(leadership, key):
-            self._give_up("somebody else campaigned", tell=True)
+            self._give_up("another node campaigned", tell=True)
 
     @staticmethod
     def _is_over(leadership: _Leadership, key: LeaderKey) -> bool:
@@ -450,10 +450,10 @@ class EtcdStore:
             raise StoreFailed(f"{what}: {e}") from e
         if answer.body.get("succeeded"):
             return
-        self._give_up("somebody else campaigned", tell=True)
+        self._give_up("another node campaigned", tell=True)
         over = f"epoch {leadership.epoch} is over: {what} was refused"
         if answer.doubt:
-            raise StoreFailed(f"{over}, but may have happened before that")
+            raise StoreFailed(f"{over}, but it may have taken effect before")
         raise Fenced(over)
 
     @staticmethod

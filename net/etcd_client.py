@@ -130,7 +130,7 @@ class EtcdClient:
         """The answer to a request. Raises EtcdRefused; EtcdUnreachable after `within_s`."""
         data = json.dumps(body).encode()
         try_s, pause_s = try_s or self.try_s, PAUSE_S_MIN
-        doubt, why = False, "there was no time"
+        doubt, why = False, "no time was left"
         with trio.move_on_after(max(0.0, within_s)):
             while True:
                 for _ in range(len(self._servers)):
@@ -146,7 +146,7 @@ class EtcdClient:
                 pause_s, try_s = min(2 * pause_s, PAUSE_S_MAX), 2 * try_s
         raise EtcdUnreachable(
             f"etcd at {self.hosts} did not answer within {within_s:.1f} s ({why}); is it running, "
-            "and is pk.metadata.store its address?",
+            "and does pk.metadata.store have its address?",
             doubt=doubt,
         )
 
@@ -190,7 +190,7 @@ class EtcdClient:
                 if self._login is None:
                     raise EtcdRefused(
                         UNAUTHENTICATED,
-                        "it asks for a user: set pk.etcd.user and pk.etcd.password",
+                        "it requires a login: set pk.etcd.user and pk.etcd.password",
                         doubt=False,
                     ) from e
                 self._token = None

@@ -102,7 +102,7 @@ class EtcdLeader:
             try:
                 key = await self.read(within_s=self._connect_timeout_s)
             except StoreFailed as e:
-                logger.debug("the controller cannot be looked for: %s", e)
+                logger.debug("looking for the controller failed: %s", e)
                 await trio.sleep(LOOK_S)
                 continue
             try:

@@ -132,7 +132,7 @@ class FrameBuffer:
         if end > self._end:
             if size > self.bytes_max:
                 if bytes(data[start : start + 2]) == TLS_HANDSHAKE:
-                    raise ProtocolError("it speaks TLS, and this listener does not")
+                    raise ProtocolError("it speaks TLS, but this listener does not")
                 raise ProtocolError(
                     f"a frame of {size if size < 1 << 31 else size - (1 << 32)} bytes: "
                     f"socket.request.max.bytes is {self.bytes_max}"

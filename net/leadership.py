@@ -63,7 +63,8 @@ def _on_etcd(
         if e.name != "h11":
             raise
         raise StartError(
-            "pk.metadata.store names etcd, which needs h11, which is not installed: pip install "
+            "pk.metadata.store names etcd, whose client needs h11, which is not installed: pip "
+            "install "
             "'pk-broker[etcd]'"
         ) from e
     client = EtcdClient(

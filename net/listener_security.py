@@ -80,7 +80,7 @@ def check_oauth(config: BrokerConfig) -> None:
         ):
             if config.pk_sasl_oauthbearer_unsecured:
                 logger.warning(
-                    "Listener %s takes unsigned tokens (%s=true): any client can be anyone. "
+                    "Listener %s accepts unsigned tokens (%s=true): a client can claim any name. "
                     "For tests and development only",
                     listener.name, UNSECURED,
                 )  # fmt: skip

@@ -163,7 +163,7 @@ class Node:
         except ConfigError as e:
             logger.error("TLS files not reloaded: %s", e)
         else:
-            logger.info("the TLS files of all listeners are good")
+            logger.info("the TLS files of all listeners are valid")
 
     async def run(self, ready: Callable[[Node], None]) -> None:
         """Start, call `ready`, serve until `stop`. Raises StartError, LogDirError."""
@@ -179,9 +179,7 @@ class Node:
         if given := unsupported_keys(config.static):
             logger.warning("ignored, not implemented: %s", ", ".join(given))
         if unread := config.keys_without_reader:
-            logger.warning(
-                "unknown, kept as Apache Kafka keeps the keys of plug-ins: %s", ", ".join(unread)
-            )
+            logger.warning("unknown, kept for plug-ins as in Apache Kafka: %s", ", ".join(unread))
         dirs = await hold_directories(config, self._disk, self._random, holder=this_process())
         listeners: list[BoundListener] = []
         parts: Parts | None = None

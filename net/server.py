@@ -224,13 +224,15 @@ class Server:
         if count >= config.max_connections:
             return self._refuse(host, f"max.connections is {config.max_connections}")
         if count >= self._descriptors:
-            return self._refuse(host, f"no more than {count} descriptors are for connections")
+            return self._refuse(host, f"all {count} descriptors for connections are in use")
         limit = self._quotas.connections_max(listener)
         if self._by_listener[listener] >= limit:
             return self._refuse(host, f"max.connections of listener {listener} is {limit}")
         limit = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
         if self._by_host[host] >= limit:
-            return self._refuse(host, f"it has the {limit} connections of max.connections.per.ip")
+            return self._refuse(
+                host, f"its address has {limit} connections, the limit of max.connections.per.ip"
+            )
         return True
 
     def _refuse(self, host: str, why: str) -> bool:

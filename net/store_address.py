@@ -19,7 +19,7 @@ def parse_address(text: str) -> tuple[str, str]:
     for host in hosts.split(","):
         found = _HOST.fullmatch(host)
         if not found or not 0 <= int((found[2] or ":0")[1:]) < 1 << 16:
-            raise ValueError(f"{host!r} is no HOST:PORT")
+            raise ValueError(f"{host!r} is not HOST:PORT")
     if any(part in ("", ".", "..") or not part.isprintable() for part in path[1:].split("/")):
-        raise ValueError(f"{path!r} is no path")
+        raise ValueError(f"{path!r} is not a path")
     return hosts, path

@@ -212,7 +212,7 @@ class ZooKeeperStore:
                     return await self._load()
                 except (NoNodeError, EventsMissing) as e:
                     missing = e
-                    logger.info("what was about to be loaded was trimmed; loading again")
+                    logger.info("the data to load was trimmed; loading again")
             assert missing is not None
             raise missing
 
@@ -381,7 +381,7 @@ class ZooKeeperStore:
 
     def _epoch_changed(self, leadership: _Leadership) -> None:
         if self._leadership is leadership and self.session.age == leadership.age:
-            self._give_up("somebody else campaigned", tell=True)
+            self._give_up("another node campaigned", tell=True)
 
     def _give_up(self, why: str, *, tell: bool = False) -> None:
         leadership, self._leadership = self._leadership, None
@@ -460,7 +460,7 @@ class ZooKeeperStore:
             return results[2:]
         at, error = refused
         if at < 2:
-            self._give_up("somebody else campaigned", tell=True)
+            self._give_up("another node campaigned", tell=True)
             raise Fenced(f"epoch {leadership.epoch} is over: {what} was refused")
         raise StoreFailed(f"ZooKeeper refused {what}: {type(error).__name__}")
 

@@ -116,7 +116,11 @@ class ZooKeeperSession:
             why = "closed" if self._closed else f"not reached within {self._connect_timeout_ms} ms"
             raise StoreFailed(
                 f"ZooKeeper at {self.hosts}: {why}"
-                + ("" if self._closed else "; is it running, and is pk.metadata.store its address?")
+                + (
+                    ""
+                    if self._closed
+                    else "; is it running, and does pk.metadata.store have its address?"
+                )
             )
         return self.age
 

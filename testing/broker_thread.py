@@ -99,7 +99,7 @@ class Broker(Faults, Records):
         """Start it; it serves when this returns. Raises StartError, RuntimeError if it runs
         already."""
         if self._thread is not None:
-            raise RuntimeError("the broker runs already")
+            raise RuntimeError("the broker is already running")
         started: Future[None] = Future()
         self._thread = threading.Thread(
             target=self._run, args=(started,), name="pk.testing broker", daemon=True
@@ -170,7 +170,7 @@ class Broker(Faults, Records):
     def url(self) -> str:
         """host:port, for `bootstrap.servers`. Raises RuntimeError if it does not run."""
         if self._thread is None or self._node is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is not running")
         return self._node.address
 
     @property
@@ -284,7 +284,7 @@ class Broker(Faults, Records):
     def _call(self, work: Callable[[Node], Awaitable[T]]) -> T:
         """Do work on the broker's loop, and wait for it. Raises what the work raises."""
         if self._thread is None or self._token is None or self._nursery is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is not running")
         done: Future[T] = Future()
         nursery, node = self._nursery, self._node
         assert node is not None

@@ -47,7 +47,7 @@ class Cluster(Faults, Records):
         """Start it; it serves when this returns. Raises ClusterError, RuntimeError if it runs
         already."""
         if self._process is not None:
-            raise RuntimeError("the cluster runs already")
+            raise RuntimeError("the cluster is already running")
         words = ["up", "--brokers", str(self._brokers), "--memory", "--port", "0"]
         for key, value in self._config.items():
             words += ["-X", f"{key}={value}"]
@@ -107,7 +107,7 @@ class Cluster(Faults, Records):
     def url(self) -> str:
         """The brokers, for `bootstrap.servers`. Raises RuntimeError if it does not run."""
         if self._process is None:
-            raise RuntimeError("the cluster does not run")
+            raise RuntimeError("the cluster is not running")
         return self._url
 
     def create_topic(

@@ -100,7 +100,7 @@ def api_key(name: str) -> int:
     if known is None:
         near = difflib.get_close_matches(name, BY_NAME, 1, 0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"pk serves no request {name!r}{hint}")
+        raise ValueError(f"pk has no API {name!r}{hint}")
     return known.key
 
 

@@ -312,7 +312,7 @@ class Context:
         terminal = self.streams.in_terminal and self.streams.err_terminal
         if guard == "insist" and not terminal:
             raise Refused(
-                "Nothing was changed: the profile of {self.settings.cluster_name} requires an "
+                f"Nothing was changed: the profile of {self.settings.cluster_name} requires an "
                 "answer typed at a terminal, and -y is not enough."
             )
         if terminal and guard in ("type-name", "insist"):

@@ -12,7 +12,7 @@ def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
     try:
         tag, length = data[position], data[position + 1]
     except IndexError as e:
-        raise DerError("it ends too soon") from e
+        raise DerError("it is cut off") from e
     start = position + 2
     if length & 0x80:
         count = length & 0x7F
@@ -20,5 +20,5 @@ def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
         start += count
     end = start + length
     if end > len(data):
-        raise DerError("it ends too soon")
+        raise DerError("it is cut off")
     return tag, data[start:end], end

@@ -66,7 +66,7 @@ def _elements(data: bytes, tag: int) -> list[bytes]:
     while position < len(data):
         one, content, position = element(data, position)
         if one != tag:
-            raise CertificateError("a subject that is none")
+            raise CertificateError("an invalid subject")
         found.append(content)
     return found
 

@@ -80,7 +80,9 @@ class GssapiServer:
         context = self._context
         if not context.complete:
             if not data or self._steps == _STEPS_MAX:
-                raise SaslError("Kerberos did not come to an end" if data else "an empty token")
+                raise SaslError(
+                    "the Kerberos exchange did not complete" if data else "an empty token"
+                )
             self._steps += 1
             answer = context.step(data)
             return answer if answer or not context.complete else self._offer(b"")
@@ -118,16 +120,19 @@ class GssapiClient:
         context = self._context
         if self.complete:
             if data:
-                raise SaslError("the server went on after the end of GSSAPI")
+                raise SaslError("the server continued after the end of GSSAPI")
             return b""
         if not context.complete:
             if self._steps == _STEPS_MAX:
-                raise SaslError("Kerberos did not come to an end")
+                raise SaslError("the Kerberos exchange did not complete")
             self._steps += 1
             return context.step(data)
         offer = context.unwrap(data)
         if len(offer) != len(_OFFER) or not offer[0] & NO_LAYER:
-            raise SaslError("the server asks for a security layer of Kerberos; pk has TLS instead")
+            raise SaslError(
+                "the server asks for a security layer of Kerberos, which pk does not "
+                "support: use TLS"
+            )
         answer = context.wrap(_OFFER + context.initiator.encode())
         self.complete = True
         return answer

@@ -68,10 +68,10 @@ def parse_jaas(text: str) -> Login:
     """Parse a login. Raises JaasError."""
     tokens = list(_tokens(text))
     if len(tokens) < 3:
-        raise JaasError('a login is CLASS required KEY="VALUE" … ;')
+        raise JaasError('a login must be CLASS required KEY="VALUE" … ;')
     module, flag, *rest = tokens
     if module.word is None:
-        raise JaasError("a login begins with the name of a class")
+        raise JaasError("a login must begin with the name of a class")
     if flag.word is None or flag.word.lower() not in FLAGS:
         raise JaasError("Invalid login module control flag in the JAAS config: use required")
     options: dict[str, str] = {}
@@ -81,8 +81,8 @@ def parse_jaas(text: str) -> Login:
         if len(after) < 2 or key.word is None or after[0].sign != "=" or after[1].word is None:
             raise JaasError(
                 "Value not specified for a key, or no ; at the end of the JAAS config. A value "
-                "that is a number, or has other signs than letters, digits and _ $ . -, needs "
-                "quotation marks"
+                "that is a number, or has other characters than letters, digits and _ $ . -, "
+                "needs quotation marks"
             )
         options[key.word] = after[1].word
         position += 3
@@ -162,7 +162,7 @@ def _escaped(text: str, position: int) -> tuple[str, int]:
     """The character escaped with a backslash, and its end."""
     char = text[position : position + 1]
     if not char:
-        raise JaasError("a quotation mark without its partner in the JAAS config")
+        raise JaasError("a quotation mark is not closed in the JAAS config")
     if char not in _OCTAL:
         return _ESCAPED.get(char, char), position + 1
     # Three digits if the first is 0 to 3, else two, so that the value fits into a byte.

@@ -40,11 +40,11 @@ class KerberosLogin(Struct, frozen=True):
     def of(login: Login) -> KerberosLogin:
         """Parse the options of a login. Raises JaasError."""
         if login.module != KERBEROS_LOGIN:
-            raise JaasError(f"the login module of GSSAPI is {KERBEROS_LOGIN}")
+            raise JaasError(f"the login module of GSSAPI must be {KERBEROS_LOGIN}")
         options = {key.lower(): value for key, value in login.options.items()}
         unknown = [key for key in login.options if key.lower() not in _JAVAS | _OPTIONS]
         if unknown:
-            raise JaasError(f"pk has no option {unknown[0]} of Krb5LoginModule")
+            raise JaasError(f"pk does not support the option {unknown[0]} of Krb5LoginModule")
         by_keytab = options.get("usekeytab", "false").lower() == "true"
         by_cache = options.get("useticketcache", "false").lower() == "true"
         keytab, principal = options.get("keytab"), options.get("principal")

@@ -90,7 +90,7 @@ class OAuthBearerClient:
             if not _EXTENSION.fullmatch(pair) or pair.startswith("auth="):
                 raise SaslError(f"the SASL extension {pair.partition('=')[0]!r} cannot be sent")
         if not _TOKEN.fullmatch(token):
-            raise SaslError("the token is not one: it has other characters than base64's and dots")
+            raise SaslError("not a token: it has other characters than base64's and dots")
         self._first = "\x01".join(["n,,", f"auth=Bearer {token}", *pairs, "", ""]).encode()
         self._begun = False
         self.complete = False

@@ -51,7 +51,7 @@ def _rules(text: str) -> tuple[_Rule | None, ...]:
         elif rule:
             raise RuleError(f"Invalid rule: {rule[:80]!r}")
     if not found:
-        raise RuleError("there is no rule, so no certificate would be taken")
+        raise RuleError("there is no rule, so no certificate would be accepted")
     return tuple(found)
 
 

@@ -70,7 +70,7 @@ def login_of(config: BrokerConfig, listener: str, mechanism: str) -> Login | Non
         raise ConfigError(f"{name}: {e}") from None
     wanted = _MODULES.get(mechanism, SCRAM_LOGIN)
     if login.module != wanted:
-        raise ConfigError(f"{name}: the login module of {mechanism} is {wanted}")
+        raise ConfigError(f"{name}: the login module of {mechanism} must be {wanted}")
     return login
 
 
@@ -118,7 +118,7 @@ def check_listener(config: BrokerConfig, listener: str) -> None:
     """Check that a listener can authenticate clients as configured. Raises ConfigError."""
     names = enabled_mechanisms(config, listener)
     if not names:
-        raise ConfigError(f"sasl.enabled.mechanisms is empty, and listener {listener} uses SASL")
+        raise ConfigError(f"sasl.enabled.mechanisms is empty, but listener {listener} uses SASL")
     for name in names:
         if name not in SASL_MECHANISMS:
             raise ConfigError(
@@ -148,14 +148,14 @@ def _check_tokens(config: BrokerConfig, listener: str, login: Login | None) -> N
     if not config.pk_sasl_oauthbearer_unsecured:
         if not signed:
             raise ConfigError(
-                f"listener {listener} enables OAUTHBEARER, so it needs {JWKS_URL}: the keys of who"
-                f" signs tokens. ({UNSECURED}=true takes unsigned tokens: for tests and"
-                " development only)"
+                f"listener {listener} enables OAUTHBEARER, so it needs {JWKS_URL}: the URL of the "
+                f"keys that tokens are signed with. ({UNSECURED}=true accepts unsigned tokens: "
+                "for tests and development only)"
             )
         return
     if signed:
         raise ConfigError(
-            f"listener {listener} has {JWKS_URL} and {UNSECURED}=true: are tokens signed, or not?"
+            f"listener {listener} has {JWKS_URL} and {UNSECURED}=true: set only one of them"
         )
     try:
         check_validator(login.options if login is not None else {})
@@ -181,7 +181,7 @@ def check_sasl(config: BrokerConfig) -> None:
 def _check_name(name: str) -> None:
     if len(name.split(".")) < _NAMED_JAAS_PARTS:
         raise ConfigError(
-            f"{name} belongs to no listener and mechanism, so no broker reads it: write"
+            f"{name} belongs to no listener and mechanism, so it has no effect: write"
             f" listener.name.NAME.MECHANISM.{JAAS}, the names in lower case"
         )
 

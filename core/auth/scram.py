@@ -190,7 +190,7 @@ class ScramServer:
         if self._credential is None:
             return self._first(data)
         if self.user is not None:
-            raise SaslError("a SCRAM exchange has two messages of the client")
+            raise SaslError("the client sent more than two SCRAM messages")
         return self._final(data, self._credential)
 
     def _first(self, data: bytes) -> bytes:

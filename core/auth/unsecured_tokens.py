@@ -42,7 +42,7 @@ def unsecured_token(options: Mapping[str, str], now_s: float) -> str:
             claims[claim] = text[1:].split(text[0]) if text else []
     principal = options.get(f"{LOGIN}PrincipalClaimName", "sub")
     if not isinstance(claims.get(principal), str) or not claims[principal].strip():
-        raise ValueError(f"{LOGIN}StringClaim_{principal} is missing: who logs in")
+        raise ValueError(f"{LOGIN}StringClaim_{principal} is missing: the name to log in with")
     lifetime = f"{LOGIN}LifetimeSeconds"
     life_s = _number(lifetime, options.get(lifetime, str(_LIFETIME_S)))
     if life_s <= 0:
@@ -62,9 +62,9 @@ def validate_unsecured(token: str, options: Mapping[str, str], now_ms: int) -> V
         raise TokenRefused("it is not a JWT")
     header, claims = _decoded(parts[0]), _decoded(parts[1])
     if header.get("alg") != "none":
-        raise TokenRefused(f"it is signed, and {UNSECURED} takes only tokens that are not")
+        raise TokenRefused(f"it is signed, but {UNSECURED} accepts only unsigned tokens")
     if parts[2]:
-        raise TokenRefused("its algorithm is none, and it has a signature")
+        raise TokenRefused("its algorithm is none, but it has a signature")
     skew_ms = int(options.get(f"{_VALIDATOR}AllowableClockSkewMs", "0"))
     name = claims.get(options.get(f"{_VALIDATOR}PrincipalClaimName", "sub"))
     if not isinstance(name, str) or not name.strip():
@@ -99,7 +99,7 @@ def _number(name: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"{name} is no number") from None
+        raise ValueError(f"{name} is not a number") from None
     return int(number) if number.is_integer() else number
 
 

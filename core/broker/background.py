@@ -31,6 +31,6 @@ class Background:
     def fail(self, why: str) -> None:
         """The broker cannot go on: its node must end."""
         if not self.failed.is_set():
-            logger.critical("the broker stops: %s", why)
+            logger.critical("the broker is stopping: %s", why)
             self.failure = why
             self.failed.set()

@@ -63,19 +63,19 @@ async def metrics_of(broker: Broker) -> list[Metric]:
         Metric(
             f"{_REPLICAS}IsrShrinksPerSec",
             "counter",
-            "Times that a partition lost a replica in sync.",
+            "Times that a partition lost an in-sync replica.",
             [Sample(counted.isr_shrinks.value)],
         ),
         Metric(
             f"{_REPLICAS}IsrExpandsPerSec",
             "counter",
-            "Times that a replica came in sync again.",
+            "Times that a replica became in sync again.",
             [Sample(counted.isr_expands.value)],
         ),
         Metric(
             f"{_REPLICAS}CommittedRecordsLackingPerSec",
             "counter",
-            "Times that a leader lacked records that its follower knew as committed.",
+            "Times that a leader lacked records that its follower knew to be committed.",
             [Sample(counted.committed_cut.value)],
         ),
         Metric(
@@ -105,10 +105,7 @@ async def metrics_of(broker: Broker) -> list[Metric]:
         Metric(
             "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize",
             "gauge",
-            (
-                "What requests wait for: each partition, group or other event that a request waits "
-                "for."
-            ),
+            ("The partitions, groups and other events that requests wait for."),
             [Sample(broker.purgatory.size)],
         ),
         Metric(
@@ -174,7 +171,7 @@ def _sockets(broker: Broker) -> Iterator[Metric]:
         ("connection-close-total", "Connections that have closed.", "closed"),
         (
             "failed-authentication-total",
-            "Connections that could not prove who they are.",
+            "Connections that failed to authenticate.",
             "failed_authentication",
         ),
     ):
@@ -212,7 +209,7 @@ async def _partitions(broker: Broker) -> list[Metric]:
             ("AtMinIsrPartitionCount", "Led partitions with exactly min.insync.replicas."),
             ("OfflineReplicaCount", "Replicas whose log directory has failed."),
             ("DamagedReplicaCount", "Replicas whose log is damaged."),
-            ("StoppedReplicaCount", "Replicas that would have to cut what is committed."),
+            ("StoppedReplicaCount", "Replicas that would have to truncate committed records."),
         )
     ]
 
@@ -231,11 +228,15 @@ async def _remote(broker: Broker, remote: RemoteLogManager) -> list[Metric]:
         ("RemoteCopyBytesPerSec", "Bytes copied to remote storage.", done.copied_bytes),
         ("RemoteCopyErrorsPerSec", "Copies to remote storage that failed.", done.copy_errors),
         ("RemoteFetchBytesPerSec", "Bytes read from remote storage.", remote.fetched_bytes),
-        ("RemoteDeleteErrorsPerSec", "Remote segments not deleted at once.", done.delete_errors),
+        (
+            "RemoteDeleteErrorsPerSec",
+            "Remote segments whose deletion was delayed.",
+            done.delete_errors,
+        ),
     )
     gauges = (
-        ("RemoteCopyLagBytes", "Bytes that are due to be copied.", lag_bytes),
-        ("RemoteCopyLagSegments", "Segments that are due to be copied.", lag_segments),
+        ("RemoteCopyLagBytes", "Bytes that are waiting to be copied.", lag_bytes),
+        ("RemoteCopyLagSegments", "Segments that are waiting to be copied.", lag_segments),
     )
     return [
         *(Metric(_TOPIC + name, "counter", text, [Sample(n)]) for name, text, n in counters),
@@ -270,7 +271,7 @@ async def _cluster(broker: Broker) -> list[Metric]:
             ),
             (
                 "PreferredReplicaImbalanceCount",
-                "Partitions that another than their first replica leads.",
+                "Partitions whose leader is not their preferred replica.",
             ),
             ("ActiveBrokerCount", "Brokers that are in service."),
             ("FencedBrokerCount", "Brokers that are registered and not in service."),

@@ -420,8 +420,7 @@ class NodeLifecycle:
         failed = [directory.path for directory in dirs.directories if directory.failed]
         if failed:
             raise StartError(
-                "the metadata log is in none of the log directories that work; "
-                f"{', '.join(failed)} may hold it"
+                f"no working log directory has the metadata log; it may be in {', '.join(failed)}"
             )
         return dirs.usable[0].path
 
@@ -467,7 +466,7 @@ class NodeLifecycle:
                 )
                 new, self._trouble = why != self._trouble, why
                 level = logging.ERROR if lost and new else logging.INFO
-                logger.log(level, "no campaign for the controller's leadership: %s", why)
+                logger.log(level, "the campaign for the controller's leadership failed: %s", why)
             else:
                 logger.info(
                     "node %d is the controller of epoch %d",
@@ -537,7 +536,7 @@ class NodeLifecycle:
             await self._learned.wait()
             return
         raise StartError(
-            f"no controller answered within {timeout_ms} ms which cluster this is: "
+            f"no controller answered within {timeout_ms} ms with the cluster's id: "
             f"{self._why_alone}"
         )
 
@@ -551,7 +550,7 @@ class NodeLifecycle:
     async def _say_that_it_waits(self) -> None:
         await trio.sleep(WAITING_S)
         if complaint := self.broker_lifecycle.complaint:
-            logger.warning("the controller does not take this broker: %s", complaint)
+            logger.warning("the controller refuses this broker: %s", complaint)
         else:
             logger.warning("still waiting for a controller: %s", self._why_alone)
 

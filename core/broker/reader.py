@@ -172,7 +172,7 @@ class Reader:
         """
         log = partition.log
         if not partition.leads and offset > log.state.log_end_offset:
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "not replicated to here yet")
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "not replicated to this broker yet")
         nothing = Found(EMPTY, [] if self._committed else None)
         end = self.end_of(partition)
         if offset >= end and log.state.log_start_offset <= offset <= log.state.log_end_offset:

@@ -23,13 +23,13 @@ alter.log.dirs.replication.quota.window.size.seconds INT 1 valid=1..
     How long each sample of that quota is, in seconds.
 
 auto.create.topics.enable BOOLEAN true
-    Whether a topic that somebody asks for is made when it is unknown.
+    Whether an unknown topic is created when a client asks for it.
 
 auto.leader.rebalance.enable BOOLEAN true
-    Whether leadership goes back to preferred replicas by itself.
+    Whether leadership returns to preferred replicas automatically.
 
 background.threads INT 10 valid=1.. dynamic=cluster
-    Threads for work in the background.
+    Threads for background work.
 
 broker.heartbeat.interval.ms INT 2000
     How often a broker sends the controller a heartbeat, in ms.
@@ -38,22 +38,22 @@ broker.id INT -1
     The node's id under its older name.
 
 broker.rack STRING null
-    The rack, zone or room that the broker stands in, for the spreading of replicas.
+    The broker's rack or zone, over which replicas are spread.
 
 broker.session.timeout.ms INT 9000
-    After how much silence the controller fences a broker, in ms.
+    How long a broker may be silent before the controller fences it, in ms.
 
 client.quota.callback.class CLASS null
     The class that decides about client quotas.
 
 config.providers LIST "" dynamic=cluster
-    Providers that put secrets from elsewhere into this file.
+    Classes that fetch secrets for this file from elsewhere.
 
 connections.max.idle.ms LONG 600000
-    After how long without a request a connection is closed, in ms; -1 never.
+    How long a connection may be idle before it is closed, in ms; -1 never closes it.
 
 controlled.shutdown.enable BOOLEAN true
-    Whether a broker that stops hands its leadership over first.
+    Whether a broker hands over its leadership before it stops.
 
 controller.quota.window.num INT 11 valid=1..
     How many samples the quota of topic changes remembers.
@@ -68,10 +68,10 @@ create.topic.policy.class.name CLASS null
     The class that may refuse new topics.
 
 default.replication.factor INT 1
-    How many replicas a topic gets that does not say it.
+    The default number of replicas of a new topic.
 
 delete.records.purgatory.purge.interval.requests INT 1
-    After how many waiting DeleteRecords those that are done are cleared away.
+    The number of waiting DeleteRecords requests at which completed ones are removed.
 
 delete.topic.enable BOOLEAN true
     Whether topics can be deleted.
@@ -80,10 +80,10 @@ early.start.listeners LIST null
     Listeners that open before the broker is ready to serve.
 
 fetch.max.bytes INT 57671680 valid=1024..
-    The most that one fetch is answered with, in bytes.
+    The most that one fetch returns, in bytes.
 
 fetch.purgatory.purge.interval.requests INT 1000
-    After how many waiting fetches those that are done are cleared away.
+    The number of waiting fetches at which completed ones are removed.
 
 initial.broker.registration.timeout.ms INT 60000
     How long a starting broker tries to register before it gives up, in ms.
@@ -98,7 +98,7 @@ kafka.metrics.reporters LIST ""
     Classes that report Kafka's own metrics.
 
 leader.imbalance.check.interval.seconds LONG 300 valid=1..
-    How often leaders that are not preferred are looked for, in seconds.
+    How often the controller looks for leaders that are not preferred, in seconds.
 
 listener.security.protocol.map STRING SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT dynamic=broker
     The security protocol of each listener, as pairs of NAME:PROTOCOL.
@@ -107,7 +107,7 @@ listeners LIST PLAINTEXT://:9092 dynamic=broker
     The addresses the broker listens on, as NAME://HOST:PORT; an empty host is all of them.
 
 max.connection.creation.rate INT 2147483647 valid=0.. dynamic=cluster
-    How many new connections a second the broker takes.
+    How many new connections the broker accepts per second.
 
 max.connections INT 2147483647 valid=0.. dynamic=cluster
     How many connections the broker keeps at once.
@@ -137,16 +137,16 @@ metrics.sample.window.ms LONG 30000 valid=1..
     How long each sample of a metric is, in ms.
 
 node.id INT required valid=0..
-    The number that tells this node from all others of the cluster.
+    The node's id, unique in the cluster.
 
 num.io.threads INT 8 valid=1.. dynamic=cluster
     Threads that handle requests.
 
 num.network.threads INT 3 valid=1.. dynamic=cluster
-    Threads a listener that read and write.
+    Network threads per listener.
 
 num.partitions INT 1 valid=1..
-    How many partitions a topic gets that does not say it.
+    The default number of partitions of a new topic.
 
 num.replica.alter.log.dirs.threads INT null
     Threads that move replicas between directories.
@@ -155,13 +155,13 @@ num.replica.fetchers INT 1 valid=1.. dynamic=cluster
     How many connections fetch from each leader.
 
 producer.purgatory.purge.interval.requests INT 1000
-    After how many waiting produces those that are done are cleared away.
+    The number of waiting produces at which completed ones are removed.
 
 queued.max.request.bytes LONG -1
     How many bytes of requests may wait; -1 has no limit.
 
 queued.max.requests INT 500 valid=1..
-    How many requests may wait before the network is read no more.
+    How many requests may wait before the broker stops reading from the network.
 
 quota.window.num INT 11 valid=1..
     How many samples a client quota remembers.
@@ -176,7 +176,7 @@ replica.fetch.max.bytes INT 1048576 valid=0..
     How many bytes of one partition a follower asks for.
 
 replica.fetch.min.bytes INT 1
-    How many bytes must be there before a follower's fetch is answered.
+    How many bytes must be available before a follower's fetch is answered.
 
 replica.fetch.response.max.bytes INT 10485760 valid=0..
     How many bytes a follower asks for in one fetch.
@@ -185,13 +185,13 @@ replica.fetch.wait.max.ms INT 500
     How long a follower's fetch may wait for bytes, in ms.
 
 replica.high.watermark.checkpoint.interval.ms LONG 5000
-    How often high watermarks are written down, in ms.
+    How often high watermarks are saved, in ms.
 
 replica.lag.time.max.ms LONG 30000
     How long a follower may lag behind before it leaves the in-sync replicas, in ms.
 
 replica.selector.class STRING null
-    Which replica a consumer should fetch from; null always names the leader.
+    The class that chooses the replica for a consumer to fetch from; null chooses the leader.
 
 replica.socket.receive.buffer.bytes INT 65536
     The receive buffer of a follower's connection, in bytes; -1 leaves it to the system.
@@ -209,10 +209,10 @@ request.timeout.ms INT 30000
     How long this broker's own requests wait for an answer, in ms.
 
 socket.connection.setup.timeout.max.ms LONG 30000
-    The longest time a connection may take to be made, in ms.
+    The longest time that a connection attempt may take, in ms.
 
 socket.connection.setup.timeout.ms LONG 10000
-    The first time limit for a connection to be made, in ms.
+    The time limit of the first connection attempt, in ms.
 
 socket.listen.backlog.size INT 50 valid=1..
     How many connections may wait to be accepted.
@@ -236,94 +236,93 @@ pk.authentication.timeout.ms LONG 30000 valid=1..
     How long a connection may take for its TLS handshake and SASL authentication, in ms.
 
 pk.connection.max.parked INT 100 valid=1..
-    How many requests of one connection may wait for something before it is read no more.
+    How many requests of a connection may wait before the broker stops reading from it.
 
 pk.etcd.password PASSWORD null
     The password of pk.etcd.user.
 
 pk.etcd.session.timeout.ms INT 6000 valid=1..
-    After how much silence etcd takes the controller's leadership from a node, in ms: a lease, in
-    whole seconds.
+    How long a node may be silent before etcd takes the controller's leadership from it, in ms: a
+    lease, in whole seconds.
 
 pk.etcd.ssl.key.password PASSWORD null
     The password of the private key in pk.etcd.ssl.keystore.location.
 
 pk.etcd.ssl.keystore.location STRING null
-    A PEM file with the private key and the certificate that this node shows to etcd's servers,
-    where they ask for one.
+    A PEM file with the private key and the certificate that this node shows to etcd's servers, if
+    they ask for one.
 
 pk.etcd.ssl.truststore.location STRING null
-    A PEM file with the certificates by which etcd's servers are known. With it connections to etcd
+    A PEM file with the certificates that verify etcd's servers. If it is set, connections to etcd
     are encrypted.
 
 pk.etcd.user STRING null
-    The user as whom this node logs in to etcd, where that has users.
+    The user that this node logs in to etcd as, if etcd has users.
 
 pk.faults.enable BOOLEAN false
-    Whether tests may ask this broker for faults: failed, delayed and dropped requests, a clock
-    that is wrong (pk test faults, pk.testing). Never where data matters.
+    Whether tests may inject faults into this broker: failed, delayed and dropped requests, a wrong
+    clock (pk test faults, pk.testing). Never set it where data matters.
 
 pk.log.format STRING text valid=text,json
-    How the broker writes what it logs to standard error: lines for people, or one JSON object an
-    event.
+    The format of the log on standard error: lines of text, or one JSON object per event.
 
 pk.decompressed.bytes.max LONG 134217728 valid=1048576..2147483647
-    To how many bytes the records of one compressed batch may expand. A producer's batch that
-    expands to more is refused with MESSAGE_TOO_LARGE; to find out takes about so much memory.
+    The most bytes that the records of a compressed batch may expand to. A producer's batch that
+    expands to more is refused with MESSAGE_TOO_LARGE; the check may need about that much memory.
 
 pk.log.scrub.bytes.per.second LONG 4194304 valid=1.. dynamic=cluster
     How much a broker reads and fetches to find and replace damaged segments, in bytes a second.
 
 pk.log.scrub.interval.ms LONG 604800000 valid=0.. dynamic=cluster
-    How often the closed segments of each log are read and their checksums compared, in ms; 0 never.
+    How often the closed segments of each log are read and their checksums compared, in ms; 0 turns
+    it off.
 
 pk.loop.slice.us INT 1000 valid=1..
-    How long one connection is served without a look at the others, in microseconds.
+    How long the broker serves one connection before it turns to the others, in microseconds.
 
 pk.memory.bytes.max LONG 1073741824 valid=1..
-    How much a broker that keeps everything in memory holds before it refuses produces, in
-    bytes.
+    How much a broker that keeps everything in memory may hold before it refuses produce requests,
+    in bytes.
 
 pk.metadata.log.bytes.between.snapshots LONG 20971520 valid=1..
     How much is appended to the metadata log before a snapshot is made, in bytes.
 
 pk.metadata.store STRING embedded
-    Where the metadata log lives: embedded is a directory of the only controller's own;
+    Where the metadata log lives: embedded is a local directory of a single controller;
     etcd://HOST:PORT,HOST:PORT/PATH and zookeeper://HOST:PORT,HOST:PORT/PATH let any of several
     nodes be the controller.
 
 pk.metrics.listener STRING null
-    HOST:PORT where the node serves its metrics to Prometheus (/metrics), and says by /healthz and
-    /readyz how it is. Who reaches it may read them: use a loopback or an internal address. Needs
+    HOST:PORT where the node serves its metrics to Prometheus (/metrics), and its state (/healthz,
+    /readyz). Anyone who can reach it can read them: use a loopback or an internal address. Needs
     the extra metrics.
 
 pk.produce.fast.path.enable BOOLEAN true
     Whether usual Produce requests are appended together, without being decoded. Tests turn it off
-    to compare: every answer and every log is the same without it, only slower.
+    to compare: answers and logs are the same without it, only slower.
 
 pk.remote.access.key STRING null
-    Who this node is to the store at pk.remote.url: an access key of S3, or an account of Azure.
-    Without it the store's usual environment counts (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS,
-    AZURE_STORAGE_ACCOUNT_NAME, the machine's role).
+    The identity of this node at the store pk.remote.url: an access key of S3, or an account of
+    Azure. Without it, the store's usual environment applies (AWS_ACCESS_KEY_ID,
+    GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, the machine's role).
 
 pk.remote.endpoint STRING null
     The address of a store that is not the provider's own, such as http://minio:9000.
 
 pk.remote.metadata.partitions INT 50 valid=1..
-    The partitions of __remote_log_metadata, when it is made.
+    The partitions of __remote_log_metadata, when it is created.
 
 pk.remote.metadata.replication.factor SHORT 3 valid=1..
-    The replicas of __remote_log_metadata, when it is made.
+    The replicas of __remote_log_metadata, when it is created.
 
 pk.remote.region STRING null
     The region of the store at pk.remote.url.
 
 pk.remote.secret.key PASSWORD null
-    The secret that belongs to pk.remote.access.key; for Google Cloud Storage a service account's key,
-    as JSON.
+    The secret of pk.remote.access.key; for Google Cloud Storage a service account's key, as JSON.
 
 pk.remote.session.token PASSWORD null
-    The session token that belongs to a temporary pk.remote.access.key.
+    The session token of a temporary pk.remote.access.key.
 
 pk.remote.url STRING null
     Where closed segments are copied to: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,
@@ -337,20 +336,20 @@ pk.request.elements.max INT 100000 valid=1..
     of a client that sends a larger request is closed.
 
 pk.sasl.oauthbearer.unsecured BOOLEAN false
-    Whether OAUTHBEARER takes unsigned tokens, so that any client can be anyone, as Apache Kafka
-    does without a provider's keys. For tests and development only.
+    Whether OAUTHBEARER accepts unsigned tokens, so that a client can claim any name, as Apache
+    Kafka does without a provider's keys. For tests and development only.
 
 pk.security.ignore BOOLEAN false
-    Whether the broker starts though its config promises security that pk does not have (TLS,
-    Kerberos, an authorizer). Everybody can then read and write everything.
+    Whether the broker starts even if its config asks for security that pk does not provide, such as
+    a Java authorizer. Everybody can then read and write everything.
 
 pk.zookeeper.session.timeout.ms INT 6000 valid=1..
-    After how much silence ZooKeeper takes the controller's leadership from a node, in ms.
+    How long a node may be silent before ZooKeeper takes the controller's leadership from it, in ms.
 
 unclean.recovery.strategy STRING Balanced valid=Balanced,Aggressive,None dynamic=cluster
-    For whom a partition waits when everybody who was in sync came back without a clean shutdown:
-    Balanced for all of them, Aggressive as long as unclean.recovery.timeout.ms, None for the last
-    leader. Then the one with the longest log leads.
+    Which replicas a partition waits for if all in-sync replicas came back without a clean shutdown:
+    Balanced waits for all of them, Aggressive until unclean.recovery.timeout.ms, None for the last
+    leader. Then the replica with the longest log leads.
 
 unclean.recovery.timeout.ms LONG 300000 valid=1.. dynamic=cluster
     How long the strategy Aggressive waits for replicas, in ms.

@@ -13,7 +13,7 @@ controller.quorum.auto.join.enable BOOLEAN false
     Whether a controller joins the quorum by itself.
 
 controller.quorum.bootstrap.servers LIST "" valid=nonempty
-    Addresses at which the quorum is looked for.
+    Addresses where brokers look for the quorum.
 
 controller.quorum.election.backoff.max.ms INT 1000 valid=0..
     The longest wait before a new election of the quorum, in ms.
@@ -28,13 +28,13 @@ controller.quorum.fetch.snapshot.max.bytes INT 1048576 valid=1..
     How many bytes of a snapshot a member of the quorum fetches at once.
 
 controller.quorum.fetch.timeout.ms INT 2000 valid=0..
-    How long a member of the quorum bears a silent leader, in ms.
+    How long a member of the quorum waits for a silent leader, in ms.
 
 controller.quorum.request.timeout.ms INT 2000 valid=0..
     How long a request within the quorum waits for its answer, in ms.
 
 controller.quorum.retry.backoff.ms INT 20 valid=0..
-    How long to wait before a request within the quorum is made again, in ms.
+    How long to wait before a request within the quorum is sent again, in ms.
 
 controller.quorum.voters LIST "" valid=nonempty
     The voters of the quorum, as ID@HOST:PORT.
@@ -43,11 +43,10 @@ follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic=cluster
     Whether a new follower begins behind what is in remote storage.
 
 log.local.retention.bytes LONG -2 valid=-2.. dynamic=cluster
-    How much of a tiered partition stays on the broker, in bytes; -2 takes the whole retention.
+    How much of a tiered partition stays on the broker, in bytes; -2 means the whole retention.
 
 log.local.retention.ms LONG -2 valid=-2.. dynamic=cluster
-    How long records of a tiered partition stay on the broker, in ms; -2 takes the whole
-    retention.
+    How long records of a tiered partition stay on the broker, in ms; -2 means the whole retention.
 
 metadata.log.dir STRING null
     The directory of Kafka's own metadata log.
@@ -62,10 +61,10 @@ metadata.log.segment.bytes INT 1073741824 valid=8388608..
     The segment size of Kafka's metadata log, in bytes.
 
 metadata.log.segment.ms LONG 604800000
-    After how long a segment of Kafka's metadata log ends, in ms.
+    The age at which a segment of Kafka's metadata log ends, in ms.
 
 metadata.max.idle.interval.ms INT 500 valid=0..
-    How often an idle KRaft controller appends a record of nothing, in ms.
+    How often an idle KRaft controller appends an empty record, in ms.
 
 metadata.max.retention.bytes LONG 104857600
     How much of Kafka's metadata log is kept, in bytes.
@@ -119,7 +118,7 @@ remote.log.manager.thread.pool.size INT 2 valid=1..
     Threads for the tasks of remote storage.
 
 remote.log.metadata.custom.metadata.max.bytes INT 128 valid=0..
-    The most that a remote storage plug-in may note about a segment, in bytes.
+    The most that a remote storage plug-in may store about a segment, in bytes.
 
 remote.log.metadata.manager.class.name STRING org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager valid=nonempty
     The class that keeps the metadata of remote segments.
@@ -128,7 +127,7 @@ remote.log.metadata.manager.class.path STRING null
     Where that class is loaded from.
 
 remote.log.metadata.manager.impl.prefix STRING rlmm.config. valid=nonempty
-    The beginning of the keys that are passed on to that class.
+    The prefix of the keys that are passed on to that class.
 
 remote.log.metadata.manager.listener.name STRING null valid=nonempty
     The listener by which that class reaches brokers.
@@ -146,8 +145,8 @@ remote.log.storage.manager.class.path STRING null
     Where the class that stores remote segments is loaded from.
 
 remote.log.storage.manager.impl.prefix STRING rsm.config. valid=nonempty
-    The beginning of the keys that are passed on to the class that stores remote segments.
+    The prefix of the keys that are passed on to the class that stores remote segments.
 
 remote.log.storage.system.enable BOOLEAN false
-    Whether there is remote storage at all.
+    Whether tiered storage is on.
 """

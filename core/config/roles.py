@@ -83,7 +83,7 @@ def voters(config: RoleKeys) -> tuple[Voter, ...]:
     for text in cast(tuple[str, ...], config[key]):
         node_id, at, address = text.partition("@")
         if not at or not node_id.isascii() or not node_id.isdigit():
-            raise ConfigError(f"{key}: {text!r} is no ID@HOST:PORT")
+            raise ConfigError(f"{key}: {text!r} is not ID@HOST:PORT")
         found.append(Voter(int(node_id), *_address(key, address)))
     return tuple(found)
 
@@ -97,7 +97,7 @@ def bootstrap_servers(config: RoleKeys) -> tuple[tuple[str, int], ...]:
 def _address(key: str, text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"{key}: {text!r} is no HOST:PORT")
+        raise ConfigError(f"{key}: {text!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -128,15 +128,15 @@ def _check_controller(config: RoleKeys) -> None:
     missing = set(config.controller_listener_names) - {li.name for li in config.listeners}
     if missing:
         raise ConfigError(
-            f"controller.listener.names has {min(missing)}, which listeners has not:"
-            " a controller listens there"
+            f"controller.listener.names has {min(missing)}, which listeners lacks: add its "
+            "address to listeners"
         )
     alone = not config.is_broker
     if alone and len(config.controller_listeners) < len(config.listeners):
         stray = {li.name for li in config.listeners} - set(config.controller_listener_names)
         raise ConfigError(
-            f"listeners has {min(stray)}, which is not among controller.listener.names:"
-            " a process that is a controller only has no other listeners"
+            f"listeners has {min(stray)}, which is not in controller.listener.names: a process "
+            "that is only a controller has no other listeners"
         )
     if not config.controller_listener_names and config.pk_metadata_store != EMBEDDED:
         raise ConfigError(
@@ -148,8 +148,7 @@ def _check_controller(config: RoleKeys) -> None:
 def _check_broker_only(config: RoleKeys) -> None:
     if not config.controller_listener_names:
         raise ConfigError(
-            "process.roles=broker needs controller.listener.names: the listener by which"
-            " controllers are reached"
+            "process.roles=broker needs controller.listener.names: the listener of the controllers"
         )
     if config.controller_listeners:
         raise ConfigError(
@@ -159,21 +158,23 @@ def _check_broker_only(config: RoleKeys) -> None:
     nowhere = not (config.controller_quorum_voters or config.controller_quorum_bootstrap_servers)
     if nowhere and config.pk_metadata_store == EMBEDDED:
         raise ConfigError(
-            "process.roles=broker needs controller.quorum.bootstrap.servers: where its controller "
-            "is"
+            "process.roles=broker needs controller.quorum.bootstrap.servers: the address of its "
+            "controller"
         )
 
 
 def _check_broker(config: RoleKeys) -> None:
     if not config.broker_listeners:
-        raise ConfigError("listeners has none for brokers and clients, only controllers' own")
+        raise ConfigError(
+            "listeners has only controllers' listeners, and none for brokers and clients"
+        )
     name = config.inter_broker_listener_name
     if name in config.controller_listener_names:
         raise ConfigError(
             f"inter.broker.listener.name must not be a controller's listener, as {name} is"
         )
     if name not in [listener.name for listener in config.broker_listeners]:
-        raise ConfigError(f"listeners has no {name}, by which brokers reach each other")
+        raise ConfigError(f"listeners lacks {name}, the listener by which brokers reach each other")
 
 
 def _check_quorum(config: RoleKeys) -> None:
@@ -196,7 +197,6 @@ def _check_quorum(config: RoleKeys) -> None:
     ):
         if count > 1 and config.pk_metadata_store == EMBEDDED:
             raise ConfigError(
-                f"{key} names {count} controllers, but the embedded metadata store has one: for"
-                " several, let etcd decide who it is"
-                " (pk.metadata.store=etcd://HOST:PORT,HOST:PORT/PATH)"
+                f"{key} names {count} controllers, but the embedded metadata store has one: for "
+                "several, use etcd (pk.metadata.store=etcd://HOST:PORT,HOST:PORT/PATH)"
             )

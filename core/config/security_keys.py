@@ -4,31 +4,31 @@ from typing import Final
 
 SECURITY: Final = """
 authorizer.class.name STRING ""
-    The class that decides who may do what; empty lets everybody do everything.
+    The class that authorizes requests; if it is empty, everyone may do everything.
 
 connection.failed.authentication.delay.ms INT 100 valid=0..
-    How long a connection that failed to authenticate is held before it is closed, in ms, so
-    that guessing is slow.
+    How long a connection that failed to authenticate is held before it is closed, in ms, to slow
+    down guessing.
 
 connections.max.reauth.ms LONG 0
-    How long a SASL session lasts before the client must authenticate again, in ms; 0 never
-    asks.
+    How long a SASL session lasts before the client must authenticate again, in ms; 0 never asks for
+    it.
 
 delegation.token.expiry.check.interval.ms LONG 3600000 valid=1..
-    How often delegation tokens that ran out are looked for and removed, in ms.
+    How often expired delegation tokens are removed, in ms.
 
 delegation.token.expiry.time.ms LONG 86400000 valid=1..
     How long a delegation token is valid before it must be renewed, in ms.
 
 delegation.token.max.lifetime.ms LONG 604800000 valid=1..
-    How long a delegation token can be renewed before it ends for good, in ms.
+    How long a delegation token can be renewed before it expires for good, in ms.
 
 delegation.token.secret.key PASSWORD null
-    The secret by which all brokers make and check delegation tokens; it must be the same on
+    The secret with which all brokers create and check delegation tokens; it must be the same on
     each of them.
 
 principal.builder.class CLASS org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic=broker
-    The class that makes a principal of what a connection proved about itself.
+    The class that derives the principal of a connection.
 
 sasl.client.callback.handler.class CLASS null
     The class that answers what a SASL mechanism asks when this broker is the client.
@@ -40,13 +40,13 @@ sasl.jaas.config PASSWORD null dynamic=broker
     The login context of a SASL mechanism, in JAAS's notation.
 
 sasl.kerberos.kinit.cmd STRING /usr/bin/kinit dynamic=broker
-    Where the command that obtains a Kerberos ticket lies.
+    The path of the command that obtains a Kerberos ticket.
 
 sasl.kerberos.min.time.before.relogin LONG 60000 dynamic=broker
     The least time between two attempts to renew a Kerberos login, in ms.
 
 sasl.kerberos.principal.to.local.rules LIST DEFAULT dynamic=broker
-    Rules that turn Kerberos principals into short names, the first that fits wins.
+    Rules that turn Kerberos principals into short names; the first match applies.
 
 sasl.kerberos.service.name STRING null dynamic=broker
     The Kerberos name under which brokers run.
@@ -70,7 +70,7 @@ sasl.login.read.timeout.ms INT null
     How long to wait for the authentication provider's answer, in ms.
 
 sasl.login.refresh.buffer.seconds SHORT 300 dynamic=broker
-    Seconds that must be left of a credential's life when it is refreshed.
+    How many seconds before it expires a credential is refreshed at the latest.
 
 sasl.login.refresh.min.period.seconds SHORT 60 dynamic=broker
     The least time between two refreshes of a credential, in seconds.
@@ -100,22 +100,22 @@ sasl.oauthbearer.assertion.claim.aud STRING null
     The audience that an assertion names.
 
 sasl.oauthbearer.assertion.claim.exp.seconds INT 300 valid=0..86400
-    How long an assertion is valid after it was made, in seconds.
+    How long an assertion is valid after its creation, in seconds.
 
 sasl.oauthbearer.assertion.claim.iss STRING null
     The issuer that an assertion names.
 
 sasl.oauthbearer.assertion.claim.jti.include BOOLEAN false
-    Whether each assertion carries an id of its own.
+    Whether each assertion carries its own id.
 
 sasl.oauthbearer.assertion.claim.nbf.seconds INT 60 valid=0..3600
-    How long before it was made an assertion is valid already, in seconds.
+    How long before its creation an assertion is already valid, in seconds.
 
 sasl.oauthbearer.assertion.claim.sub STRING null
     The subject that an assertion names.
 
 sasl.oauthbearer.assertion.file STRING null
-    A file that holds a ready assertion.
+    A file with a complete assertion.
 
 sasl.oauthbearer.assertion.private.key.file STRING null
     A file with the private key that signs assertions.
@@ -136,7 +136,7 @@ sasl.oauthbearer.clock.skew.seconds INT 30
     How far the clocks of provider and broker may differ, in seconds.
 
 sasl.oauthbearer.expected.audience LIST ""
-    Audiences of which a token must name one.
+    Audiences; a token must name one of them.
 
 sasl.oauthbearer.expected.issuer STRING null
     The issuer that a token must name.
@@ -151,7 +151,7 @@ sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG 100
     The first wait between two attempts to fetch the provider's keys, in ms.
 
 sasl.oauthbearer.jwks.endpoint.url STRING null
-    Where the provider's keys are fetched from.
+    The URL of the provider's keys.
 
 sasl.oauthbearer.jwt.retriever.class CLASS org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
     The class that obtains tokens.
@@ -160,7 +160,7 @@ sasl.oauthbearer.jwt.validator.class CLASS org.apache.kafka.common.security.oaut
     The class that checks tokens.
 
 sasl.oauthbearer.scope STRING null
-    The scope that is asked of the token endpoint.
+    The scope that is requested from the token endpoint.
 
 sasl.oauthbearer.scope.claim.name STRING scope
     The claim of a token that holds its scope.
@@ -169,16 +169,16 @@ sasl.oauthbearer.sub.claim.name STRING sub
     The claim of a token that holds its subject.
 
 sasl.oauthbearer.token.endpoint.url STRING null
-    Where tokens are obtained.
+    The URL where tokens are obtained.
 
 sasl.server.callback.handler.class CLASS null
     The class that answers what a SASL mechanism asks of the broker.
 
 sasl.server.max.receive.size INT 524288
-    The largest SASL message taken before a connection has authenticated, in bytes.
+    The largest SASL message that is accepted before a connection has authenticated, in bytes.
 
 security.inter.broker.protocol STRING PLAINTEXT valid=PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL
-    The security protocol by which brokers reach each other where no listener is named.
+    The security protocol by which brokers reach each other if no listener is named.
 
 security.providers STRING null
     Classes that supply Java with security algorithms.
@@ -190,7 +190,7 @@ ssl.allow.san.changes BOOLEAN false
     Whether a new keystore may hold a certificate of other alternative names.
 
 ssl.cipher.suites LIST "" dynamic=broker
-    The cipher suites that TLS may use; empty allows all that are there.
+    The cipher suites that TLS may use; empty allows all that are available.
 
 ssl.client.auth STRING none valid=required,requested,none dynamic=broker
     Whether clients must, may or need not show a TLS certificate.
@@ -199,7 +199,7 @@ ssl.enabled.protocols LIST TLSv1.2,TLSv1.3 dynamic=broker
     The versions of TLS that a connection may use.
 
 ssl.endpoint.identification.algorithm STRING https dynamic=broker
-    How a server's name is checked against its certificate; empty does not check it.
+    How a server's name is checked against its certificate; empty turns the check off.
 
 ssl.engine.factory.class CLASS null dynamic=broker
     The class that makes TLS engines.
@@ -211,7 +211,7 @@ ssl.keymanager.algorithm STRING SunX509 dynamic=broker
     The algorithm of the key manager.
 
 ssl.keystore.certificate.chain PASSWORD null dynamic=broker
-    This broker's certificate and those above it, as PEM text.
+    This broker's certificate and its chain, as PEM text.
 
 ssl.keystore.key PASSWORD null dynamic=broker
     This broker's private key, as PEM text.

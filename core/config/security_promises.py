@@ -27,23 +27,24 @@ _MECHANISM_KEYS: Final = (
     "sasl.mechanism.controller.protocol",
 )
 PROMISES: Final[Mapping[str, str]] = {
-    "principal.builder.class": "a class of Java says who a client is",
-    "sasl.client.callback.handler.class": "a class of Java logs this node in at others",
-    "sasl.login.callback.handler.class": "a class of Java gets the credentials of this node",
-    "sasl.login.class": "a class of Java logs this node in",
-    "sasl.oauthbearer.assertion.file": "this node shows its token endpoint an assertion",
+    "principal.builder.class": "a Java class decides a client's identity",
+    "sasl.client.callback.handler.class": "a Java class logs this node in to others",
+    "sasl.login.callback.handler.class": "a Java class gets the credentials of this node",
+    "sasl.login.class": "a Java class logs this node in",
+    "sasl.oauthbearer.assertion.file": "this node authenticates to its token endpoint with an "
+    "assertion",
     "sasl.oauthbearer.assertion.private.key.file": (
-        "this node shows its token endpoint an assertion"
+        "this node authenticates to its token endpoint with an assertion"
     ),
-    "sasl.oauthbearer.jwt.retriever.class": "a class of Java gets the tokens of this node",
-    "sasl.oauthbearer.jwt.validator.class": "a class of Java checks the tokens of clients",
-    "sasl.server.callback.handler.class": "a class of Java checks who logs in",
-    "security.providers": "classes of Java bring security algorithms",
-    "ssl.engine.factory.class": "a class of Java does TLS, and decides whom it trusts",
-    "ssl.protocol": "TLS has another version than 1.2 and 1.3",
-    "ssl.provider": "TLS is done by a certain provider of Java, such as a certified one",
-    "ssl.secure.random.implementation": "keys are made by a certain random generator of Java",
-    "ssl.trustmanager.algorithm": "certificates are checked by a certain algorithm of Java",
+    "sasl.oauthbearer.jwt.retriever.class": "a Java class gets the tokens of this node",
+    "sasl.oauthbearer.jwt.validator.class": "a Java class checks the tokens of clients",
+    "sasl.server.callback.handler.class": "a Java class checks logins",
+    "security.providers": "Java classes provide security algorithms",
+    "ssl.engine.factory.class": "a Java class does TLS, and decides whom to trust",
+    "ssl.protocol": "TLS uses a version other than 1.2 and 1.3",
+    "ssl.provider": "a specific Java provider, such as a certified one, does TLS",
+    "ssl.secure.random.implementation": "a specific Java random generator makes keys",
+    "ssl.trustmanager.algorithm": "a specific Java algorithm checks certificates",
 }
 """Key → its promise, if its value is not Kafka's default."""
 _OTHER_LOGIN: Final = "peers log in by a mechanism or a protocol that pk does not have"

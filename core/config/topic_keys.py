@@ -7,16 +7,16 @@ cleanup.policy LIST delete valid=*compact,delete
     What happens to old records: delete drops them, compact keeps the last of each key.
 
 compression.gzip.level INT -1 valid=-1|1..9
-    The gzip level, where the topic is compressed by the broker; -1 for the library's own.
+    The gzip level, if the broker compresses the topic; -1 for the library's own.
 
 compression.lz4.level INT 9 valid=1..17
-    The lz4 level, where the topic is compressed by the broker.
+    The lz4 level, if the broker compresses the topic.
 
 compression.type STRING producer valid=uncompressed,zstd,lz4,snappy,gzip,producer
     How records are stored: as the producer sent them, or recompressed by the broker.
 
 compression.zstd.level INT 3 valid=-131072..22
-    The zstd level, where the topic is compressed by the broker.
+    The zstd level, if the broker compresses the topic.
 
 delete.retention.ms LONG 86400000 valid=0..
     How long compaction keeps a deleted key's tombstone, in ms.
@@ -25,7 +25,8 @@ file.delete.delay.ms LONG 60000 valid=0..
     How long a deleted file stays on the disk under another name, in ms.
 
 flush.messages LONG 9223372036854775807 valid=1..
-    After how many records the log is synced to its disk; a produce is acknowledged after it.
+    The number of records after which the log is synced to its disk; produces are acknowledged after
+    the sync.
 
 flush.ms LONG 9223372036854775807 valid=0..
     How long a record may wait to be synced to its disk, in ms.
@@ -40,25 +41,25 @@ leader.replication.throttled.replicas LIST ""
     The replicas whose copying is throttled on the leader: PARTITION:BROKER,… or * for all.
 
 local.retention.bytes LONG -2 valid=-2..
-    How much of a tiered partition stays on the broker, in bytes; -2 takes retention.bytes.
+    How much of a tiered partition stays on the broker, in bytes; -2 means retention.bytes.
 
 local.retention.ms LONG -2 valid=-2..
-    How long records of a tiered partition stay on the broker, in ms; -2 takes retention.ms.
+    How long records of a tiered partition stay on the broker, in ms; -2 means retention.ms.
 
 max.compaction.lag.ms LONG 9223372036854775807 valid=1..
     How long a record may stay without being compacted, in ms.
 
 max.message.bytes INT 1048588 valid=0..
-    The largest record batch the topic takes, as it is sent, in bytes.
+    The largest record batch that the topic accepts, as it is sent, in bytes.
 
 message.timestamp.after.max.ms LONG 3600000 valid=0..
-    How far a record's timestamp may lie ahead of the broker's clock, in ms.
+    How far a record's timestamp may be ahead of the broker's clock, in ms.
 
 message.timestamp.before.max.ms LONG 9223372036854775807 valid=0..
-    How far a record's timestamp may lie behind the broker's clock, in ms.
+    How far a record's timestamp may be behind the broker's clock, in ms.
 
 message.timestamp.type STRING CreateTime valid=CreateTime,LogAppendTime
-    Whether records carry the time they were made or the time they were appended.
+    Whether records carry the time when they were created or appended.
 
 min.cleanable.dirty.ratio DOUBLE 0.5 valid=0..1
     The share of the log that must be dirty before it is compacted.
@@ -70,14 +71,13 @@ min.insync.replicas INT 1 valid=1..
     How many replicas must be in sync for a produce with acks=all.
 
 preallocate BOOLEAN false
-    Whether a segment's file gets its full size when it is made.
+    Whether a segment's file gets its full size when it is created.
 
 remote.log.copy.disable BOOLEAN false
-    Whether nothing more is copied to remote storage, while copied data stays readable.
+    Whether copying to remote storage is off; data that was copied stays readable.
 
 remote.log.delete.on.disable BOOLEAN false
-    Whether what is in remote storage is deleted when remote storage is turned off for the
-    topic.
+    Whether the remote data is deleted when remote storage is turned off for the topic.
 
 remote.storage.enable BOOLEAN false
     Whether the topic's old segments go to remote storage.
@@ -86,7 +86,7 @@ retention.bytes LONG -1
     How large a partition may grow before old segments are deleted, in bytes; -1 has no limit.
 
 retention.ms LONG 604800000 valid=-1..
-    How long records are kept, in ms; -1 keeps them for ever.
+    How long records are kept, in ms; -1 keeps them forever.
 
 segment.bytes INT 1073741824 valid=1048576..
     How large a segment grows before the next begins, in bytes.
@@ -95,13 +95,13 @@ segment.index.bytes INT 10485760 valid=4..
     How large an index may become before its segment ends, in bytes.
 
 segment.jitter.ms LONG 0 valid=0..
-    The most random time by which a segment ends sooner, in ms.
+    The maximum random time by which a segment ends earlier, in ms.
 
 segment.ms LONG 604800000 valid=1..
-    After how long a segment ends, in ms.
+    The age at which a segment ends, in ms.
 
 unclean.leader.election.enable BOOLEAN false
-    Whether a replica may lead that is not in sync, at the price of records.
+    Whether a replica that is not in sync may become leader, which loses records.
 """
 
 GROUP: Final = """
@@ -112,16 +112,16 @@ consumer.heartbeat.interval.ms INT 5000 valid=1..
     How often members of the group must send heartbeats, in ms.
 
 consumer.session.timeout.ms INT 45000 valid=1..
-    After how much silence a member leaves the group, in ms.
+    How long a member may be silent before it leaves the group, in ms.
 
 share.assignment.interval.ms INT 1000 valid=0..
     How long the share group's new assignment waits for more changes to join it, in ms.
 
 share.auto.offset.reset STRING latest
-    Where the share group begins: earliest, latest, or by_duration:P… before now.
+    Where a new share group begins: earliest, latest, or by_duration:P… before now.
 
 share.delivery.count.limit INT 5 valid=2..10
-    How often a record is delivered to the share group before it is given up.
+    How often a record is delivered to the share group before delivery is given up.
 
 share.heartbeat.interval.ms INT 5000 valid=1..
     How often members of the share group must send heartbeats, in ms.
@@ -136,10 +136,10 @@ share.record.lock.duration.ms INT 30000 valid=1000..3600000
     How long a member of the share group may hold a record, in ms.
 
 share.renew.acknowledge.enable BOOLEAN true
-    Whether a member may prolong its hold of a record.
+    Whether a member may extend its lock on a record.
 
 share.session.timeout.ms INT 45000 valid=1..
-    After how much silence a member leaves the share group, in ms.
+    How long a member may be silent before it leaves the share group, in ms.
 
 streams.assignment.interval.ms INT 1000 valid=0..
     How long the streams group's new assignment waits for more changes to join it, in ms.
@@ -154,7 +154,7 @@ streams.num.standby.replicas INT 0 valid=0..
     How many standby replicas each task of the streams group gets.
 
 streams.session.timeout.ms INT 45000 valid=1..
-    After how much silence a member leaves the streams group, in ms.
+    How long a member may be silent before it leaves the streams group, in ms.
 """
 
 CLIENT_METRICS: Final = """
@@ -162,9 +162,9 @@ interval.ms INT 300000 valid=100..3600000
     How often clients push their metrics, in ms.
 
 match LIST ""
-    Which clients are asked, as CLIENT_FIELD=REGULAR_EXPRESSION pairs that must all fit; empty
-    asks all.
+    Which clients are asked, as CLIENT_FIELD=REGULAR_EXPRESSION pairs that must all match; empty
+    selects all.
 
 metrics LIST ""
-    The beginnings of the names of metrics that are wanted; empty wants none, * all of them.
+    Prefixes of the names of the metrics to push; empty selects none, * all of them.
 """

@@ -80,7 +80,7 @@ def check_unknown_keys(config: ListenerNames) -> None:
         elif name.startswith(OWN_PREFIX):
             refused[name] = "pk has no such key"
         elif _promises(name) and not config.pk_security_ignore:
-            refused[name] = "nothing reads it, so it would protect nothing"
+            refused[name] = "pk does not read it, so it would protect nothing"
     known = _listeners(config)
     for name, listener in _of_no_listener(config, known):
         near = _nearest(listener, known)

@@ -20,7 +20,7 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "remote.log.reader.max.",
         "remote.log.storage.manager.",
     ),
-    "followers that begin behind remote storage": ("follower.fetch.last.tiered.",),
+    "followers that start from remote storage": ("follower.fetch.last.tiered.",),
     "KRaft quorums": (
         "controller.quorum.append.",
         "controller.quorum.auto.",
@@ -57,7 +57,7 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "sasl.server.callback.",
     ),
     "principals": ("principal.builder.",),
-    "classes that decide about quotas": ("client.quota.",),
+    "classes for quotas": ("client.quota.",),
     "Java plug-ins": (
         "alter.config.policy.",
         "config.providers",

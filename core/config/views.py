@@ -148,7 +148,7 @@ class BrokerConfig:
         if len(set(ports)) != len(ports):
             raise ConfigError("listeners has two listeners on one port")
         if stray := {li.name for li in self.advertised_listeners} - set(names):
-            raise ConfigError(f"advertised.listeners has {min(stray)}, which listeners has not")
+            raise ConfigError(f"advertised.listeners has {min(stray)}, which listeners lacks")
         if any(li.host == "0.0.0.0" for li in self.advertised_listeners):
             raise ConfigError("advertised.listeners must name a host that clients can reach")
         roles.check(cast(roles.RoleKeys, self))
@@ -158,11 +158,11 @@ class BrokerConfig:
             )
         if stray := set(self.group_consumer_assignors) - set(CONSUMER_ASSIGNORS):
             raise ConfigError(
-                f"group.consumer.assignors has {min(stray)}, which is none of "
+                f"group.consumer.assignors has {min(stray)}, which is not one of "
                 f"{', '.join(CONSUMER_ASSIGNORS)}"
             )
         if not self.group_consumer_assignors:
-            raise ConfigError("group.consumer.assignors must name one at least")
+            raise ConfigError("group.consumer.assignors must name at least one")
         if self.group_share_assignors != SHARE_ASSIGNORS:
             raise ConfigError(
                 "group.share.assignors must be simple: share groups have no other assignor"
@@ -639,7 +639,7 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
     for pair in filter(None, (p.strip() for p in pairs)):
         name, colon, protocol = pair.rpartition(":")
         if not colon or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-            raise ConfigError(f"listener.security.protocol.map: {pair!r} is no NAME:PROTOCOL")
+            raise ConfigError(f"listener.security.protocol.map: {pair!r} is not NAME:PROTOCOL")
         protocols[name.upper()] = protocol.upper()
     if config.given("listener.security.protocol.map") is None:
         _map_controllers(config, protocols)
@@ -667,10 +667,10 @@ def _listener(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     if not separator or not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"{key}: {text!r} is no NAME://HOST:PORT")
+        raise ConfigError(f"{key}: {text!r} is not NAME://HOST:PORT")
     name = name.upper()
     if name not in protocols:
-        raise ConfigError(f"{key}: listener.security.protocol.map does not say what {name} is")
+        raise ConfigError(f"{key}: listener.security.protocol.map lacks {name}")
     return Listener(name, host.removeprefix("[").removesuffix("]"), int(port), protocols[name])
 
 
@@ -710,7 +710,7 @@ def _per_ip(config: BrokerConfig) -> dict[str, int]:
     for pair in filter(None, cast(str, config["max.connections.per.ip.overrides"]).split(",")):
         host, colon, count = pair.strip().rpartition(":")
         if not colon or not count.isascii() or not count.isdigit() or len(count) > 9:
-            raise ConfigError(f"max.connections.per.ip.overrides: {pair!r} is no HOST:COUNT")
+            raise ConfigError(f"max.connections.per.ip.overrides: {pair!r} is not HOST:COUNT")
         limits[host] = int(count)
     return limits
 

@@ -62,10 +62,12 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
             host = ""
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             hint = f"; did you mean {part}:9092?" if part and ":" not in part else ""
-            raise ConfigError(f"bootstrap.servers: not an address like host:9092: {part!r}{hint}")
+            raise ConfigError(
+                f"bootstrap.servers: not an address such as host:9092: {part!r}{hint}"
+            )
         nodes.append(Node(-1 - len(nodes), host, int(port)))
     if not nodes:
-        raise ConfigError("bootstrap.servers: no address given")
+        raise ConfigError("bootstrap.servers: no address is given")
     return tuple(nodes)
 
 
@@ -317,7 +319,7 @@ class Cluster:
                 connection = await self._connect(node, "")
                 if METADATA not in connection.api_versions:
                     connection.close()
-                    reason = "a controller listens there, and no broker"
+                    reason = "a controller listens there, not a broker"
                     raise ConnectFailed(node.address, reason, node_id=node.node_id)
                 found.append(connection)
                 nursery.cancel_scope.cancel()
@@ -552,7 +554,9 @@ class Cluster:
         if self.metadata.controller_id not in self.metadata.brokers:
             await self.refresh(())
         if self.metadata.controller_id not in self.metadata.brokers:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment"
+            )
         return self.metadata.controller_id
 
     async def coordinator(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> int:

@@ -216,16 +216,16 @@ class Commits:
         out = me.generation < 0 or (asked.as_member and asked.me.generation < 0)
         if out and (asked.as_member or group.subscribed):
             # An empty group has no member to conflict with either.
-            error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member of {name} any more")
+            error = KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no longer a member of {name}")
             return dict.fromkeys(partitions, error)
         if not asked.as_member:
             return {}
         if me.stay != asked.me.stay:
-            error = KafkaError(ErrorCode.ILLEGAL_GENERATION, f"was out of {name} meanwhile")
+            error = KafkaError(ErrorCode.ILLEGAL_GENERATION, f"left {name} in the meantime")
             return dict.fromkeys(partitions, error)
         held, states = asked.held, self._states
         return {
-            p: KafkaError(ErrorCode.ILLEGAL_GENERATION, f"{p} was given up before it was committed")
+            p: KafkaError(ErrorCode.ILLEGAL_GENERATION, f"{p} was revoked before it was committed")
             for p in partitions
             if p in held and states.get(p) is not held[p]
         }

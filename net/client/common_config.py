@@ -67,12 +67,12 @@ def _is_tls_context(value: object) -> bool:
 
 
 def _no_text(value: str) -> str | None:
-    return "is an ssl.SSLContext, which only a program can give"
+    return "is an ssl.SSLContext, which only a program can pass"
 
 
 def _dns(value: str) -> str | None:
     if value == "resolve_canonical_bootstrap_servers_only":
-        return "pk looks up no canonical names; only use_all_dns_ips"
+        return "pk does not resolve canonical names; use use_all_dns_ips"
     return None if value == "use_all_dns_ips" else "must be use_all_dns_ips"
 
 
@@ -189,20 +189,22 @@ def login_of(config: ClientConfig) -> tuple[str, str]:
     mechanism = config.sasl_mechanism
     if mechanism not in SASL_MECHANISMS:
         raise ConfigError(
-            f"sasl.mechanism={mechanism}: pk has no such mechanism; it has "
+            f"sasl.mechanism={mechanism}: pk does not support this mechanism; it supports "
             f"{', '.join(SASL_MECHANISMS)}"
         )
     user, password = config.sasl_username, config.sasl_password
     if config.sasl_jaas_config is not None:
         if user is not None or password is not None:
-            raise ConfigError("sasl.jaas.config, or sasl.username and sasl.password, but not both")
+            raise ConfigError(
+                "give sasl.jaas.config, or sasl.username and sasl.password, but not both"
+            )
         try:
             login = parse_jaas(config.sasl_jaas_config)
         except JaasError as e:
             raise ConfigError(f"sasl.jaas.config: {e}") from None
         module = PLAIN_LOGIN if mechanism == "PLAIN" else SCRAM_LOGIN
         if login.module != module:
-            raise ConfigError(f"sasl.jaas.config: the login module of {mechanism} is {module}")
+            raise ConfigError(f"sasl.jaas.config: the login module of {mechanism} must be {module}")
         user, password = login.username, login.password
     if not user or not password:
         raise ConfigError(

@@ -67,7 +67,7 @@ def _assignors(value: tuple[Any, ...]) -> str | None:
     named = [each for each in value if not _is_assignor(each)]
     unknown = [name for name in named if ASSIGNORS.get(name, name) not in ASSIGNORS.values()]
     names = ", ".join(sorted(ASSIGNORS.values()))
-    return f"{unknown[0]!r} is none of {names}" if unknown else None
+    return f"{unknown[0]!r} is not one of {names}" if unknown else None
 
 
 def _partitioner(value: str) -> str | None:
@@ -190,8 +190,8 @@ class ShareConsumerConfig(ClientConfig, frozen=True, kw_only=True):
 
 
 _TWO_PHASE = "two-phase commit (KIP-939) is not stable in Apache Kafka either"
-_TELEMETRY = "pushing client metrics to the broker (KIP-714) comes later"
-_METRICS = "this client keeps no metrics of Java's kind"
+_TELEMETRY = "pk does not push client metrics to the broker (KIP-714)"
+_METRICS = "this client does not have the metrics of the Java client"
 _BYTES = "names a Java class; keys and values are bytes here"
 _CLASSES = "names Java classes"
 
@@ -204,7 +204,7 @@ _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
     "metrics.sample.window.ms": (None, _METRICS),
     "partitioner.availability.timeout.ms": (
         "0",
-        "partitions are never left out by age of their queue",
+        "partitions are never skipped because of the age of their queue",
     ),
     "key.serializer": (None, _BYTES),
     "value.serializer": (None, _BYTES),
@@ -265,14 +265,14 @@ def _parse_value(name: str, key: ConfigKey, value: object) -> object:
     elif isinstance(default, tuple):
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
-            raise ConfigError(f"{name}: must be a list, is {value!r}")
+            raise ConfigError(f"{name}: must be a list, not {value!r}")
         parsed = tuple(
             part if key.accepts is not None and key.accepts(part) else str(part).strip()
             for part in cast(Sequence[Any], parts)
         )
     else:
         if value is not None and not isinstance(value, str | int):
-            raise ConfigError(f"{name}: must be text, is {value!r}")
+            raise ConfigError(f"{name}: must be text, not {value!r}")
         parsed = value if value is None else str(value)
         if default is None and parsed == "":
             raise ConfigError(f"{name}: must not be empty")
@@ -281,7 +281,7 @@ def _parse_value(name: str, key: ConfigKey, value: object) -> object:
     if key.one_of:
         parsed = parsed.lower()
         if parsed not in key.one_of:
-            raise ConfigError(f"{name}: must be one of {', '.join(key.one_of)}, is {value!r}")
+            raise ConfigError(f"{name}: must be one of {', '.join(key.one_of)}, not {value!r}")
     if key.check and not key.secret and (wrong := key.check(parsed)):
         raise ConfigError(f"{name}={value}: {wrong}")
     return parsed
@@ -292,7 +292,7 @@ def _parse_bool(name: str, value: object) -> bool:
         return value
     text = str(value).strip().lower()
     if text not in ("true", "false"):
-        raise ConfigError(f"{name}: must be true or false, is {value!r}")
+        raise ConfigError(f"{name}: must be true or false, not {value!r}")
     return text == "true"
 
 
@@ -301,9 +301,9 @@ def _parse_int(name: str, value: object, low: int | None, high: int | None) -> i
     try:
         number = int(whole)
     except ValueError:
-        raise ConfigError(f"{name}: must be a whole number, is {value!r}") from None
+        raise ConfigError(f"{name}: must be a whole number, not {value!r}") from None
     if (low is not None and number < low) or (high is not None and number > high):
-        raise ConfigError(f"{name}: must be from {low} to {high}, is {number}")
+        raise ConfigError(f"{name}: must be from {low} to {high}, not {number}")
     return number
 
 
@@ -313,7 +313,7 @@ def _parse_float(name: str, value: object, low: float, high: float) -> float:
     except ValueError:
         number = math.nan
     if not low <= number <= high:
-        raise ConfigError(f"{name}: must be a number from {low:g} to {high:g}, is {value!r}")
+        raise ConfigError(f"{name}: must be a number from {low:g} to {high:g}, not {value!r}")
     return number
 
 
@@ -324,9 +324,9 @@ def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
             return
         raise ConfigError(f"{name} is not supported: {why}")
     if name.startswith(("ssl.", "sasl.")):
-        has = "TLS by OpenSSL, and no classes of Java's"
+        has = "TLS by OpenSSL, without Java classes"
         if name.startswith("sasl."):
-            has = f"of SASL only {', '.join(SASL_MECHANISMS)}"
+            has = f"only the SASL mechanisms {', '.join(SASL_MECHANISMS)}"
         raise ConfigError(f"{name} is not supported: pk has {has}")
     if name == "bootstrap.servers":
         raise ConfigError("bootstrap.servers: pass the addresses as the first argument")

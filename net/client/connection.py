@@ -348,7 +348,7 @@ class Connection:
         except trio.Cancelled:
             pending.abandoned = True
             if pending.on_request is not None and not pending.done:
-                pending.on_request(self._trace(pending, None, 0, "given up, unanswered"))
+                pending.on_request(self._trace(pending, None, 0, "given up without an answer"))
                 pending.on_request = None
             raise
 
@@ -478,13 +478,13 @@ class Connection:
 
     def _answer(self, frame: bytearray) -> None:
         if not self._unanswered:
-            raise ProtocolError("an answer to no request")
+            raise ProtocolError("an answer without a request")
         pending = self._unanswered[0]
         api_key = pending.request.API_KEY
         correlation_id, position = parse_response_header(frame, api_key, pending.version)
         if correlation_id != pending.correlation_id:
             raise ProtocolError(
-                f"an answer to request {correlation_id} where {pending.correlation_id} was due"
+                f"an answer to request {correlation_id}, but {pending.correlation_id} was expected"
             )
         # Decoded while still in the queue, so that if it is malformed, its request fails like the
         # others.

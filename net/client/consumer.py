@@ -279,7 +279,9 @@ class Consumer:
         if self._group is None or not self._subscribes:
             raise ValueError("not subscribed: there is no group to rebalance")
         if self.config.joins_by_consumer_protocol:
-            raise ValueError("with group.protocol=consumer the coordinator decides when to assign")
+            raise ValueError(
+                "with group.protocol=consumer the coordinator decides when to rebalance"
+            )
         self._group.rejoin()
 
     @property

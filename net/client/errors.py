@@ -118,7 +118,7 @@ class ControllerDown(ClientError):
     `asked`, a broker has it and may still forward it."""
 
     def __init__(self, why: str, step: str, *, asked: bool = False) -> None:
-        then = ", and what was asked for may take effect then" if asked else ""
+        then = ", and the request may still take effect then" if asked else ""
         super().__init__(f"{why}; `{step}` brings it back{then}")
         self.why = why
         self.step = step

@@ -32,8 +32,8 @@ def kerberos_service(config: KerberosKeys) -> tuple[KerberosLogin, str]:
     """The login, and the Kerberos name of the brokers. Raises ConfigError."""
     if config.sasl_username is not None or config.sasl_password is not None:
         raise ConfigError(
-            "sasl.username and sasl.password are not for GSSAPI, which sasl.mechanism is unless it"
-            " is set: set it to what the listener enables"
+            "GSSAPI, the default of sasl.mechanism, does not use sasl.username and sasl.password: "
+            "set sasl.mechanism to one that the listener enables"
         )
     if config.sasl_jaas_config is None:
         # The ticket that `kinit` obtained.

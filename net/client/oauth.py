@@ -63,14 +63,16 @@ def token_settings(config: OAuthKeys) -> TokenSettings:
         except JaasError as e:
             raise ConfigError(f"sasl.jaas.config: {e}") from None
         if login.module != OAUTH_LOGIN:
-            raise ConfigError(f"sasl.jaas.config: the login module of OAUTHBEARER is {OAUTH_LOGIN}")
+            raise ConfigError(
+                f"sasl.jaas.config: the login module of OAUTHBEARER must be {OAUTH_LOGIN}"
+            )
         options = login.options
     if config.pk_sasl_oauthbearer_unsecured or asks_for_unsecured(options):
         return _unsecured(config, options)
     url = config.sasl_oauthbearer_token_endpoint_url
     if config.sasl_oauthbearer_token_provider is not None:
         if url:
-            raise ConfigError(f"{_URL} and {PROVIDER} are both given: give one")
+            raise ConfigError(f"{_URL} and {PROVIDER} are both given: give only one")
         return TokenSettings(
             url="",
             provider=config.sasl_oauthbearer_token_provider,
@@ -80,9 +82,7 @@ def token_settings(config: OAuthKeys) -> TokenSettings:
             extensions=_extensions(options),
         )
     if not url:
-        raise ConfigError(
-            f"{_URL} or {PROVIDER} is missing: where a client of OAUTHBEARER gets its tokens"
-        )
+        raise ConfigError(f"{_URL} or {PROVIDER} is missing: OAUTHBEARER needs a source of tokens")
     try:
         check_url(url, _URL)
     except ValueError as e:
@@ -122,11 +122,9 @@ def _unsecured(config: OAuthKeys, options: dict[str, str]) -> TokenSettings:
     """Settings for unsigned tokens. Raises ConfigError if the client may not, or cannot, make its
     tokens itself."""
     if not config.pk_sasl_oauthbearer_unsecured:
-        raise ConfigError(
-            f"sasl.jaas.config: pk sends an unsigned token only with {UNSECURED}=true"
-        )
+        raise ConfigError(f"sasl.jaas.config: pk sends unsigned tokens only with {UNSECURED}=true")
     if config.sasl_oauthbearer_token_endpoint_url:
-        raise ConfigError(f"{_URL} and {UNSECURED}=true are both given: are tokens signed, or not?")
+        raise ConfigError(f"{_URL} and {UNSECURED}=true are both given: give only one")
     try:
         unsecured_token(options, 0)
     except ValueError as e:

@@ -23,25 +23,24 @@ async def what_listens(host: str, port: int) -> str | None:
     try:
         greeting = await _hear(host, port, b"", _BANNER_S)
         if greeting:
-            return f"what answers there says {_shown(greeting)}, which is no Kafka broker"
+            return f"the server there says {_shown(greeting)}, so it is not a Kafka broker"
         tls = await _hear(host, port, _client_hello(host), _ANSWER_S)
         if tls[:1] in (b"\x15", b"\x16") and tls[1:2] == b"\x03":
             return (
-                "it speaks TLS, and this client was not asked to: set security.protocol to "
-                "SSL, or to SASL_SSL"
+                "it speaks TLS, but this client does not: set security.protocol to SSL or SASL_SSL"
             )
         plain = await _hear(host, port, _API_VERSIONS, _ANSWER_S)
         if plain[4:8] == _API_VERSIONS[8:12]:
             return (
-                "it speaks Kafka without TLS: set security.protocol to PLAINTEXT, or to "
-                "SASL_PLAINTEXT"
+                "it speaks Kafka without TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
             )
         if await _is_http(host, port, _ANSWER_S):
             return _HTTP
     except (OSError, UnicodeError):
         return None
     return (
-        "it takes connections and does not answer as Kafka does: a broker that hangs, or no broker"
+        "it accepts connections but does not answer like Kafka: a broker that hangs, or not a "
+        "broker"
     )
 
 

@@ -509,8 +509,8 @@ class Producer:
             await self._accumulator.wait_for_room(size)
         if scope.cancelled_caught:
             raise BufferExhausted(
-                f"buffer.memory ({self.config.buffer_memory} bytes) is full for max.block.ms"
-                f" ({self.config.max_block_ms} ms)"
+                f"buffer.memory ({self.config.buffer_memory} bytes) was full for max.block.ms "
+                f"({self.config.max_block_ms} ms)"
             )
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue:

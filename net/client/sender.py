@@ -697,6 +697,6 @@ def _may_be_appended(error: KafkaError) -> bool:
 def _explained(error: KafkaError) -> KafkaError:
     if error.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
         return KafkaError(
-            error.code, f"{error.message}; enable.idempotence=false does without a producer id"
+            error.code, f"{error.message}; enable.idempotence=false needs no producer id"
         )
     return error

@@ -174,7 +174,7 @@ class ShareConsumer:
         self._check()
         names = [topics] if isinstance(topics, str) else list(topics)
         if not names:
-            raise ValueError("subscribe to one topic at least, or unsubscribe")
+            raise ValueError("subscribe to at least one topic, or unsubscribe")
         self._group.subscribe(names)
 
     async def unsubscribe(self) -> None:
@@ -275,7 +275,10 @@ class ShareConsumer:
         """`acknowledge` by partition and offset."""
         self._check()
         if kind is AcknowledgeType.GAP:
-            raise ValueError("GAP is what the consumer itself says of offsets without a record")
+            raise ValueError(
+                "GAP is only for offsets without a record, and the consumer "
+                "acknowledges these itself"
+            )
         partition = TopicPartition(*partition)
         if (partition, offset) not in self._held:
             raise ValueError(

@@ -29,7 +29,7 @@ _REFUSALS: Final = (
     (
         ("ALERT_HANDSHAKE_FAILURE",),
         "it refuses this client: it asks for a certificate that it trusts (ssl.keystore.location),"
-        + " or has no cipher suite that this client has (ssl.cipher.suites)",
+        + " or has no cipher suite in common with this client (ssl.cipher.suites)",
     ),
     (
         ("ALERT_CERTIFICATE_EXPIRED", "ALERT_CERTIFICATE_REVOKED"),
@@ -46,7 +46,7 @@ _REFUSALS: Final = (
     ),
     (
         ("ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL"),
-        "it has no version of TLS that this client has (ssl.enabled.protocols)",
+        "it has no TLS version in common with this client (ssl.enabled.protocols)",
     ),
 )
 """Suffixes of OpenSSL's reasons, and their meaning: the alerts of RFC 8446."""
@@ -115,12 +115,12 @@ async def certificate_end_ms(node: Node, config: ClientConfig) -> int:
     finally:
         secured.close()
     if end_s is None:
-        raise ConnectFailed(node.address, "it showed no certificate", node_id=node.node_id)
+        raise ConnectFailed(node.address, "it sent no certificate", node_id=node.node_id)
     return int(end_s * 1000)
 
 
 def _untrusted(error: ssl.SSLCertVerificationError) -> str:
-    said = f"its certificate is not to be trusted: {error.verify_message.rstrip('.')}"
+    said = f"its certificate is not trusted: {error.verify_message.rstrip('.')}"
     if "certificate is not valid for" in error.verify_message:
         return f"{said} (ssl.endpoint.identification.algorithm)"
     return f"{said} (ssl.truststore.location)"

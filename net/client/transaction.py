@@ -130,8 +130,8 @@ class Transactions:
         aborted."""
         if not self.open:
             raise NoTransaction(
-                "this producer has a transactional.id: records belong into"
-                " `async with producer.transaction():`"
+                "this producer has a transactional.id: send records within `async with "
+                "producer.transaction():`"
             )
         if self.error is not None:
             raise without_frames(self.error)

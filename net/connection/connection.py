@@ -483,7 +483,7 @@ class Connection:
             )
         except TooManyElements as e:
             raise ProtocolError(
-                f"{cls.__name__} names more than {most:,} things (pk.request.elements.max)"
+                f"{cls.__name__} names more than {most:,} elements (pk.request.elements.max)"
             ) from e
         return request
 
@@ -598,7 +598,7 @@ class Connection:
             return self._buffer.room() is not None
 
         if not await self._broker.purgatory.until(has_room, (RequestMemory,), deadline):
-            raise ProtocolError("all memory for requests is taken (pk.request.bytes.max)")
+            raise ProtocolError("the memory for requests is used up (pk.request.bytes.max)")
 
 
 async def _at_hand(result: Any) -> Any:

@@ -105,7 +105,7 @@ class Login:
             transport = await handshake()
             return self.security.principal_of(transport.peer_certificate)
         except NotTls:
-            raise Refused("it does not speak TLS, and this listener does") from None
+            raise Refused("it does not speak TLS, but this listener requires it") from None
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as e:
             raise trio.BrokenResourceError(str(e)) from e
         except (TlsError, RuleError, CertificateError) as e:

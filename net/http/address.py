@@ -34,7 +34,7 @@ def address(url: str) -> Address:
     """The address in a URL. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"not a URL of HTTP: {url}")
+        raise ValueError(f"not an HTTP URL: {url}")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     user = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password is not None else None

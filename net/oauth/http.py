@@ -44,7 +44,7 @@ def check_url(url: str, key: str) -> None:
     except ValueError:
         good = False
     if not good:
-        raise ValueError(f"{key} must be an URL that begins with https://, http:// or file:///")
+        raise ValueError(f"{key} must be a URL that begins with https://, http:// or file:///")
 
 
 def read_url(
@@ -73,7 +73,7 @@ def read_url(
         response = connection.getresponse()
         data = response.read(ANSWER_BYTES_MAX + 1)
     except ssl.SSLCertVerificationError as e:
-        why = f"its certificate is not to be trusted: {e.verify_message}"
+        why = f"its certificate is not trusted: {e.verify_message}"
         raise HttpFailed(f"{where}: {why}", lasting=True) from None
     except (OSError, HTTPException) as e:
         raise HttpFailed(f"{where} does not answer: {e or type(e).__name__}") from None

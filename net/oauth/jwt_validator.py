@@ -72,7 +72,7 @@ class JwtValidator:
             raise TokenRefused(f"it is not a JWT ({type(e).__name__})") from None
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
-            raise TokenRefused(f"its algorithm is none of {', '.join(ALGORITHMS)}")
+            raise TokenRefused(f"its algorithm is not one of {', '.join(ALGORITHMS)}")
         if "crit" in header:
             raise TokenRefused("it has critical headers")
         claims = self._claims(token, algorithm, key_id if isinstance(key_id, str) else None)
@@ -87,7 +87,7 @@ class JwtValidator:
         keys = [key for key in self.jwks.keys(key_id) if key.key_type == kind]
         if not keys or (key_id is None and len(keys) > 1):
             raise TokenRefused(
-                "the provider's keys (sasl.oauthbearer.jwks.endpoint.url) have none for it"
+                "none of the provider's keys (sasl.oauthbearer.jwks.endpoint.url) matches it"
             )
         expected = self._expected
         try:
@@ -117,7 +117,7 @@ _REASONS: Final = {
     "InvalidAudienceError": "it is for another audience (sasl.oauthbearer.expected.audience)",
     "InvalidIssuerError": "it is from another issuer (sasl.oauthbearer.expected.issuer)",
     "InvalidSignatureError": "its signature is wrong",
-    "MissingRequiredClaimError": "a claim is missing: exp, iat, or what is expected of aud and iss",
+    "MissingRequiredClaimError": "a claim is missing: exp, iat, or the expected aud or iss",
 }
 
 

@@ -102,5 +102,5 @@ def _of_command(words: list[str]) -> AccessToken:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ProviderFailed(f"{words[0]} printed JSON without access_token") from None
     if not isinstance(token, str):
-        raise ProviderFailed(f"{words[0]}: access_token is not text")
+        raise ProviderFailed(f"{words[0]}: access_token is not a string")
     return AccessToken(token, float(life) if isinstance(life, int | float) else None)

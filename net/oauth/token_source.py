@@ -163,7 +163,7 @@ class TokenSource:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise HttpFailed("the token endpoint's answer has no access_token") from None
         if not isinstance(token, str) or not token.strip():
-            raise HttpFailed("the token endpoint's access_token is no text")
+            raise HttpFailed("the token endpoint's access_token is not a string")
         return _with_life(token.strip(), life, self._now_s())
 
     def _credentials(self) -> str:

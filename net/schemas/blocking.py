@@ -164,7 +164,7 @@ def _asker(url: str, user: str | None, password: str | None, tls: ssl.SSLContext
             if answer.status >= 400:
                 raise RegistryError(int(found["error_code"]), str(found.get("message")))
         except (ValueError, KeyError, TypeError) as e:
-            raise RegistryUnreachable(f"{at.url} is no schema registry: {e}") from None
+            raise RegistryUnreachable(f"{at.url} is not a schema registry: {e}") from None
         return found
 
     return ask

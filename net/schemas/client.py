@@ -96,12 +96,12 @@ class UrlRegistry:
             answer = found.json()
         except HttpError as e:
             raise RegistryUnreachable(
-                f"{self._client.where.url} is no schema registry: {e}"
+                f"{self._client.where.url} is not a schema registry: {e}"
             ) from None
         if found.status >= 400:
             if not isinstance(answer, dict) or "error_code" not in answer:
                 raise RegistryUnreachable(
-                    f"{self._client.where.url} is no schema registry: it answers with status "
+                    f"{self._client.where.url} is not a schema registry: it answers with status "
                     f"{found.status}"
                 )
             refusal = cast("dict[str, Any]", answer)
@@ -198,7 +198,7 @@ def _schema(data: Any) -> Schema:
     try:
         return schema_of_json(data)
     except SchemaError as e:
-        raise RegistryUnreachable(f"the registry answers with no schema: {e}") from None
+        raise RegistryUnreachable(f"the registry's answer has no schema: {e}") from None
 
 
 def _version(data: Any) -> Version:

@@ -176,9 +176,7 @@ class Election:
         self._beaten(asked_at)
         assignment: Any = json.loads(bytes(answer.assignment))
         if assignment.get("error"):
-            logger.error(
-                "two schema registries say that they are at the same address; neither leads"
-            )
+            logger.error("two schema registries advertise the same address; neither becomes leader")
         self._set(identity(assignment.get("master_identity")))
 
     async def _ask_to_join(self, connection: Connection) -> Any:

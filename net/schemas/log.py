@@ -54,7 +54,7 @@ async def prepare(
             if not (isinstance(refused, KafkaError) and refused.code == exists):
                 made.value(topic)
         elif (count := len(found.value(topic).partitions)) != 1:
-            raise LogError(f"topic {topic} has {count} partitions, it must have one")
+            raise LogError(f"topic {topic} has {count} partitions, but must have one")
 
 
 class Log:
@@ -99,7 +99,7 @@ class Log:
                     self._replayed = each.offset
                 while self.state.ill:
                     logger.warning(
-                        "a record of %s is left out: %s", self.topic, self.state.ill.pop()
+                        "a record of %s is ignored: %s", self.topic, self.state.ill.pop()
                     )
                 event, self._changed = self._changed, trio.Event()
                 event.set()

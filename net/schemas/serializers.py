@@ -301,7 +301,7 @@ class SchemaDeserializer(LoadingDeserializer[T]):
             avro = reader(written.text, written.dependencies, target)
             return lambda payload, place: avro(payload)
         if self._schema is not None:
-            raise UnfitValue(f"it was written as {kind}, and the reader's schema is for Avro")
+            raise UnfitValue(f"it was written as {kind}, but the reader's schema is for Avro")
         if kind == PROTOBUF:
             from pk.core.schemas.protobuf.values import reader as protobuf_reader
 

@@ -45,13 +45,13 @@ _NOT_LOADED: Final = {
     "NO_CERTIFICATE_ASSIGNED": _OTHER_KEY,
     "CA_MD_TOO_WEAK": (
         "a certificate of the key store is signed with a digest that is too weak, such as SHA-1: "
-        "let it be signed with SHA-256"
+        "sign it with SHA-256"
     ),
     "CA_KEY_TOO_SMALL": (
         "the key of an authority in the key store is too short: RSA needs 2048 bits"
     ),
     "EE_KEY_TOO_SMALL": "the private key is too short: RSA needs 2048 bits",
-    "UNKNOWN_CERTIFICATE_TYPE": "the private key is of a kind that cannot sign",
+    "UNKNOWN_CERTIFICATE_TYPE": "the private key is of a type that cannot sign",
 }
 """OpenSSL's reasons for rejecting a key with its certificates."""
 _SUITE: Final = re.compile(r"TLS_(?:(\w+?)_)?WITH_(\w+)|(TLS_\w+)")
@@ -65,15 +65,14 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """The context of a listener. Raises TlsError. Reads files, so call it in a thread."""
     if not settings.has_keystore:
         raise TlsError(
-            "ssl.keystore.location (or ssl.keystore.key) is missing: a listener with TLS needs a "
-            "key"
+            "ssl.keystore.location (or ssl.keystore.key) is missing: a TLS listener needs a key"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = _VERIFY[settings.client_auth]
     if settings.client_auth != "none" and not settings.has_truststore:
         raise TlsError(
-            f"ssl.client.auth={settings.client_auth} needs ssl.truststore.location: who may sign "
-            "clients' certificates"
+            f"ssl.client.auth={settings.client_auth} needs ssl.truststore.location, with the "
+            "authorities of clients' certificates"
         )
     context.num_tickets = 0
     _configure(context, settings)
@@ -180,12 +179,12 @@ def _why_not_loaded(error: ssl.SSLError, entries: Entries, *, asked_for_password
     if error.reason in _NOT_LOADED:
         return _NOT_LOADED[error.reason]
     if error.reason:
-        return f"OpenSSL does not take the key and its certificates: {reason_of(error)}"
+        return f"OpenSSL refuses the key and its certificates: {reason_of(error)}"
     if not all(map(_is_certificate, entries.chain)):
         return "a certificate of the key store is damaged"
     if asked_for_password:
         return "the private key cannot be read: is ssl.key.password right?"
-    return "the private key is damaged, or of a kind that OpenSSL does not know"
+    return "the private key is damaged, or of a type that OpenSSL does not support"
 
 
 def _is_certificate(text: str) -> bool:
@@ -240,9 +239,9 @@ def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
         try:
             context.set_ciphers(":".join(map(_openssl_name, sorted(older))))
         except ssl.SSLError:
-            raise TlsError("ssl.cipher.suites names none that OpenSSL has here") from None
+            raise TlsError("ssl.cipher.suites names no suite that OpenSSL supports here") from None
     if context.minimum_version > context.maximum_version:
-        raise TlsError("ssl.cipher.suites has none for the ssl.enabled.protocols")
+        raise TlsError("ssl.cipher.suites has no suite for the ssl.enabled.protocols")
 
 
 def _openssl_name(suite: str) -> str:

@@ -80,10 +80,10 @@ def read_jks(data: bytes, password: str | None, key_password: str | None) -> Ent
     is that of the key if it differs from the store's. Raises StoreError."""
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
-        raise StoreError("it is no JKS")
+        raise StoreError("it is not a JKS file")
     version = reader.int32()
     if version not in (1, 2):
-        raise StoreError(f"it is a JKS of version {version}")
+        raise StoreError(f"it is a JKS file of version {version}, which pk cannot read")
     if password is not None:
         _check(data, password)
     entries = Entries()
@@ -127,7 +127,7 @@ def _key(hidden: bytes, password: str) -> bytes:
     except DerError:
         raise StoreError("its key is damaged") from None
     if not algorithm.startswith(_SUN_KEY_PROTECTOR):
-        raise StoreError("its key is hidden by an algorithm that JKS does not have")
+        raise StoreError("its key is encrypted with an algorithm that JKS does not have")
     salt, body, check = sealed[:20], sealed[20:-20], sealed[-20:]
     secret = password.encode("utf-16-be")
     stream, last = bytearray(), salt

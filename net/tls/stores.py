@@ -39,7 +39,7 @@ def read_store(
     except OSError as e:
         raise StoreError(f"{path} cannot be read: {e.strerror}") from None
     if len(data) > STORE_BYTES_MAX:
-        raise StoreError(f"{path} is larger than any store")
+        raise StoreError(f"{path} is too large for a store")
     kind = kind.upper()
     if kind not in ("PEM", "PKCS12", "JKS"):
         raise StoreError(f"{path}: pk reads stores of type PEM, PKCS12 and JKS, not {kind}")
@@ -69,7 +69,7 @@ def _read_pkcs12(data: bytes, password: str | None) -> Entries:
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError:
-        raise StoreError("its password is wrong, or it is no PKCS12") from None
+        raise StoreError("its password is wrong, or it is not a PKCS12 file") from None
     entries = Entries()
     others = [one.certificate.public_bytes(Encoding.DER) for one in store.additional_certs]
     if store.key is not None and store.cert is not None:

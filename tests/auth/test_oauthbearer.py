@@ -91,7 +91,7 @@ def test_extensions_cannot_say_something_else(extensions: dict[str, str]) -> Non
 
 @pytest.mark.parametrize("token", ["", "a b", "a\x01auth=Bearer x", "é"])
 def test_what_is_no_token_is_not_sent(token: str) -> None:
-    with pytest.raises(SaslError, match="the token is not one"):
+    with pytest.raises(SaslError, match="not a token"):
         OAuthBearerClient(token)
 
 

@@ -119,11 +119,11 @@ def test_a_listener_takes_them_only_where_a_key_says_so() -> None:
     check_sasl(BrokerConfig.parse(LISTENER | UNSECURED | AMONG_BROKERS | own))
     for keys, said in (
         ({}, "needs sasl.oauthbearer.jwks.endpoint.url"),
-        (UNSECURED | {"sasl.oauthbearer.jwks.endpoint.url": "https://x/y"}, "signed, or not"),
+        (UNSECURED | {"sasl.oauthbearer.jwks.endpoint.url": "https://x/y"}, "set only one of them"),
         (UNSECURED | AMONG_BROKERS, "unsecuredLoginStringClaim_sub is missing"),
         (
             UNSECURED | {JAAS: f'{MODULE} unsecuredValidatorAllowableClockSkewMs="x";'},
-            "AllowableClockSkewMs is no number",
+            "AllowableClockSkewMs is not a number",
         ),
     ):
         with pytest.raises(ConfigError, match=said):

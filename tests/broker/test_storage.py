@@ -346,7 +346,9 @@ async def test_no_empty_metadata_log_is_begun_while_its_directory_is_broken() ->
         for name in ("one", "two"):
             await make_topic(caller, name)
     before = sorted(disk.list("/b"))
-    with pytest.raises(StartError, match=r"metadata log is in none .* /a may hold it"):
+    with pytest.raises(
+        StartError, match=r"no working log directory has the metadata log; it may be in .*/a"
+    ):
         await run_node(
             config_of(log__dirs="/a,/b"), disk=BrokenDirectory(disk, "/a"), ready=lambda n: n.stop()
         )

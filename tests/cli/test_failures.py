@@ -75,7 +75,7 @@ UNREACHABLE = NoBrokers(
         (
             KafkaError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                "InitProducerId; enable.idempotence=false does without a producer id",
+                "InitProducerId; enable.idempotence=false needs no producer id",
             ),
             4,
             "the user needs WRITE on the topic (`pk acls add --allow USER --producer",

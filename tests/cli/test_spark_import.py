@@ -28,7 +28,11 @@ def topic(at: Run, fresh: Fresh) -> str:
         (("--from", "rows", "-y"), 2, "The name of rows does not tell its format"),
         (("--from", "x.csv", "-y", "--table", "t"), 2, "only for jdbc"),
         (("--from", "jdbc:sqlite:x", "-y", "--table", "t"), 2, "the unique column"),
-        (("--from", "x.csv", "-y", "--jars", "nowhere.jar"), 2, "There is no jar nowhere.jar"),
+        (
+            ("--from", "x.csv", "-y", "--jars", "nowhere.jar"),
+            2,
+            "The jar nowhere.jar does not exist",
+        ),
         (("--from", "x.csv", "-y", "--remote", "sc://h"), 2, "cannot run on a Spark Connect"),
         (("--from", "x.parquet", "-y", "--schema", "a INT"), 2, "have their own"),
         (("--from", "x.csv", "-y", "--option-file", "nowhere"), 2, "nowhere cannot be read"),

@@ -162,7 +162,7 @@ def test_from_nothing_in_five_commands(
     produced = pk("produce", "orders", *alice, *trust, *key, stdin=b"x\n")
     assert produced.code == 0, produced.err
     refused = pk("produce", "orders", *alice, *trust, stdin=b"x\n")
-    assert refused.code == 3 and "not asked to" not in refused.err, refused.err
+    assert refused.code == 3 and "but this client does not" not in refused.err, refused.err
     assert up.end() == -signal.SIGINT
 
 

@@ -277,7 +277,7 @@ async def test_a_second_node_of_one_id_does_not_get_in() -> None:
             initial__broker__registration__timeout__ms="5000",
         )
         error = await failure_of(cluster, Node(twin, disk=MemoryDisk()))
-        assert "DUPLICATE_BROKER_REGISTRATION, another process is broker 1" in str(error)
+        assert "DUPLICATE_BROKER_REGISTRATION, another running process is broker 1" in str(error)
         assert not cluster.image.brokers[1].fenced
 
 
@@ -288,7 +288,7 @@ async def test_a_directory_of_another_cluster_does_not_get_in() -> None:
         node = Node(other.config(1, listeners="PLAINTEXT://127.0.0.1:0"), disk=one.disks[1])
         error = await failure_of(other, node)
         assert (
-            "INCONSISTENT_CLUSTER_ID, it is another cluster's, this broker is of "
+            "INCONSISTENT_CLUSTER_ID, it belongs to another cluster, this broker to "
             f"{one.image.cluster_id}"
         ) in str(error)
 

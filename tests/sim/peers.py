@@ -167,7 +167,7 @@ class SimChannel:
 
     def _answered(self, frame: bytearray) -> None:
         if not self._pending:
-            raise ProtocolError("an answer to no request")
+            raise ProtocolError("an answer without a request")
         pending = self._pending.popleft()
         request = pending.request
         correlation_id, position = parse_response_header(frame, request.API_KEY, pending.version)

@@ -132,7 +132,7 @@ def test_errors_reach_the_test() -> None:
         with pytest.raises(KafkaError) as caught:
             kafka.create_topic("t")
         assert caught.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
-        with pytest.raises(RuntimeError, match="runs already"):
+        with pytest.raises(RuntimeError, match="is already running"):
             kafka.start()
         taken = Broker({"listeners": f"PLAINTEXT://127.0.0.1:{kafka.port}"})
         with pytest.raises(StartError, match="in use"):
@@ -140,7 +140,7 @@ def test_errors_reach_the_test() -> None:
         taken.stop()
     kafka.stop()  # again, which is nothing
     for use in (lambda: kafka.url, kafka.clear_faults):
-        with pytest.raises(RuntimeError, match="does not run"):
+        with pytest.raises(RuntimeError, match="is not running"):
             use()
     with kafka:
         assert kafka.create_topic("t") == "t", "a broker starts again, with nothing of before"

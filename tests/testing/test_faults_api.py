@@ -60,15 +60,21 @@ async def test_faults_are_added_listed_and_cleared() -> None:
     ("fields", "says"),
     [
         ({"action": "explode"}, "no action 'explode'"),
-        ({"action": "add", "kind": "explode", "request_key": 0}, "a fault is one of fail, delay"),
+        (
+            {"action": "add", "kind": "explode", "request_key": 0},
+            "a fault must be one of fail, delay",
+        ),
         ({"action": "add", "kind": "fail", "request_key": 5}, "no request has api key 5"),
         ({"action": "add", "kind": "fail", "request_key": PK_FAULTS}, "no request has api key"),
-        ({"action": "add", "kind": "fail", "request_key": 0}, "not with NONE"),
-        ({"action": "add", "kind": "drop", "request_key": 0, "times": 0}, "1 request or more"),
-        ({"action": "add", "kind": "delay", "request_key": 0, "delay_ms": -1}, "a delay is from 0"),
-        ({"action": "set-clock", "shift_ms": 1 << 60}, "no clock is"),
+        ({"action": "add", "kind": "fail", "request_key": 0}, "other than NONE"),
+        ({"action": "add", "kind": "drop", "request_key": 0, "times": 0}, "at least 1 request"),
+        (
+            {"action": "add", "kind": "delay", "request_key": 0, "delay_ms": -1},
+            "a delay must be from 0",
+        ),
+        ({"action": "set-clock", "shift_ms": 1 << 60}, "a clock cannot be"),
         ({"action": "move-leader", "topic": "none", "partition": 0, "delay_ms": 0}, None),
-        ({"action": "move-leader", "topic": "none", "delay_ms": -1}, "a leader is away for"),
+        ({"action": "move-leader", "topic": "none", "delay_ms": -1}, "a leader can be away for"),
         ({"action": "rebalance", "group": "none"}, None),
     ],
 )

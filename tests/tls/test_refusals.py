@@ -87,7 +87,7 @@ def test_a_key_that_is_none_or_another_s(tmp_path: Path, rsa_keys: RsaKeys) -> N
     for key in (other.key_pem(), key_pem(rsa_keys[0])):
         assert "does not belong to the certificate" in refused(tmp_path, key, SERVER.pem)
     agrees = key_pem(x25519.X25519PrivateKey.generate())
-    assert "of a kind that cannot sign" in refused(tmp_path, agrees, SERVER.pem)
+    assert "of a type that cannot sign" in refused(tmp_path, agrees, SERVER.pem)
     damaged = DAMAGED.replace("CERTIFICATE", "PRIVATE KEY")
     assert "the private key is damaged" in refused(tmp_path, damaged, SERVER.pem)
     for chain in ([DAMAGED], [SERVER.pem, DAMAGED]):
@@ -143,11 +143,11 @@ OLD = {"enabled_protocols": ("TLSv1.2",)}
     [
         ({"client_auth": "required"}, {}, "it asks for a certificate that it trusts"),
         ({"client_auth": "required", **OLD}, {}, "it asks for a certificate"),
-        (OLD, {"enabled_protocols": ("TLSv1.3",)}, "no version of TLS that this client has"),
+        (OLD, {"enabled_protocols": ("TLSv1.3",)}, "no TLS version in common with this client"),
         (
             {"cipher_suites": ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",)},
             {"cipher_suites": ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)},
-            "or has no cipher suite that this client has (ssl.cipher.suites)",
+            "or has no cipher suite in common with this client (ssl.cipher.suites)",
         ),
     ],
 )

@@ -124,8 +124,8 @@ def test_stores_of_java_s_keytool(tmp_path: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("data", "kind", "said"),
     [
-        (b"", "JKS", "password is wrong, or it is no PKCS12"),
-        (b"nothing", "PKCS12", "password is wrong, or it is no PKCS12"),
+        (b"", "JKS", "password is wrong, or it is not a PKCS12 file"),
+        (b"nothing", "PKCS12", "password is wrong, or it is not a PKCS12 file"),
         (b"nothing", "PEM", "no private key"),
         (b"\xff\xfe", "PEM", "is not PEM"),
         (b"-----BEGIN CERTIFICATE-----", "JKS", "its type must be PEM"),
@@ -175,7 +175,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         (replace(keyed, truststore_location=key + "x"), "No such file"),
         (mixed, "does not belong to the certificate"),
         (replace(keyed, enabled_protocols=("TLSv1.1",)), "TLSv1.2, TLSv1.3 or both"),
-        (replace(keyed, cipher_suites=("NONE",)), "none that OpenSSL has"),
+        (replace(keyed, cipher_suites=("NONE",)), "no suite that OpenSSL supports"),
         (
             replace(keyed, cipher_suites=("TLS_AES_128_GCM_SHA256",)),
             "all suites of TLS 1.3 or none",
@@ -195,7 +195,7 @@ def test_protocols_and_suites(tmp_path: Path, trusting: ssl.SSLContext) -> None:
     named = server_context(replace(keyed, cipher_suites=(suite,)))
     assert handshake(named, trusting) == "TLSv1.2", "no suite of TLS 1.3 is named"
     new = replace(keyed, enabled_protocols=("TLSv1.3",))
-    with pytest.raises(TlsError, match="none for the ssl.enabled.protocols"):
+    with pytest.raises(TlsError, match="no suite for the ssl.enabled.protocols"):
         server_context(replace(new, cipher_suites=(suite,)))
 
 

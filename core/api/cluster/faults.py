@@ -82,8 +82,8 @@ async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> 
     if last.kind == "drop-answer":
         await _answer(api, context, request)
     if last.kind != "fail":
-        raise ProtocolError(f"a test's fault drops its {name} request")
-    error = KafkaError(last.error_code, "A test asked for this error.")
+        raise ProtocolError(f"an injected fault drops its {name} request")
+    error = KafkaError(last.error_code, "This error was injected by a test.")
     if api.key == FETCH:
         return _failed_fetch(context, request, error)
     try:

@@ -164,7 +164,9 @@ def _alter_loggers(resource: AlterConfigsResource, *, validate_only: bool) -> No
         elif change.config_operation == configs.Operation.DELETE:
             wanted[change.name] = None
         else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a level is set or deleted, no list")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "a level can only be set or deleted; it is not a list"
+            )
         loggers.check(change.name, wanted[change.name])
     if not validate_only:
         for name, level in wanted.items():

@@ -37,7 +37,7 @@ async def submit_decision(
         committed = await the_controller(context).submit_with_offset(decide)
         context.image_offset = max(context.image_offset, committed.image_offset)
         return committed.reply
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time that the request allows is over")
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the request timed out")
 
 
 def _same(decide: Decide[Reply]) -> Decide[Reply]:

@@ -98,10 +98,13 @@ def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple
     check(context, Operation.DELETE, ResourceType.TOPIC, topic)
     partition = context.broker.data.replicas.partition(topic, wish.partition_index)
     if topic in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are not deleted")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} cannot be deleted")
     partition.check_leader()
     if not partition.config.delete:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is only compacted")
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"records of {topic} cannot be deleted: its cleanup.policy is compact",
+        )
     offset = partition.high_watermark if wish.offset == HIGH_WATERMARK else wish.offset
     if offset < 0 or offset > partition.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -171,7 +171,7 @@ class _Produce:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = context.broker.data.replicas.partition(name, data.index)
         if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {name}")
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write to {name}")
         if context.api_version < VERSION_BATCH:
             return partition, None
         header = read_one_batch(data.records, partition.config)

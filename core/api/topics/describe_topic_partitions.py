@@ -40,11 +40,11 @@ async def handle(
     first, cursor = 0, request.cursor
     if cursor is not None:
         if cursor.partition_index < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a cursor's partition is not negative")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a cursor's partition must not be negative")
         if request.topics and cursor.topic_name not in names:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"the cursor's topic {cursor.topic_name} is not asked for",
+                f"the request does not name the cursor's topic {cursor.topic_name}",
             )
         names = names[bisect_left(names, cursor.topic_name) :]
         first = cursor.partition_index

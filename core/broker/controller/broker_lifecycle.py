@@ -69,14 +69,15 @@ may end, a controller may be elected, or its disk may have space again."""
 
 
 _REFUSALS: Final = {
-    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is broker {node}, and alive",
-    ErrorCode.INCONSISTENT_CLUSTER_ID: "it is another cluster's, this broker is of {cluster}",
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another running process is broker {node}",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "it belongs to another cluster, this broker to {cluster}",
     ErrorCode.INVALID_REGISTRATION: (
-        "a log directory has the directory.id of another, here or at another broker: a copy?"
+        "a log directory has the same directory.id as another, here or at another broker; is it a "
+        "copy?"
     ),
     ErrorCode.KAFKA_STORAGE_ERROR: "the disk of its metadata log is full",
     ErrorCode.UNSUPPORTED_VERSION: (
-        "the cluster has settled on a feature that this version does not know"
+        "the cluster uses a feature that this version does not support"
     ),
 }
 
@@ -243,7 +244,7 @@ class BrokerLifecycle:
         try:
             return await self._controller_client.request(request, timeout_ms=timeout_ms)
         except KafkaError as e:
-            logger.info("no heartbeat: %s", e)
+            logger.info("the heartbeat failed: %s", e)
             return None
 
     async def _answered(

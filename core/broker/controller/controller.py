@@ -168,8 +168,8 @@ class Controller:
         image = await self._store.load()
         if logs_held and not image.cluster_id:
             raise MetadataLost(
-                f"it is empty, and this node holds the logs of {logs_held} partitions: put the "
-                "metadata back that belongs to them, or move them away"
+                f"it is empty, but this node has the logs of {logs_held} partitions: restore "
+                "their metadata, or move the logs away"
             )
         wanted = cluster_id or image.cluster_id or new_cluster_id
         decision = take_over(image, wanted, self.controller_id, epoch)
@@ -253,9 +253,9 @@ class Controller:
             error = _refusal(str(e))
         except StoreFull as e:
             if not self._full:
-                logger.error("no room for the metadata log: %s", e)
+                logger.error("no disk space for the metadata log: %s", e)
             self._full = True
-            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room for the metadata log")
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no disk space for the metadata log")
         except StoreFailed as e:
             why = f"the metadata log failed: {e}"
             logger.error("%s", why)
@@ -340,7 +340,7 @@ class Controller:
             # Nothing is lost: the log is longer than necessary. Trying again with every append
             # would delay all of them.
             self._snapshot_due_bytes = since + self._snapshot_bytes
-            logger.error("no snapshot of the metadata log could be made: %s", e)
+            logger.error("the snapshot of the metadata log failed: %s", e)
 
     def _lose(self, epoch: int, why: str) -> None:
         """The store can no longer guarantee `epoch`, which may be one that is just being taken."""

@@ -243,7 +243,7 @@ class ControllerClient:
                     raise FateUnknown(e.message or "the controller gave no answer in time") from e
                 raise
             if says(forwarded.response, ErrorCode.REQUEST_TIMED_OUT):
-                raise FateUnknown("the controller could not say whether it happened")
+                raise FateUnknown("the controller does not know whether the change was made")
             return forwarded
 
         return await self._persist(request, ask, timeout_ms)
@@ -267,7 +267,7 @@ class ControllerClient:
     async def _persist(
         self, request: Any, ask: Callable[[bool], Awaitable[Forwarded]], timeout_ms: float
     ) -> Forwarded:
-        pause_s, why = PAUSE_S_MIN, "no controller was asked"
+        pause_s, why = PAUSE_S_MIN, "no controller was contacted"
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 controller = self._controller
@@ -310,7 +310,7 @@ class ControllerClient:
             response = await _answer_of(channel, request, timeout_ms)
             nursery.cancel_scope.cancel()
         if response is None:
-            raise PeerLost("somebody else became the controller")
+            raise PeerLost("another node became the controller")
         if isinstance(response, Exception):
             raise response
         if says(response, ErrorCode.NOT_CONTROLLER):
@@ -353,8 +353,8 @@ async def _envelope(client: Client, request: Any, request_bytes_max: int) -> Env
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             (
-                f"a request of {len(frame)} bytes cannot be passed on to the controller (at most "
-                f"{limit})"
+                f"a request of {len(frame)} bytes cannot be forwarded to the controller (at most "
+                f"{limit} bytes)"
             ),
         )
     return EnvelopeRequest(
@@ -371,7 +371,7 @@ async def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> For
     if answer.error_code or answer.response_data is None:
         raise KafkaError(
             answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR,
-            "the controller did not take what was passed on to it",
+            "the controller refused the forwarded request",
         )
     data, key, version = answer.response_data, request.API_KEY, client.api_version
     _, position = parse_response_header(data, key, version)

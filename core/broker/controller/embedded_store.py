@@ -151,7 +151,7 @@ class EmbeddedStore:
         directory = f"{self._path}/{METADATA_TOPIC}-0"
         damaged = damage_before_end(self._disk, directory)
         if damaged is not None:
-            raise StoreFailed(f"{damaged}, and events that are needed lie behind it")
+            raise StoreFailed(f"{damaged}, and events after it are needed")
         log = open_log(
             self._disk,
             directory,

@@ -192,8 +192,8 @@ class HeartbeatManager:
         now = trio.current_time()
         if slept_s:
             logger.warning(
-                "this controller was paused for %.1f s; missed heartbeats of that time fence no "
-                "broker",
+                "this controller was paused for %.1f s; heartbeats missed in that time do not "
+                "fence brokers",
                 slept_s,
             )
             for session in self._sessions.values():
@@ -203,7 +203,7 @@ class HeartbeatManager:
         for session in over:
             del self._sessions[session.broker_id]
         if over:
-            await self._fence(over, "no heartbeat came within broker.session.timeout.ms")
+            await self._fence(over, "no heartbeat arrived within broker.session.timeout.ms")
 
     async def _fence(self, sessions: Sequence[_Session], why: str) -> None:
         gone = [(s.broker_id, s.broker_epoch) for s in sessions]

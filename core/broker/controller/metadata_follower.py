@@ -203,7 +203,7 @@ class MetadataFollower:
             )
         elif fetched.diverging_epoch.end_offset >= 0:
             raise MetadataBroken(
-                f"its log ends at {fetched.diverging_epoch.end_offset} where this node has epoch"
+                f"its log ends at {fetched.diverging_epoch.end_offset}, but this node has epoch"
                 f" {image.controller_epoch} up to {image.offset}: it has lost events"
             )
         else:
@@ -246,8 +246,8 @@ class MetadataFollower:
         image = self._node.newest
         if wanted.end_offset <= image.offset:
             raise MetadataBroken(
-                f"it offers a snapshot of {wanted.end_offset} events where this node has seen"
-                f" {image.offset}: it has lost events"
+                f"it offers a snapshot of {wanted.end_offset} events, but this node has seen "
+                f"{image.offset}: it has lost events"
             )
         logger.info("loading the snapshot of %d events", wanted.end_offset)
         data, size = bytearray(), 1
@@ -305,7 +305,7 @@ class MetadataFollower:
     def _check_cluster(self, found: MetadataImage) -> None:
         known = self._node.newest.cluster_id
         if known and found.cluster_id != known:
-            raise MetadataBroken(f"it is that of cluster {found.cluster_id}, this is {known}")
+            raise MetadataBroken(f"it belongs to cluster {found.cluster_id}, this node to {known}")
 
 
 async def _at_work(
@@ -346,7 +346,7 @@ def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
     except (KafkaError, cbor.CborError) as e:
         raise MetadataBroken(f"events from {image.offset} on cannot be read: {e}") from e
     except (ContradictoryEvent, LookupError) as e:
-        raise MetadataBroken(f"what came contradicts what was before it: {e!r}") from e
+        raise MetadataBroken(f"the new events contradict the earlier ones: {e!r}") from e
 
 
 def _only_partition(answer: Any) -> FetchedPartition:

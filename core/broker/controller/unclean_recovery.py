@@ -154,7 +154,7 @@ class UncleanRecovery:
         try:
             verdicts = await self._controller.submit(OffLoopDecision(ask))
         except KafkaError as e:
-            logger.info("no logs were compared: %s", e)
+            logger.info("logs could not be compared: %s", e)
             await trio.sleep(AGAIN_S)
             self._changed.set()
             return
@@ -172,13 +172,13 @@ class UncleanRecovery:
         for verdict, keys in elected.items():
             if not verdict.lossy:
                 logger.info(
-                    "%s: broker %d leads, whose log is the longest",
+                    "%s: broker %d becomes leader, since its log is the longest",
                     self._named(keys), verdict.leader,
                 )  # fmt: skip
                 continue
             self.lossy_elections += len(keys)
             logger.error(
-                "%s: broker %d leads, and acknowledged records may be lost: %s",
+                "%s: broker %d becomes leader, and acknowledged records may be lost: %s",
                 self._named(keys), verdict.leader, verdict.why,
             )  # fmt: skip
 
@@ -194,7 +194,7 @@ class UncleanRecovery:
                 found.setdefault(verdict, []).append(key)
         for verdict, keys in found.items():
             brokers = " and ".join(map(str, verdict.awaits))
-            waits = f" before the log of broker {brokers} is known" if brokers else ""
+            waits = f" until the log of broker {brokers} is known" if brokers else ""
             logger.warning("%s: no leader%s: %s", self._named(keys), waits, verdict.why)
 
     def _named(self, keys: list[TopicIdPartition]) -> str:

@@ -357,7 +357,7 @@ class CoordinatorShard(Generic[M]):
             self._carry_out(effects)
         except Exception:
             # This task must not end the broker. The log still has the work to do.
-            logger.exception("%s: what was decided cannot be carried out", self.partition.tp)
+            logger.exception("%s: a decision cannot be carried out", self.partition.tp)
             if self.state is State.ACTIVE:
                 self._restart()
 
@@ -515,12 +515,12 @@ def _read(log: Log, machine: Machine, offset: int, end: int, bytes_max: int) -> 
                     found.append((record.offset, header.producer_id, b"", None))
                 continue
             if record.key is None:
-                raise ProtocolError(f"offset {record.offset}: a record without a key")
+                raise ProtocolError(f"offset {record.offset}: the record has no key")
             found.append((record.offset, producer_id, record.key, record.value))
             if producer_id == NO_PRODUCER_ID:
                 last[record.key] = record.offset
     if next_offset == offset:
-        raise ProtocolError(f"offset {offset}: no whole batch where one should be")
+        raise ProtocolError(f"offset {offset}: no complete batch, although one is expected")
     items: list[tuple[int, int, Any]] = []
     compacted = machine.log_is_compacted
     for index, (at, producer_id, key, value) in enumerate(found):

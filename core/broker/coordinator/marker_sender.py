@@ -156,7 +156,7 @@ class MarkerSender:
             else:
                 response = await self._links.ask(leader, request, timeout_ms=timeout_ms)
         except (PeerLost, KafkaError) as e:
-            logger.info("markers for broker %d: %s", leader, e)
+            logger.info("markers for broker %d could not be sent: %s", leader, e)
             self._start_soon(self._again, batch)
             return
         refused: list[_Due] = []

@@ -43,5 +43,5 @@ class ProducerIds:
             request, timeout_ms=state.config.request_timeout_ms
         )
         if answer.error_code:
-            raise KafkaError(answer.error_code, "the controller gave no producer ids")
+            raise KafkaError(answer.error_code, "the controller assigned no producer ids")
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)

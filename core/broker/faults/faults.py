@@ -99,23 +99,23 @@ class Faults:
         if known is None:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"a fault is one of {', '.join(KINDS)}, not {kind[:40]!r}",
+                f"a fault must be one of {', '.join(KINDS)}, not {kind[:40]!r}",
             )
         if known == "fail" and error_code == ErrorCode.NONE:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, "a request fails with an error, not with NONE"
-            )
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a fault needs an error other than NONE")
         if not 0 <= delay_ms <= DELAY_MS_MAX:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"a delay is from 0 to {DELAY_MS_MAX} ms, not {delay_ms}"
+                ErrorCode.INVALID_REQUEST,
+                f"a delay must be from 0 to {DELAY_MS_MAX} ms, not {delay_ms}",
             )
         if times == 0 or times < -1:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"a fault meets 1 request or more, not {times}"
+                ErrorCode.INVALID_REQUEST, f"a fault must affect at least 1 request, not {times}"
             )
         if len(self._faults) >= FAULTS_MAX:
             raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"{FAULTS_MAX} faults are in force; clear some"
+                ErrorCode.POLICY_VIOLATION,
+                f"{FAULTS_MAX} faults are active, the maximum; clear some",
             )
         self._last_id += 1
         fault = Fault(self._last_id, known, api_key, error_code, delay_ms, times, client_id)
@@ -133,7 +133,7 @@ class Faults:
             self._faults.clear()
             return count
         if self._faults.pop(fault_id, None) is None:
-            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"no fault {fault_id} is in force")
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"fault {fault_id} is not active")
         return 1
 
     def met_by(self, api_key: int, client_id: str | None) -> list[Fault]:
@@ -218,7 +218,7 @@ class Faults:
         """Set the broker's clock to `shift_ms` ahead of the machine's, and do everything that is
         due by then: retention, and the expiry of partitions' producers."""
         if abs(shift_ms) > 1 << 42:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"no clock is {shift_ms} ms wrong")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a clock cannot be {shift_ms} ms wrong")
         self._clock.shift_ms = shift_ms
         for look in self.clock_moved:
             await look()

@@ -404,7 +404,9 @@ class RemoteLogManager:
         first = min(remote.first_offset(partition.log), partition.high_watermark)
         if first > partition.log.state.log_start_offset:
             logger.info(
-                "%s: the log starts at %d, since what was before is deleted", partition.tp, first
+                "%s: the log starts at %d, since the records before it are deleted",
+                partition.tp,
+                first,
             )
             partition.delete_before(first)
 
@@ -431,7 +433,9 @@ class RemoteLogManager:
         )
         epochs = epochs_between(lineage, segment.base_offset, following - 1)
         if not epochs:
-            self.trouble[partition.tp] = "its first records have no leader epoch: not copied"
+            self.trouble[partition.tp] = (
+                "its first records have no leader epoch, so they are not copied"
+            )
             return False
         record = RemoteSegment(
             partition=remote_partition(partition),
@@ -508,7 +512,7 @@ class RemoteLogManager:
         known = remote.segments.get(record.id)
         if known is None or known.state is not SegmentState.COPY_FINISHED:
             await self._give_up(record)
-            raise RemoteStorageError("another leader gave up this copy")
+            raise RemoteStorageError("another leader abandoned this copy")
         self.metrics.copied_segments += 1
         self.metrics.copied_bytes += record.size
         logger.info(
@@ -704,7 +708,7 @@ class RemoteLogManager:
         if is_needed and not remote.has(log, start, end):
             return False
         await offload(self._storage.delete, name, limiter=self._threads)
-        logger.info("%s: deleted an object that is no segment: %s", partition.tp, name)
+        logger.info("%s: deleted an object that is not a segment: %s", partition.tp, name)
         return True
 
     async def _listed(self, partition: RemotePartition) -> dict[Uuid, StoredObject]:

@@ -112,7 +112,7 @@ class AlterLogDirsManager:
         directory that is cordoned, KAFKA_STORAGE_ERROR, and the errors of `Replicas.partition`."""
         directory = next((d for d in self._dirs.directories if d.path == path.rstrip("/")), None)
         if directory is None:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
         if directory.failed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has failed")
         if directory.cordoned:

@@ -129,7 +129,9 @@ class AssignmentsManager:
         refused = [code for code in (answer.error_code, *codes) if code and code not in FINAL]
         if refused:
             logger.warning(
-                "the controller did not take %d directories: %s", len(due), error_name(refused[0])
+                "the controller refused the report of %d directories: %s",
+                len(due),
+                error_name(refused[0]),
             )
         return not refused
 

@@ -137,7 +137,7 @@ class LogReconciler:
             partition.high_watermark - offset,
             partition.high_watermark,
             self._fetcher.leader,
-            "they are cut off" if may_cut else "it keeps them, and asks the controller",
+            "they are truncated" if may_cut else "it keeps them, and asks the controller",
         )
         self._state.metrics.committed_cut.value += 1
         return may_cut
@@ -148,7 +148,7 @@ class LogReconciler:
         try:
             stop = await self._compared(channel, fetch_state)
         except KafkaError as e:
-            logger.info("%s: its leader does not say how its log goes: %s", fetch_state.key, e)
+            logger.info("%s: its leader does not answer about its log: %s", fetch_state.key, e)
         if self._fetcher.is_current(fetch_state):
             self._fetcher.stop(fetch_state, stop)
 
@@ -254,7 +254,9 @@ class LogReconciler:
         except StorageError as e:
             if not e.is_passing:
                 self._replicas.failures.fail_partition(partition, e)
-            self._fetcher.fail(fetch_state, f"it is not cut, since its records cannot be kept: {e}")
+            self._fetcher.fail(
+                fetch_state, f"it is not truncated, since its records cannot be kept: {e}"
+            )
             return False
         return True
 
@@ -281,7 +283,7 @@ class LogReconciler:
             end = await self._leader_offset(channel, fetch_state, LATEST_TIMESTAMP)
             start = await self._leader_offset(channel, fetch_state, EARLIEST_TIMESTAMP)
         except KafkaError as e:
-            self._fetcher.fail(fetch_state, f"asked where the log ends: {e}")
+            self._fetcher.fail(fetch_state, f"asking where the log ends failed: {e}")
             return
         if not self._fetcher.is_current(fetch_state):
             return
@@ -295,7 +297,7 @@ class LogReconciler:
         elif start > ours:
             await self.restart(fetch_state, start)
         else:
-            self._fetcher.fail(fetch_state, "out of range, though the leader has it")
+            self._fetcher.fail(fetch_state, "out of range, although the leader has it")
 
     async def start_behind_remote(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
         """The leader has the offset asked for only in remote storage: restart the log with what the
@@ -306,7 +308,7 @@ class LogReconciler:
         partition = fetch_state.partition
         remote = partition.remote
         if remote is None:
-            self._fetcher.fail(fetch_state, "its remote segments are not known here yet")
+            self._fetcher.fail(fetch_state, "its remote segments are not known to this broker yet")
             return
         try:
             local_start = await self._leader_offset(channel, fetch_state, EARLIEST_LOCAL_TIMESTAMP)
@@ -316,13 +318,13 @@ class LogReconciler:
             if segment is None:
                 raise KafkaError(
                     ErrorCode.OFFSET_NOT_AVAILABLE,
-                    f"no remote segment is known here with offset {local_start - 1}",
+                    f"this broker knows no remote segment with offset {local_start - 1}",
                 )
             tail = await remote.reads.run(remote.reads.reader.tail, segment)
             offset, now_ms = segment.end_offset + 1, self._replicas.clock.now_ms()
             producers = Producers.from_snapshot(tail.snapshot, offset, now_ms)
         except (KafkaError, CorruptSnapshot) as e:
-            self._fetcher.fail(fetch_state, f"asked what is in remote storage: {e}")
+            self._fetcher.fail(fetch_state, f"asking what is in remote storage failed: {e}")
             return
         if not self._fetcher.is_current(fetch_state) or start > offset:
             return
@@ -376,7 +378,9 @@ class LogReconciler:
             if data.error_code:
                 raise KafkaError(data.error_code)
             return data.offset
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader's answer does not include it"
+        )
 
     async def _leader_epoch_end(
         self, channel: Channel, fetch_state: PartitionFetchState, epoch: int
@@ -397,7 +401,9 @@ class LogReconciler:
             if found.error_code:
                 raise KafkaError(found.error_code)
             return EpochEnd(found.leader_epoch, found.end_offset)
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader's answer does not include it"
+        )
 
     async def ask(self, channel: Channel, logs: Iterable[PartitionFetchState]) -> None:
         """Ask a leader whose Fetch does not report diverging epochs where those of `logs` end, and

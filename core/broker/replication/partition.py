@@ -282,8 +282,8 @@ class Partition:
 
     def _too_few(self) -> str:
         return (
-            f"{self.tp}: {len(self.isr)} of the replicas are in sync, "
-            f"min.insync.replicas is {self.config.min_insync_replicas}"
+            f"{self.tp}: {len(self.isr)} of the replicas are in sync, but min.insync.replicas is "
+            f"{self.config.min_insync_replicas}"
         )
 
     # --- the leader's log ---
@@ -520,7 +520,7 @@ class Partition:
         follower = self.followers.get(node_id)
         if follower is None:
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{node_id} is no replica of {self.tp}"
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {node_id} is not a replica of {self.tp}"
             )
         if broker_epoch != NO_BROKER_EPOCH:
             broker = self._owner.broker(node_id)

@@ -497,7 +497,7 @@ class ReplicaFetcher:
                     self._replicas.failures.fail_partition(partition, e)
                 self.fail(fetch_state, str(e))
             except KafkaError as e:
-                self.fail(fetch_state, f"what came is refused: {e}", logging.ERROR)
+                self.fail(fetch_state, f"the fetched records are refused: {e}", logging.ERROR)
             except Exception:  # noqa: BLE001 (what it is, it is this partition's)
                 self._give_up(fetch_state)
 

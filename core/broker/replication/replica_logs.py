@@ -169,7 +169,9 @@ class ReplicaLogs:
                 if log.damaged_segments
             )
         else:
-            logger.info("the controller did not take %d logs: %s", len(due), error_name(refused[0]))
+            logger.info(
+                "the controller refused the report of %d logs: %s", len(due), error_name(refused[0])
+            )
         return not refused
 
     def _decided(self, key: TopicIdPartition, log: ReplicaLog, result: PartitionResult) -> None:
@@ -183,7 +185,9 @@ class ReplicaLogs:
             return
         if result.why != stopped.why:
             then = (
-                "it goes on, and keeps what it cuts off" if result.may_cut else "it stays as it is"
+                "it continues, and keeps what it truncates"
+                if result.may_cut
+                else "it stays as it is"
             )
             logger.error("%s: %s: %s", partition.tp, then, result.why)
         partition.stopped = stopped._replace(may_cut=result.may_cut, why=result.why)

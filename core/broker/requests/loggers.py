@@ -36,13 +36,15 @@ def check(name: str, level: str | None) -> None:
     """Raise KafkaError: INVALID_CONFIG if the logger or the level does not exist, INVALID_REQUEST
     if the root's level is removed."""
     if name not in levels():
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger {name}")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"logger {name} does not exist")
     if level is None:
         if name == ROOT:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the root logger keeps a level")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the level of the root logger cannot be deleted"
+            )
     elif level not in LEVELS:
         choice = ", ".join(LEVELS)
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"a level is one of {choice}, not {level}")
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"a level must be one of {choice}, not {level}")
 
 
 def set_level(name: str, level: str | None) -> None:

@@ -129,7 +129,7 @@ class ClientMetrics:
             self._clients[instance] = _Client(peer.client_id, asked, now)
             return instance, asked
         if known.terminating:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "this client has ended")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "this client has terminated")
         unchanged = asked == known.asked
         if unchanged and now - known.asked_at < EARLY * known.asked.interval_ms / 1000:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
@@ -157,7 +157,7 @@ class ClientMetrics:
             raise KafkaError(code)
         now = self._clock.time()
         if known.terminating:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "this client has ended")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "this client has terminated")
         early = EARLY * known.asked.interval_ms / 1000
         if not ends and known.pushed_at is not None and now - known.pushed_at < early:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)

@@ -149,7 +149,7 @@ class Cleaner:
         except KafkaError as e:
             self._put_aside(partition, e)
         except (FileNotFoundError, CompactorLost) as e:
-            logger.warning("%s: a round of compaction was given up: %s", partition.tp, e)
+            logger.warning("%s: a round of compaction was abandoned: %s", partition.tp, e)
         except OSError as e:
             undone = not is_fault(e)
             self._failed(

@@ -120,7 +120,9 @@ class LogRetention:
             else:
                 self._replicas.failures.fail_partition(partition, e)
             return
-        logger.info("%s: offsets %d to %d are only remote now", partition.tp, first, start - 1)
+        logger.info(
+            "%s: offsets %d to %d are now only in remote storage", partition.tp, first, start - 1
+        )
 
     def _tell(self, partition: Partition, why: Unforeseen) -> None:
         """Log an unexpected error, with the traceback only the first time, since it comes with

@@ -127,7 +127,7 @@ class SegmentRepair:
             epochs = LeaderEpochs(log.state.epochs.entries)
             flaw = await self._bandwidth.run(flaw_of(writer.segment, replaced, epochs), path)
             if flaw is not None:
-                raise NotRepaired(f"what broker {partition.leader} has there does not fit: {flaw}")
+                raise NotRepaired(f"the segment of broker {partition.leader} does not fit: {flaw}")
             if partition.log is not log or partition.leader_epoch != epoch or partition.leads:
                 raise NotRepaired("there is another leader")
             in_place = True
@@ -136,7 +136,7 @@ class SegmentRepair:
                 self._replicas, partition, log, base, [part], sizes
             ):
                 in_place = False
-                raise NotRepaired("the log was cut there")
+                raise NotRepaired("the log was truncated there")
         finally:
             writer.close()
             if not in_place:

@@ -11,7 +11,7 @@ from pk.net.client.admin_operations.partitions import PartitionOperations
 from pk.net.client.admin_operations.topics import TopicOperations
 from pk.net.client.results import ElectionType
 
-FAULTS_OFF = "makes no faults for tests: start it with pk.faults.enable=true where no data matters"
+FAULTS_OFF = "does not inject faults: start it with pk.faults.enable=true where no data matters"
 
 AWAY_MS: Final = 300
 

@@ -67,7 +67,9 @@ class TopicOperations(AdminBase):
             found = await self._describe_by_metadata_names(names, include_authorized_operations)
         if names is None:
             names = sorted(found)
-        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker did not name it")
+        unknown = KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker's answer does not include it"
+        )
         return found.of(names, lambda _: unknown)
 
     async def _describe_paged(self, names: list[str] | None) -> Answers[str, r.TopicDescription]:
@@ -91,7 +93,7 @@ class TopicOperations(AdminBase):
                 break
             if before is not None and _place(cursor) <= _place(before):
                 raise KafkaError(
-                    ErrorCode.UNKNOWN_SERVER_ERROR, "DescribeTopicPartitions does not get on"
+                    ErrorCode.UNKNOWN_SERVER_ERROR, "DescribeTopicPartitions makes no progress"
                 )
         return Answers(
             (

@@ -278,9 +278,9 @@ async def test_while_it_is_refused_it_can_tell_why() -> None:
     async with case(initial__broker__registration__timeout__ms="3000") as one:
         duplicate = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
         one.cluster.answers += [lambda: duplicate] * 100
-        with pytest.raises(RegistrationFailed, match="another process is broker 1, and alive"):
+        with pytest.raises(RegistrationFailed, match="another running process is broker 1"):
             await one.lifecycle.register()
-        assert one.lifecycle.complaint.startswith("DUPLICATE_BROKER_REGISTRATION, another process")
+        assert one.lifecycle.complaint.startswith("DUPLICATE_BROKER_REGISTRATION, another running")
         one.cluster.answers.clear()
         await one.lifecycle.register()
         assert not one.lifecycle.complaint

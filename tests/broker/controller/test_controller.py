@@ -256,7 +256,7 @@ def test_where_there_is_no_room_nothing_happens_and_the_leadership_is_kept(
             assert one.controller.active and one.controller.epoch == epoch
             await trio.testing.wait_all_tasks_blocked()
             assert await one.store.load() == one.controller.image == one.published[-1]
-        assert caplog.text.count("no room") == 1
+        assert caplog.text.count("no disk space") == 1
 
     run(main)
 

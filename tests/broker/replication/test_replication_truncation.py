@@ -481,7 +481,7 @@ class TestCutting:
             cluster.heal()
             await cluster.until(lambda: cluster.values(1) == [])
             assert cluster.broker(1).metrics.committed_cut.value == 1
-            assert any("they are cut off" in r.message for r in caplog.records)
+            assert any("they are truncated" in r.message for r in caplog.records)
 
 
 async def apart(cluster: Cluster) -> None:

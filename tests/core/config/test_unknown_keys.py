@@ -89,5 +89,6 @@ def test_all_that_is_refused_is_named_at_once() -> None:
         BrokerConfig.parse(ONE | names)
     assert str(refused.value) == (
         "Unknown config names: log.retension.ms (did you mean log.retention.ms?), "
-        "pk.nothing (pk has no such key), ssl.mine (nothing reads it, so it would protect nothing)"
+        "pk.nothing (pk has no such key), "
+        "ssl.mine (pk does not read it, so it would protect nothing)"
     )

@@ -127,7 +127,9 @@ def test_the_last_copied_offset_of_a_log() -> None:
     assert highest_copied(segments, lineage((0, 0), (3, 12)), 30) == (11, 0), "an unclean leader"
     assert highest_copied(segments, lineage((5, 0)), 30) == (-1, -1)
     assert highest_copied(segments, [], 30) == (-1, -1)
-    assert highest_copied(segments, lineage((0, 0), (1, 15)), 17) == (16, 1), "the log was cut"
+    assert highest_copied(segments, lineage((0, 0), (1, 15)), 17) == (16, 1), (
+        "the log was truncated"
+    )
 
 
 def test_a_segment_that_is_missing_before_others_was_not_copied() -> None:
