@@ -107,7 +107,7 @@ class JwtValidator:
         scope = claims.get(self._expected.scope_claim, [])
         listed = cast(list[Any], scope) if isinstance(scope, list) else [scope]
         if not all(isinstance(one, str) and one.strip() for one in listed):
-            raise TokenRefused(f"its claim {self._expected.scope_claim!r} is no scope")
+            raise TokenRefused(f"its claim {self._expected.scope_claim!r} is not a scope")
 
 
 _REASONS: Final = {

@@ -383,7 +383,7 @@ async def test_each_reason_is_logged_and_none_is_told(
             "a claim is missing": provider.token(exp=None),
             "its signature is wrong": stranger.token(),
             "names no user": provider.token(sub=None),
-            "is no scope": provider.token(scope=7),
+            "is not a scope": provider.token(scope=7),
             "its algorithm is not one of": jwt.encode({"sub": "a"}, "k" * 64, "HS256"),
             "it is not a JWT": "hello",
         }
@@ -439,7 +439,7 @@ async def test_a_wrong_secret_is_said_without_it() -> None:
         ({"sasl.oauthbearer.token.endpoint.url": "http://x/y"}, "client.credentials.client.id"),
         (
             {"sasl.jaas.config": f'{OAUTH_LOGIN} unsecuredLoginStringClaim_sub="a";'},
-            "an unsigned token",
+            "unsigned tokens only with",
         ),
         ({"sasl.jaas.config": 'x.y.Mine required clientSecret="hush";'}, "the login module"),
         ({"sasl.login.callback.handler.class": "x.y.Mine"}, "is a Java class"),
@@ -684,7 +684,7 @@ async def test_a_provider_that_fails_says_why(provider: object, said: str) -> No
 
 def test_a_provider_and_an_endpoint_exclude_each_other() -> None:
     both = by_provider("echo x") | {"sasl.oauthbearer.token.endpoint.url": "https://x/token"}
-    with pytest.raises(ConfigError, match="give one"):
+    with pytest.raises(ConfigError, match="give only one"):
         parse(AdminConfig, both)
     with pytest.raises(ConfigError, match="neither module:function nor a command"):
         parse(AdminConfig, by_provider("sh -c 'open"))

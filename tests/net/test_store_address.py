@@ -77,7 +77,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     [
         ("pk.metadata.store", "etcd://127.0.0.1:1/x", "pip install 'pk-broker[etcd]'"),
         ("pk.metadata.store", "zookeeper://127.0.0.1:1/x", "pip install 'pk-broker[zookeeper]'"),
-        ("pk.metadata.store", "etcd://127.0.0.1:99999", "'127.0.0.1:99999' is no HOST:PORT"),
+        ("pk.metadata.store", "etcd://127.0.0.1:99999", "'127.0.0.1:99999' is not HOST:PORT"),
         (
             "pk.metadata.store",
             "zookeeper:/h",
