@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
 import trio
@@ -117,6 +118,19 @@ class RemoteReads:
         except RemoteStorageError as e:
             self._failed(e)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"remote storage: {e}") from e
+
+    def read_ahead(self, segment: RemoteSegment) -> None:
+        """Fetch what follows the last read of a segment, in the background, if half of the threads
+        are idle and the quota is not used up."""
+        if self.quota.wait_s or 2 * self._limiter.borrowed_tokens > self._limiter.total_tokens:
+            return
+        for number in self.reader.ahead(segment):
+            self._start_soon(self._load_ahead, segment, number)
+
+    async def _load_ahead(self, segment: RemoteSegment, number: int) -> None:
+        # A consumer that needs the chunk asks again, and gets the error.
+        with suppress(RemoteStorageError):
+            await offload(self.reader.load_ahead, segment, number, limiter=self._limiter)
 
     def _failed(self, error: RemoteStorageError) -> None:
         """Log the first failure of each minute: readers ask again all the time."""
@@ -243,6 +257,7 @@ class RemoteLog:
             segment, end = found.segment, found.end_offset + 1
             read = reader.read_beyond, segment, at, end, bytes_max
             fetched, beyond = await self.reads.run(*read)
+            self.reads.read_ahead(segment)
             if not fetched.length:  # compaction had removed the rest of the segment
                 at = end
                 continue

@@ -5,7 +5,11 @@ segment in sequence makes one request for each `CHUNK_BYTES`, independent of its
 consumers of the same records share them. The indexes come with the tail of the object, in one
 request, and are kept too.
 
-Threads: any thread may read. Two that need the same chunk at the same time may both ask for it.
+A consumer in sequence waits for the store only once if the next chunks are fetched while it takes
+the last ones: `ahead` says which ones are due.
+
+Threads: any thread may read. Of two that need the same chunk at the same time one asks for it, and
+the other waits.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import errno
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 from typing import Any, Final, Generic, TypeVar
 
 from pk.core.log import lookup
@@ -30,6 +35,12 @@ from pk.core.values import Uuid
 CHUNK_BYTES: Final = 4 << 20
 CHUNKS_BYTES_MAX: Final = 64 << 20
 """The memory for chunks of records."""
+AHEAD: Final = 2
+"""How many chunks are fetched ahead of a consumer: so many are in vain if it goes."""
+AHEAD_MAX: Final = 4
+"""How many are fetched ahead of all consumers and not used yet."""
+
+LAST_MAX: Final = 1000
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -91,6 +102,12 @@ class RemoteReader:
         self._fetched = fetched
         self._segments: _Cache[Uuid, Segment] = _Cache(index_bytes_max)
         self._chunks: _Cache[tuple[Uuid, int], bytes] = _Cache(CHUNKS_BYTES_MAX)
+        self._mutex = threading.Lock()
+        self._under_way: dict[tuple[Uuid, int], Future[bytes]] = {}
+        self._last: _Cache[Uuid, int] = _Cache(LAST_MAX)
+        """The chunk of a segment that was read last."""
+        self._unused: set[tuple[Uuid, int]] = set()
+        """The chunks that were fetched ahead, and that no consumer has read."""
 
     def limit_indexes(self, bytes_max: int) -> None:
         """Change the limit of the indexes that are kept."""
@@ -193,19 +210,70 @@ class RemoteReader:
         return read
 
     def _chunk(self, segment_id: Uuid, name: str, number: int, size: int) -> bytes:
-        key = (segment_id, number)
-        chunk = self._chunks.get(key)
-        if chunk is None:
-            start = number * CHUNK_BYTES
-            wanted = min(CHUNK_BYTES, size - start)
-            chunk = self._storage.get(name, start, wanted)
-            self._fetched(len(chunk))
-            if len(chunk) < wanted:
-                raise RemoteStorageError(
-                    f"{name}: {len(chunk)} of {wanted} bytes from {start} came"
-                )
+        """A chunk that a consumer needs."""
+        self._last.put(segment_id, number, 1)
+        with self._mutex:
+            self._unused.discard((segment_id, number))
+        return self._load(segment_id, name, number, size)
+
+    def _load(self, segment_id: Uuid, name: str, number: int, size: int) -> bytes:
+        """A chunk from memory, from a thread that fetches it already, or from the store."""
+        key, mine = (segment_id, number), Future[bytes]()
+        with self._mutex:
+            chunk = self._chunks.get(key)
+            if chunk is not None:
+                return chunk
+            under_way = self._under_way.get(key)
+            if under_way is None:
+                self._under_way[key] = mine
+        if under_way is not None:
+            return under_way.result()
+        try:
+            chunk = self._fetch(name, number, size)
             self._chunks.put(key, chunk, len(chunk))
+            mine.set_result(chunk)
+            return chunk
+        except BaseException as e:
+            mine.set_exception(e)
+            raise
+        finally:
+            with self._mutex:
+                del self._under_way[key]
+
+    def _fetch(self, name: str, number: int, size: int) -> bytes:
+        start = number * CHUNK_BYTES
+        wanted = min(CHUNK_BYTES, size - start)
+        chunk = self._storage.get(name, start, wanted)
+        self._fetched(len(chunk))
+        if len(chunk) < wanted:
+            raise RemoteStorageError(f"{name}: {len(chunk)} of {wanted} bytes from {start} came")
         return chunk
+
+    # --- ahead of consumers ---
+
+    def ahead(self, remote: RemoteSegment) -> list[int]:
+        """The chunks of a segment to fetch ahead of the consumer that has just read it; none if it
+        does not read in sequence."""
+        last, segment_id = self._last.get(remote.id), remote.id
+        if last is None or (last and self._chunks.get((segment_id, last - 1)) is None):
+            return []
+        due: list[int] = []
+        with self._mutex:
+            self._unused = {
+                key for key in self._unused if key in self._under_way or self._chunks.get(key)
+            }
+            for number in range(last + 1, last + 1 + AHEAD):
+                key = (segment_id, number)
+                is_there = key in self._unused or key in self._under_way or self._chunks.get(key)
+                is_part = number * CHUNK_BYTES < remote.size
+                if is_part and not is_there and len(self._unused) < AHEAD_MAX:
+                    self._unused.add(key)
+                    due.append(number)
+        return due
+
+    def load_ahead(self, remote: RemoteSegment, number: int) -> None:
+        """Fetch a chunk that `ahead` returned."""
+        self._load(remote.id, self.name_of(remote), number, remote.size)
 
 
 def remote_file(storage: RemoteStorage, name: str, tail: Tail) -> File:

@@ -1,5 +1,8 @@
 """A remote segment is read as the local one that was copied."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from log.remote.copies import a_log, copy_all
 from log.support import (
@@ -7,7 +10,7 @@ from log.support import (
     headers_of,
 )
 
-from pk.core.log.remote import segment_object
+from pk.core.log.remote import reading, segment_object
 from pk.core.log.remote.memory_storage import MemoryStorage
 from pk.core.log.remote.reading import RemoteReader
 from pk.core.log.remote.segment_object import (
@@ -92,6 +95,64 @@ def test_a_segment_takes_one_request_for_its_tail_and_one_for_each_chunk(
     for offset in range(copied[0].start_offset, copied[0].end_offset + 1):
         reader.read(copied[0], offset, 1 << 40, 100)
     assert asked == [copied[0].size, 0]
+
+
+def test_what_follows_is_fetched_ahead_of_a_reader_in_sequence(
+    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "CHUNK_BYTES", 1000)
+    log = a_log(segment_bytes=6000)
+    segment = copy_all(log, storage)[0]
+    assert segment.size > 5000
+    asked: list[int] = []
+    get = storage.get
+
+    def counting(name: str, start: int = 0, length: int | None = None) -> bytes:
+        asked.append(start)
+        return get(name, start, length)
+
+    storage.get = counting
+    reader = RemoteReader(storage, lambda: "c", index_bytes_max=1 << 20)
+
+    def consume(number: int) -> None:
+        reader._chunk(segment.id, reader.name_of(segment), number, segment.size)
+
+    assert reader.ahead(segment) == [], "nobody reads it"
+    consume(0)
+    assert reader.ahead(segment) == [1, 2]
+    reader.load_ahead(segment, 1)
+    reader.load_ahead(segment, 2)
+    assert reader.ahead(segment) == [], "a reader that goes gets no more"
+    consume(1)
+    assert reader.ahead(segment) == [3]
+    consume(5)
+    assert reader.ahead(segment) == [], "it jumped"
+    consume(2)
+    assert asked == [0, 1000, 2000, 5000]
+
+
+def test_two_threads_that_need_a_chunk_fetch_it_once(storage: MemoryStorage) -> None:
+    segment = copy_all(a_log(segment_bytes=6000), storage)[0]
+    begun, go = threading.Event(), threading.Event()
+    asked: list[int] = []
+    get = storage.get
+
+    def waiting(name: str, start: int = 0, length: int | None = None) -> bytes:
+        asked.append(start)
+        begun.set()
+        assert go.wait(10)
+        return get(name, start, length)
+
+    reader = RemoteReader(storage, lambda: "c", index_bytes_max=1 << 20)
+    storage.get = waiting
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(reader.load_ahead, segment, 0)
+        assert begun.wait(10)
+        second = pool.submit(reader.load_ahead, segment, 0)
+        go.set()
+        first.result(10)
+        second.result(10)
+    assert asked == [0]
 
 
 def test_a_damaged_record_is_not_given_to_readers(
