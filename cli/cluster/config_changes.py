@@ -43,8 +43,9 @@ _UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replicatio
 
 
 class ConfigPlan(NamedTuple):
-    """Changes to configs, with the current configs and a row for each resource and key. Deleting a
-    key that is not set has a row, but is not among the changes."""
+    """Changes to configs, with the current configs and a row for each resource and key. What is
+    already so has a row, but is not among the changes: deleting a key that is not set, or setting
+    a key to the value that it is set to."""
 
     wanted: ConfigChanges
     known: Mapping[ConfigResource, Sequence[ConfigEntry]]
@@ -98,10 +99,17 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
             check_key(change.name, entries)
             about = entry or _overridden(change.name, entries)
             secret = about is not None and about.sensitive
-            idle = change.operation is ConfigOperation.DELETE and not _is_set(resource, entry)
+            after, source = _after(resource, entry, change, defaults)
+            if change.operation is ConfigOperation.DELETE:
+                idle = not _is_set(resource, entry)
+            else:
+                kept = entry is not None and (entry.source, entry.value) == (
+                    own_source(resource),
+                    after,
+                )
+                idle = kept and not secret
             if not idle:
                 needed.setdefault(resource, []).append(change)
-            after, source = _after(resource, entry, change, defaults)
             rows.append(
                 {
                     "resource": shown_name(resource),
@@ -121,10 +129,14 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
 
 
 def say_nothing_to_change(context: Context, plan: ConfigPlan) -> None:
-    """Says that no key that was to be deleted is set."""
+    """Says that no key that was to be deleted is set, and which keys have their value already."""
     keys: dict[str, list[str]] = {}
     for row in plan.rows:
-        keys.setdefault(row["resource"], []).append(row["name"])
+        if row["to_source"] is None:
+            said = f"{row['name']} of {row['resource']} is already {shown_value(row, 'to')}"
+            context.say(f"Nothing to change: {said}.")
+        else:
+            keys.setdefault(row["resource"], []).append(row["name"])
     for name, unset in keys.items():
         verb = "is" if len(unset) == 1 else "are"
         context.say(f"Nothing to change: {join(unset)} {verb} not set on {name}.")
@@ -212,7 +224,8 @@ def say_plan(context: Context, plan: ConfigPlan) -> None:
     """Shows what would change, before the question."""
     for row in plan.rows:
         if row["result"] == "unchanged":
-            context.say(f"{row['resource']}: {row['name']} is not set")
+            kept = "not set" if row["to_source"] else f"already {shown_value(row, 'to')}"
+            context.say(f"{row['resource']}: {row['name']} is {kept}")
             continue
         before, after = both_ways(row["name"], row["from"]), shown_value(row, "to")
         context.say(f"{row['resource']}: {row['name']} {before} → {after}")

@@ -276,6 +276,29 @@ def test_a_deleted_config_falls_back_to_the_default(
     ]
 
 
+def test_a_config_that_has_its_value_already_is_left(at: Run, fresh: Fresh) -> None:
+    topic = fresh("already")
+    at("topics", "create", topic, "-c", "segment.ms=1h")
+    before = at("undo", "--list", "-f", "json").json
+    for words in (
+        ("configs", "alter", "topic", topic, "-c", "segment.ms=60m"),
+        ("topics", "alter", topic, "-c", "segment.ms=3600000"),
+    ):
+        ran = at(*words, "-f", "json")  # without -y: it must not ask
+        assert (ran.code, ran.json) == (0, []), ran.err
+        assert ran.err == (
+            f"Nothing to change: segment.ms of {topic} is already 3600000 (1 hour).\n"
+        )
+    assert at("undo", "--list", "-f", "json").json == before
+    both = ("-c", "segment.ms=1h", "-c", "retention.ms=604800000", "-y", "-f", "json")
+    some = at("configs", "alter", "topic", topic, *both)
+    assert f"{topic}: segment.ms is already 3600000 (1 hour)\n" in some.err
+    assert [(row["name"], row["result"]) for row in some.json] == [
+        ("segment.ms", "unchanged"),
+        ("retention.ms", "changed"),  # the default, but now the topic's own
+    ]
+
+
 def test_a_config_that_is_not_set_is_not_deleted(at: Run, fresh: Fresh) -> None:
     topic = fresh("unset")
     at("topics", "create", topic, "-c", "segment.ms=1h")
