@@ -25,6 +25,7 @@ from pk.cli.options.parameters import (
     placed,
 )
 from pk.cli.options.values import ConfigValueError
+from pk.cli.phrases import join
 from pk.core.nearest import did_you_mean, did_you_mean_one_of, nearest
 
 if TYPE_CHECKING:
@@ -279,6 +280,8 @@ class Group(_Parsing, TyperGroup):
         near = f"; in pk that is `pk {found}`" if found else self.near(args[0])
         if not near and self.key and NOUNS[self.key].usual:
             return f"; did you mean `pk {self.key} -- {args[0]}`?"
+        if not near and self.key:
+            return f"; it has {join(self.list_commands(None))}"
         return near
 
     def unknown_option(self, ctx: Any, name: str) -> str:

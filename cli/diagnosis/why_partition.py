@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pk.cli.diagnosis.explain import Evidence, Explanation
 from pk.cli.diagnosis.snapshot import brokers_named
-from pk.cli.positions.times import show_span, show_time
+from pk.cli.positions.times import show_clock, show_span, show_time
 
 
 class ReplicaFacts(NamedTuple):
@@ -188,7 +188,7 @@ def _seen(p: PartitionFacts, replica: ReplicaFacts) -> str:
     ago = max(p.now_ms - replica.seen_ms, 0)
     return (
         f"; last seen {show_span(ago) if ago >= 1000 else 'a moment'} ago, "
-        f"{show_time(replica.seen_ms)}"
+        f"{show_clock(show_time(replica.seen_ms))}"
     )
 
 

@@ -81,12 +81,26 @@ def show_help(context: "Context", words: Sequence[str], man: str | None) -> None
     for word in words:
         child = node.child(word) if isinstance(node, Group) else None
         if child is None:
+            found = _searched(word) if not path else None
+            if found is not None and len(words) == 1:
+                context.write_page(page(found, words, text_width()))
+                return
             known = [*(c.name for c in node.children), *PAGES] if isinstance(node, Group) else []
             hint = did_you_mean(word, known, "; `pk --help` lists commands and pages.")
             raise Unusable(f"No help on {' '.join(words)!r}{hint}")
         node = child
         path.append(word)
     context.write_page(help_text(node, tuple(path)))
+
+
+def _searched(word: str) -> str | None:
+    """The page that explains a word: a config's name or an error's; None if it is neither."""
+    from pk.cli.config_keys.search import search
+    from pk.core.errors import ErrorCode
+
+    if any(found.key.name == word for found in search((word,))):
+        return "configs"
+    return "errors" if word in ErrorCode.__members__ else None
 
 
 def _write_manual(context: "Context", directory: str) -> None:

@@ -201,6 +201,11 @@ class Context:
         if self.output.format not in ("table", "wide"):
             self.show(Listing(columns, ()))
 
+    def say_empty(self, text: str) -> None:
+        """Says to a person that a list is empty: a heading alone looks like an answer cut short."""
+        if self.streams.err_terminal and self.output.format in ("table", "wide"):
+            self.say(text)
+
     def show_document(self, document: Document) -> None:
         options = self.output
         self.write(render_document(document, options))

@@ -229,6 +229,7 @@ def test_an_option_before_the_noun_that_the_command_does_not_take_is_refused() -
         ("kafka-acls.sh --add", "'kafka-acls.sh'; in pk that is `pk acls`"),
         ("get-offsets", "'get-offsets'; in pk that is `pk topics offsets`"),
         ("topics get-offsets", "pk topics has no command 'get-offsets'; did you mean offsets?"),
+        ("why broker", "pk why has no command 'broker'; it has partition, lag, config and denied"),
     ],
 )
 def test_what_is_no_option_of_a_noun_is_said(words: str, said: str) -> None:
@@ -390,7 +391,7 @@ LONG = {
     "--num": set(),
     "--format": set(),
     "--compression": set(),
-    "--partitions": set(),
+    "--partitions": {"spark pipeline status"},  # a flag
     "--replication-factor": set(),
     "--topic": set(),
     "--group": set(),

@@ -163,6 +163,8 @@ def test_every_page_is_printed(pk: Run, name: str) -> None:
         (("configs", "retention"), "604800000 (7 days)"),
         (("configs", "topic", "tombstone"), "delete.retention.ms"),
         (("configs", "cleanup.policy"), "a list of compact, delete"),
+        (("cleanup.policy",), "a list of compact, delete"),
+        (("NOT_ENOUGH_REPLICAS",), "19  NOT_ENOUGH_REPLICAS"),
     ],
 )
 def test_pages_are_searched(pk: Run, words: tuple[str, ...], found: str) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from clients.pk_cluster import PkCluster
 from terminal import Terminal, on_terminal
 
 from pk.cli.main import main
@@ -110,6 +111,14 @@ def test_what_is_no_command_line_is_said_in_whole_words() -> None:
         "pk groups has no command 'descirbe'; did you mean describe? (`pk groups --help`",
         "shows the usage.)",
     ]
+
+
+def test_a_list_without_rows_is_said_to_be_empty() -> None:
+    with PkCluster(1) as cluster:
+        for noun in ("topics", "groups", "users", "quotas"):
+            shown = on_terminal(main, (noun, "list", "-b", cluster.bootstrap))
+            assert shown.code == 0
+            assert shown.screen.splitlines()[2].startswith(f"No {noun}"), shown.screen
 
 
 @pytest.mark.skipif(shutil.which("less") is None, reason="needs less")

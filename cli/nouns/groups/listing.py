@@ -44,6 +44,8 @@ async def list_groups(context: Context, options: ListGroups) -> None:
         for g in groups
     ]
     context.show(listing(GroupRow, rows))
+    if not listed.groups and not states and not types:
+        context.say_empty("No groups.")
     if not states and not types:  # otherwise only groups of that state or type are known
         say_no_match(context, "group", pattern, (g.group_id for g in listed.groups))
 

@@ -33,6 +33,8 @@ async def list_quotas(context: Context, options: ListQuotas) -> None:
             rows.append(row)
     rows.sort(key=lambda r: (r["ip"] or "", r["user"] or "", r["client_id"] or "", r["key"]))
     context.show(listing(QuotaRow, rows))
+    if not rows:
+        context.say_empty("No quotas match." if wanted else "No quotas are set.")
 
 
 async def set_quota(context: Context, options: SetQuota) -> None:

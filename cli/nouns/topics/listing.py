@@ -32,4 +32,6 @@ async def list_topics(
         if (matches is None or matches.fullmatch(t.name)) and (with_internal or not t.internal)
     ]
     context.show(listing(TopicRow, rows))
+    if not rows and matches is None:
+        context.say_empty("No topics; `pk topics create NAME` creates one.")
     say_no_match(context, "topic", matches, (t.name for t in listed))

@@ -43,6 +43,8 @@ async def list_users(context: Context, pattern: str | None) -> None:
             name = one.mechanism.sasl_name
             rows.append({"user": user, "mechanism": name, "iterations": one.iterations})
     context.show(listing(UserRow, rows))
+    if not answers.ok and not answers.errors:
+        context.say_empty("No users; `pk users add USER` adds one.")
 
 
 async def add(context: Context, options: SetPassword) -> None:
