@@ -299,7 +299,10 @@ def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: P
     resumed = pk.json("reassign", "apply", "--resume")
     assert [row["result"] for row in resumed] == ["moved", "moved"]
     assert pk.throttles() == []
-    assert "No reassignment was left" in pk.run("reassign", "apply", "--resume", code=1).err
+    assert (
+        "No unfinished reassignment was started here"
+        in pk.run("reassign", "apply", "--resume", code=1).err
+    )
 
 
 @pytest.mark.slow
