@@ -26,7 +26,7 @@ from pyarrow import dataset
 from benchmark import report
 from benchmark.spark_connector import in_turn
 
-GOAL = 0.7
+GOAL = 0.5
 
 CONNECTOR = """\
 import sys
