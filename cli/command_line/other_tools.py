@@ -139,6 +139,8 @@ OPTIONS = {
     ("pk produce", "-K"): "produce TOPIC -f '%k:%v\\n'",
     ("pk produce", "-l"): "produce TOPIC -F FILE",
     ("pk produce", "-T"): "produce TOPIC --print-offsets",
+    ("pk debug bundle", "-o"): "debug bundle --to FILE",
+    ("pk debug bundle", "--output"): "debug bundle --to FILE",
     ("pk topics trim", "--to"): "topics trim TOPIC -o POSITION",
     ("pk quotas set", "-c"): "quotas set --user USER KEY=VALUE",
     ("pk quotas set", "--config"): "quotas set --user USER KEY=VALUE",

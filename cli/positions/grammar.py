@@ -142,8 +142,14 @@ def parse_position(text: str, now_ms: int, zone: tzinfo | None = None) -> Positi
     return Position(Anchor.OFFSET, int(word))
 
 
+_FORMATS = frozenset(("table", "wide", "json", "jsonl", "yaml", "csv"))
+
+
 def _hint(word: str, now_ms: int, zone: tzinfo | None) -> str:
-    """Suggests `@` for a time that lacks it; otherwise lists the forms of a position."""
+    """Suggests `@` for a time that lacks it, and -f for a format, since -o is that to other tools;
+    otherwise lists the forms of a position."""
+    if word in _FORMATS:
+        return f"for a format, write -f {word}"
     if not word.isdecimal():
         try:
             time_ms(word, now_ms, zone)

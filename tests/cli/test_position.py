@@ -197,6 +197,11 @@ def test_a_time_without_its_sign_is_understood_as_a_mistake(text: str) -> None:
         parse_positions(text, NOW, UTC)
 
 
+def test_a_format_is_understood_as_a_mistake() -> None:
+    with pytest.raises(ValueError, match="not a position: 'json'; for a format, write -f json"):
+        parse_positions("json", NOW, UTC)
+
+
 @pytest.mark.parametrize(
     ("text", "written"),
     [
