@@ -226,8 +226,11 @@ class Producer:
     async def _send_seen(self, record: OutgoingRecord, settled: OnSettled | None) -> Delivery:
         try:
             info = self._topic_now(record.topic) or await self._topic(record.topic)
-            await self._room(record_size(record.key, record.value, record.headers))
-            await self._checkpoint(1)
+            size = record_size(record.key, record.value, record.headers)
+            if self._accumulator.has_room(size):
+                await self._checkpoint(1)
+            else:
+                await self._room(size)
         except BaseException as e:
             if settled is not None:
                 settled(e)
