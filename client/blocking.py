@@ -28,7 +28,8 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, Generic, TypeVar
+from functools import wraps
+from typing import Any, Final, Generic, TypeVar, cast
 
 import trio
 
@@ -58,6 +59,7 @@ from pk.net.client.delivery import (
 )
 from pk.net.client.errors import Closed
 from pk.net.client.partitioner import Partitioner
+from pk.net.client.results import OffsetAndMetadata
 from pk.net.client.share_consumer import AcknowledgeType, OnShareRecords, ShareRecord
 from pk.net.client.subscription import ConsumerRecord, OnRecords
 from pk.net.client.typed import (
@@ -93,6 +95,7 @@ __all__ = [
 
 K = TypeVar("K")
 V = TypeVar("V")
+M = TypeVar("M", bound=Callable[..., Any])
 
 _WAITING_BYTES_MAX: Final = 1 << 20
 """`send` waits while records of this many bytes have not been taken by the client's thread."""
@@ -423,6 +426,17 @@ class Producer(ProducerMethods):
             self._portal.run(self._sender.before_commit)
 
 
+def _after_put_back(method: M) -> M:
+    """A method of `Consumer` that puts back first."""
+
+    @wraps(method)
+    def call(self: Consumer, *args: Any, **kwargs: Any) -> Any:
+        self.put_back()
+        return method(self, *args, **kwargs)
+
+    return cast(M, call)
+
+
 class Consumer(ConsumerMethods):
     """A consumer, made by `open_consumer`; see `pk.client.Consumer`."""
 
@@ -431,11 +445,53 @@ class Consumer(ConsumerMethods):
     ) -> None:
         super().__init__(client, through)
         self._on_records = on_records
+        self._unread: deque[ConsumerRecord] = deque()
+        """Records of a poll that the loop has yet to yield: a call to the other thread for each
+        record would cost more than all the rest."""
+
+    def put_back(self) -> None:
+        """Move the position back to the first record that the loop over the consumer has not
+        yielded. Each method that reads or changes a position does so first, and so does the end of
+        the block."""
+        if self._unread:
+            unread = tuple(self._unread)
+            self._unread.clear()
+            seek_back(self, unread)
+
+    assign = _after_put_back(ConsumerMethods.assign)
+    unsubscribe = _after_put_back(ConsumerMethods.unsubscribe)
+    seek = _after_put_back(ConsumerMethods.seek)
+    seek_to_beginning = _after_put_back(ConsumerMethods.seek_to_beginning)
+    seek_to_end = _after_put_back(ConsumerMethods.seek_to_end)
+    seek_to_time = _after_put_back(ConsumerMethods.seek_to_time)
+    position = _after_put_back(ConsumerMethods.position)
+    position_nowait = _after_put_back(ConsumerMethods.position_nowait)
+    lag = _after_put_back(ConsumerMethods.lag)
+    pause = _after_put_back(ConsumerMethods.pause)
+    poll_batches = _after_put_back(ConsumerMethods.poll_batches)
+
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """See `pk.client.Consumer.consumed_offsets`."""
+        offsets = super().consumed_offsets()
+        for record in reversed(self._unread):
+            partition = TopicPartition(record.topic, record.partition)
+            if partition in offsets:
+                offsets[partition] = OffsetAndMetadata(record.offset, record.leader_epoch)
+        return offsets
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
+        """See `pk.client.Consumer.commit`."""
+        if offsets is None and self._unread:
+            offsets = self.consumed_offsets()
+        super().commit(offsets)
 
     def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ConsumerRecord]:
         """The next records; see `pk.client.Consumer.poll`."""
+        self.put_back()
         start_ns = 0 if self._on_records is None else time.time_ns()
         records = super().poll(timeout_ms=timeout_ms, records_max=records_max)
         if self._on_records is not None and records:
@@ -474,11 +530,13 @@ class Consumer(ConsumerMethods):
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yields each record, without end. Raises what `poll` raises.
 
-        The records come in polls of `max.poll.records`. If `enable.auto.commit` is set, each poll's
-        records are committed when the next poll begins; a block that ends earlier by an exception
-        commits none of them."""
+        The records come in polls of `max.poll.records`, but the position is just after the last
+        record yielded, so `commit` and the end of the block never commit records that the loop did
+        not get. Another loop, or a poll, goes on behind that record."""
         while True:
-            yield from self.poll()
+            while self._unread:
+                yield self._unread.popleft()
+            self._unread.extend(self.poll())
 
 
 class ShareConsumer(ShareConsumerMethods):
@@ -492,11 +550,26 @@ class ShareConsumer(ShareConsumerMethods):
     ) -> None:
         super().__init__(client, through)
         self._on_records = on_records
+        self._unread: deque[ShareRecord] = deque()
+
+    def put_back(self, records: Sequence[ShareRecord] = ()) -> None:
+        """See `pk.client.ShareConsumer.put_back`. Without `records`: those that the loop over the
+        consumer has not yielded, as polls, commits and the end of the block do first."""
+        unread = (*records, *self._unread)
+        self._unread.clear()
+        if unread:
+            super().put_back(unread)
+
+    def commit(self) -> share_consumer.Outcomes:
+        """See `pk.client.ShareConsumer.commit`."""
+        self.put_back()
+        return super().commit()
 
     def poll(
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ShareRecord]:
         """The next records; see `pk.client.ShareConsumer.poll`."""
+        self.put_back()
         start_ns = 0 if self._on_records is None else time.time_ns()
         records = super().poll(timeout_ms=timeout_ms, records_max=records_max)
         if self._on_records is not None and records:
@@ -505,9 +578,11 @@ class ShareConsumer(ShareConsumerMethods):
 
     def __iter__(self) -> Iterator[ShareRecord]:
         """Yields each record, without end. The records come in polls of `max.poll.records`; a poll
-        settles those of the poll before it."""
+        settles those of the poll before it that the loop has yielded."""
         while True:
-            yield from self.poll()
+            while self._unread:
+                yield self._unread.popleft()
+            self._unread.extend(self.poll())
 
 
 class TypedProducer(Generic[K, V]):
@@ -596,10 +671,9 @@ class TypedConsumer(Generic[K, V]):
                 return found
 
     def __iter__(self) -> Iterator[TypedRecord[K, V]]:
-        """Yields each record, without end. The records come in polls, as those of
-        `Consumer.__iter__`."""
-        while True:
-            yield from self.poll()
+        """Yields each record, without end, as the loop over `consumer` does."""
+        for record in self.consumer:
+            yield from self._deserialized([record])
 
     def _deserialized(self, records: list[ConsumerRecord]) -> list[TypedRecord[K, V]]:
         left = deque(records)
@@ -665,10 +739,10 @@ class TypedShareConsumer(Generic[K, V]):
                 return found
 
     def __iter__(self) -> Iterator[TypedShareRecord[K, V]]:
-        """Yields each record, without end. The records come in polls of `max.poll.records`; a poll
-        settles those of the poll before it."""
-        while True:
-            yield from self.poll()
+        """Yields each record, without end, and settles records as the loop over `consumer` does."""
+        for record in self.consumer:
+            self._deserializer.left.append(record)
+            yield from self.poll(timeout_ms=0)
 
     def acknowledge(
         self,
@@ -741,7 +815,9 @@ def open_consumer(
     """See `pk.client.open_consumer`. `on_records` runs in the thread that polls."""
     manager = consumer.open_consumer(bootstrap, config, on_request=on_request)
     with portal() as through, through.opened(manager) as client:
-        yield Consumer(client, through, on_records)
+        opened = Consumer(client, through, on_records)
+        yield opened
+        opened.put_back()
 
 
 @contextmanager
@@ -755,7 +831,9 @@ def open_share_consumer(
     """See `pk.client.open_share_consumer`. `on_records` runs in the thread that polls."""
     manager = share_consumer.open_share_consumer(bootstrap, config, on_request=on_request)
     with portal() as through, through.opened(manager) as client:
-        yield ShareConsumer(client, through, on_records)
+        opened = ShareConsumer(client, through, on_records)
+        yield opened
+        opened.put_back()
 
 
 @contextmanager

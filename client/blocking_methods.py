@@ -242,6 +242,11 @@ class ConsumerMethods:
         the partition's error."""
         return self._portal.run(self._client.committed, partitions)
 
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What `commit` commits by default: for each partition that has a position, the offset
+        after the last record that the program got."""
+        return self._portal.run_sync(self._client.consumed_offsets)
+
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:
@@ -288,6 +293,11 @@ class ShareConsumerMethods:
         """Return the next records, at most `records_max` (else `max.poll.records`); wait up to
         `timeout_ms` for some."""
         return self._portal.run(self._client.poll, timeout_ms=timeout_ms, records_max=records_max)
+
+    def put_back(self, records: Sequence[ShareRecord]) -> None:
+        """Take back the newest records of the last poll, which the program has not looked at: the
+        next poll returns them again, and the end of the block releases them."""
+        self._portal.run_sync(self._client.put_back, records)
 
     def acknowledge(
         self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT

@@ -664,6 +664,11 @@ class Consumer:
             self._group_id(), partitions, require_stable=False
         )
 
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What `commit` commits by default: for each partition that has a position, the offset
+        after the last record that the program got."""
+        return self._commits.consumed()
+
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
     ) -> None:

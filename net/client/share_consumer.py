@@ -231,6 +231,14 @@ class ShareConsumer:
                 (record,) = self._take(1, start_ns)
                 yield record
 
+    def put_back(self, records: Sequence[ShareRecord]) -> None:
+        """Take back the newest records of the last poll, which the program has not looked at: the
+        next poll returns them again, and the end of the block releases them."""
+        for record in reversed(records):
+            place = TopicPartition(record.topic, record.partition), record.offset
+            if (held := self._held.pop(place, None)) is not None:
+                self._buffer.appendleft((record, held))
+
     def _take(self, limit: int, start_ns: int) -> list[ShareRecord]:
         taken: list[ShareRecord] = []
         while self._buffer and len(taken) < limit:

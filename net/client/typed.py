@@ -470,11 +470,11 @@ class TypedShareConsumer(Generic[K, V]):
                 return found
 
     async def __aiter__(self) -> AsyncIterator[TypedShareRecord[K, V]]:
-        """Yields each record, without end. The records come in polls of `max.poll.records`; a poll
-        settles those of the poll before it."""
-        while True:
-            for record in await self.poll():
-                yield record
+        """Yields each record, without end, and settles records as the loop over `consumer` does."""
+        async for record in self.consumer:
+            self._deserializer.left.append(record)
+            for found in await self.poll(timeout_ms=0):
+                yield found
 
     def acknowledge(
         self,

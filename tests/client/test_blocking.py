@@ -102,6 +102,84 @@ def test_a_group_commits_what_was_read(kafka: Kafka, fresh: Fresh) -> None:
     assert told == [("assigned", 2), ("revoked", 2)]
 
 
+def committed(kafka: Kafka, group: str, topic: str, partition: int = 0) -> int | None:
+    with open_admin(kafka.bootstrap) as admin:
+        stored = admin.list_group_offsets(group).value(TopicPartition(topic, partition))
+    return None if stored is None else stored.offset
+
+
+def test_what_a_loop_has_not_yielded_is_not_committed(kafka: Kafka, fresh: Fresh) -> None:
+    """Neither by `commit` nor by the end of the block; and it is not skipped."""
+    topic, group = fresh("blocking"), fresh("group")
+    create(kafka, topic, 2)
+    with open_producer(kafka.bootstrap) as producer:
+        for partition in range(2):
+            producer.send_many(topic, [(None, b"%d" % n) for n in range(10)], partition=partition)
+    with open_consumer(kafka.bootstrap, EARLIEST | {"group.id": group}) as consumer:
+        consumer.subscribe([topic])
+        found: dict[int, list[int]] = {0: [], 1: []}
+        for record in consumer:
+            found[record.partition].append(record.offset)
+            if sum(map(len, found.values())) == 5:
+                consumer.commit()
+                for partition, offsets in found.items():
+                    assert (committed(kafka, group, topic, partition) or 0) == len(offsets)
+            if sum(map(len, found.values())) == 7:
+                break
+        following = next(iter(consumer))
+        found[following.partition].append(following.offset)
+        (polled,) = consumer.poll(records_max=1)
+        found[polled.partition].append(polled.offset)
+        for partition, offsets in found.items():
+            assert consumer.position(TopicPartition(topic, partition)) == len(offsets)
+        for record in consumer:
+            found[record.partition].append(record.offset)
+            break
+    for partition, offsets in found.items():
+        assert offsets == list(range(len(offsets)))
+        assert (committed(kafka, group, topic, partition) or 0) == len(offsets)
+
+
+def test_a_loop_goes_on_where_the_program_seeks(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("blocking")
+    create(kafka, topic)
+    here = TopicPartition(topic, 0)
+    with open_producer(kafka.bootstrap) as producer:
+        producer.send_many(topic, [(None, b"%d" % n) for n in range(10)]).result()
+    with open_consumer(kafka.bootstrap, EARLIEST) as consumer:
+        consumer.assign([here])
+        found: list[int] = []
+        for record in consumer:
+            found.append(record.offset)
+            if len(found) == 3:
+                consumer.seek(here, 8)
+            if record.offset == 9:
+                break
+    assert found == [0, 1, 2, 8, 9]
+
+
+def test_a_loop_over_a_share_consumer_releases_what_it_has_not_yielded(
+    kafka: Kafka, fresh: Fresh
+) -> None:
+    topic, group = fresh("blocking"), fresh("group")
+    create(kafka, topic)
+    configure_group(kafka, group, {"share.auto.offset.reset": "earliest"})
+    with open_producer(kafka.bootstrap) as producer:
+        producer.send_many(topic, [(None, b"%d" % n) for n in range(6)]).result()
+    seen: list[tuple[int, int]] = []
+    for count in (2, 4):
+        with open_share_consumer(kafka.bootstrap, {"group.id": group}) as consumer:
+            consumer.subscribe([topic])
+            for taken, record in enumerate(consumer, 1):
+                seen.append((record.offset, record.delivery_count))
+                if taken == 1:
+                    consumer.commit()
+                if taken == count:
+                    break
+    assert [offset for offset, _ in seen] == [0, 1, 2, 3, 4, 5]
+    assert [again for offset, again in seen if offset < 2] == [1, 1]
+
+
 def test_transactions_commit_and_abort(kafka: Kafka, fresh: Fresh) -> None:
     topic, name = fresh("blocking"), fresh("id")
     create(kafka, topic)
