@@ -138,8 +138,11 @@ class Partition:
         self.stopped: Stop | None = None
         """Why it follows no further, until the controller lets it, or elects another leader."""
         self.offline: KafkaError | None = None
-        noted = log.state.log_start_offset if high_watermark is None else high_watermark
-        self.high_watermark = min(max(noted, log.state.log_start_offset), log.state.log_end_offset)
+        # Only what is committed is copied to remote storage and dropped here. So a lower checkpoint
+        # of the watermark is old, and followers could not fetch what would raise it.
+        start = log.state.local_log_start_offset
+        noted = start if high_watermark is None else high_watermark
+        self.high_watermark = min(max(noted, start), log.state.log_end_offset)
         self.synced_offset = log.durability.recovery_point
         self.remote: RemoteLog | None = None
         """Its segments in remote storage, if it has any or may get some."""
