@@ -373,6 +373,7 @@ OWN_EXAMPLES = {
     "topics trim": Example("topics trim", "pk topics trim orders -o end"),
 }
 NOT_THAT_FAR = (
+    "configs alter",
     "groups remove-members",
     "partitions elect-leaders",
     "reassign throttle",

@@ -143,7 +143,8 @@ def test_from_nothing_in_five_commands(
 ) -> None:
     """Those of docs/security.md, in their order; and a client without a certificate is refused."""
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    block = page.partition("## From nothing")[2].partition("```console\n")[2].partition("```")[0]
+    section = page.partition("## A secure broker in five commands")[2]
+    block = section.partition("```console\n")[2].partition("```")[0]
     first, *others = [line.removeprefix("$ pk ") for line in block.splitlines()]
     assert len(others) == 4
     data = str(tmp_path / "data")

@@ -568,7 +568,7 @@ def test_what_a_first_try_may_have_done_is_not_called_undone_when_the_second_is_
         )
         epoch = await store.campaign(1)
         swallow = True
-        with pytest.raises(StoreFailed, match="may have happened"):
+        with pytest.raises(StoreFailed, match="may have taken effect"):
             await store.append(epoch, 0, [allocated(1)])
         assert (await store.load()).offset == 1
         await store.close()

@@ -240,7 +240,7 @@ def test_brokers_log_in_at_each_other(realm: Realm) -> None:
         (LOGIN, f'{MODULE} useKeyTab=true keyTab="/missing" principal="kafka/h@R";', "be read"),
         (LOGIN, f"{MODULE} useTicketCache=true;", "a listener needs useKeyTab=true"),
         (LOGIN, f"{MODULE} useKeyTab=true;", "needs keyTab and principal"),
-        (LOGIN, f"{MODULE} useKeyTab=true keyTab=a principal=b spin=c;", "no option spin"),
+        (LOGIN, f"{MODULE} useKeyTab=true keyTab=a principal=b spin=c;", "the option spin"),
         ("sasl.kerberos.principal.to.local.rules", "RULE:[1:$1", "Invalid rule"),
     ],
 )

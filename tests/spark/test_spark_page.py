@@ -42,7 +42,7 @@ TIMEOUT_S = 900
 
 
 def test_the_pages_have_their_commands() -> None:
-    assert len(COMMANDS) == 18
+    assert len(COMMANDS) == 19
     assert len(PROGRAMS) == 1
 
 

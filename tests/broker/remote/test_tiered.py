@@ -214,6 +214,21 @@ class TestFollowers:
             assert values[: len(before)] == before and len(values) == 36
 
     @simulated
+    async def test_after_a_crash_the_watermark_is_not_below_what_is_here(self) -> None:
+        """A follower could not fetch what would raise it."""
+        async with tiered(2) as t:
+            await t.create(1, 2)
+            await t.produce(3)
+            await t.turn()
+            await t.retain(1)
+            assert t.starts(1) == (0, 24, 26)
+            await t.cluster.crash(2)
+            await t.cluster.crash(1, power=False)
+            await t.cluster.start(1)
+            assert t.starts(1) == (0, 24, 26)
+            assert t.cluster.partition(1).high_watermark >= 24
+
+    @simulated
     async def test_an_empty_follower_begins_with_what_its_leader_has_here(self) -> None:
         async with tiered(3) as t:
             await t.create(1, 2)
