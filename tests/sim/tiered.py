@@ -53,7 +53,7 @@ from pk.core.log.remote.storage import (
     segment_name,
 )
 from pk.core.meta.image import MetadataImage
-from pk.core.record.batch import BatchHeader, iter_headers, records
+from pk.core.record.batch import BatchHeader, CorruptBatch, check_crc, iter_headers, records
 from pk.core.values import REMOTE_METADATA_TOPIC, TopicIdPartition, Uuid
 
 TOPIC: Final = "tiered"
@@ -340,6 +340,10 @@ class Tiers:
         if not self.holds:
             return
         for position, header in iter_headers(data):
+            try:
+                check_crc(data, position, header)
+            except CorruptBatch:
+                return  # damaged on the leader's disk: the broker reads it again
             if header.is_control:
                 continue
             for record in records(data[position : position + header.size], header):

@@ -33,7 +33,7 @@ from pk.core.log.remote.metadata import (
     metadata_partition,
 )
 from pk.core.log.remote.segments import RemoteSegments
-from pk.core.record.batch import iter_headers, records
+from pk.core.record.batch import check_crc, iter_headers, records
 from pk.core.record.build import build_batch
 from pk.core.values import LATEST_TIMESTAMP, REMOTE_METADATA_TOPIC, TopicIdPartition
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -224,8 +224,11 @@ class RemoteLogMetadataTopic:
         return b""
 
     async def _replay(self, data: bytes, tail: _Tail) -> None:
+        """Replay whole batches. Raises CorruptBatch at one that the leader's disk has damaged: it
+        is read again until the leader has repaired it."""
         view = memoryview(data)
         for position, header in iter_headers(data):
+            check_crc(view, position, header)
             if not header.is_control:
                 for record in records(view[position : position + header.size], header):
                     if record.offset >= tail.offset:

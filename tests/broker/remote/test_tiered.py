@@ -15,7 +15,9 @@ from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.remote.metadata import Record, SegmentState, SegmentUpdate
 from pk.core.log.remote.storage import RemoteStorageError
+from pk.core.log.segment import LOG, file_name
 from pk.core.meta.events import TopicDeleted
+from pk.core.values import REMOTE_METADATA_TOPIC
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -262,6 +264,27 @@ class TestFollowers:
             assert t.starts(2)[2] == 0
             t.storage.fail = lambda operation, done: False
             await t.cluster.until(lambda: t.starts(2) == (0, 16, 18))
+
+    @simulated
+    async def test_damaged_metadata_is_not_replayed(self) -> None:
+        """It is read again until the leader has repaired it."""
+        async with tiered(2) as t:
+            await t.create(1)
+            await t.produce(2)
+            await t.turn()
+            await t.retain(1)
+            replicas = t.cluster.broker(1).data.replicas
+            found = [replicas.find(REMOTE_METADATA_TOPIC, number) for number in range(2)]
+            (log,) = [p.log for p in found if p is not None and p.log.state.log_end_offset]
+            file = t.cluster.disk(1).open(f"{log.state.directory}/{file_name(0, LOG)}")
+            (whole,) = file.pread(1, 90)
+            file.pwrite(bytes([whole ^ 1]), 90)
+            await t.cluster.change("t", 0, replicas=(1, 2))
+            await trio.sleep(5)
+            assert t.segments(2) == []
+            file.pwrite(bytes([whole]), 90)
+            await t.cluster.until(lambda: t.starts(2) == (0, 16, 18))
+            assert t.segments(2) == t.segments(1)
 
     @simulated
     async def test_what_a_dead_leader_began_is_deleted_by_the_next(self) -> None:
