@@ -374,6 +374,7 @@ OWN_EXAMPLES = {
 }
 NOT_THAT_FAR = (
     "configs alter",
+    "topics alter",
     "groups remove-members",
     "partitions elect-leaders",
     "reassign throttle",
