@@ -243,8 +243,8 @@ class ConsumerMethods:
         return self._portal.run(self._client.committed, partitions)
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What `commit` commits by default: for each partition that has a position, the offset
-        after the last record that the program got."""
+        """The offsets that `commit` commits by default: for each partition that has a position, the
+        offset after the last record that the program got."""
         return self._portal.run_sync(self._client.consumed_offsets)
 
     def commit(

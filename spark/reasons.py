@@ -3,8 +3,8 @@
 Spark's message is a text of a hundred lines: the plan, the trace of Java and that of Python, and
 somewhere among them the error that began it.
 
-pk decides by error conditions, SQLSTATEs and Java's classes, not by the words of messages. Where
-Spark gives only a text, pk decides by that; these are all such places:
+pk decides by error conditions, SQLSTATEs and Java's classes, not by the words of messages. A few
+failures have nothing but a text. These are all the places that decide by one:
 
     decision                              text                            why there is no other way
     a query starts again, as its worker   Python worker failed to         a SparkException without a

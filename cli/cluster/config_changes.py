@@ -43,9 +43,8 @@ _UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replicatio
 
 
 class ConfigPlan(NamedTuple):
-    """Changes to configs, with the current configs and a row for each resource and key. What is
-    already so has a row, but is not among the changes: deleting a key that is not set, or setting
-    a key to the value that it is set to."""
+    """Changes to configs, with the current configs and a row for each resource and key. Deleting
+    a key that is not set, or setting a key to the value that it has, has a row but is no change."""
 
     wanted: ConfigChanges
     known: Mapping[ConfigResource, Sequence[ConfigEntry]]

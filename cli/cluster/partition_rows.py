@@ -27,7 +27,7 @@ class ReplicatedPartition(TypedDict):
 
 
 class PartitionFields(LedPartition, ReplicatedPartition):
-    """What the cluster says of a partition."""
+    """The fields of a partition that the cluster describes."""
 
 
 def partition_fields(p: "PartitionDescription") -> PartitionFields:

@@ -1,4 +1,4 @@
-"""What `pk cluster health` says of a check that found nothing."""
+"""The words of `pk cluster health` for each check that found nothing."""
 
 from pk.cli.diagnosis.snapshot import ClusterSnapshot
 from pk.cli.phrases import count

@@ -39,8 +39,8 @@ async def poll_until(
 
 
 async def until_answered(context: Context, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-    """What `ask` returns. While no broker answers, or with an error that may pass, it is asked
-    again every second, which is said once. Raises the other errors."""
+    """The result of `ask`. While no broker answers, or the error may pass, this asks again every
+    second, and tells the user so once. Raises the other errors."""
     from pk.cli.runtime.failures import phrase
 
     is_said = False

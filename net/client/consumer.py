@@ -665,8 +665,8 @@ class Consumer:
         )
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What `commit` commits by default: for each partition that has a position, the offset
-        after the last record that the program got."""
+        """The offsets that `commit` commits by default: for each partition that has a position, the
+        offset after the last record that the program got."""
         return self._commits.consumed()
 
     async def commit(

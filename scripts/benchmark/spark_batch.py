@@ -59,7 +59,7 @@ with launch(cores=2, long=True, where=Where(MASTER)) as own:
 
 
 def fill(bootstrap: str, topic: str, megabytes: int) -> None:
-    """Makes the topic, with so many bytes of values."""
+    """Makes the topic, with `megabytes` of values."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 20, "batch.size": 200_000}
     )

@@ -1,8 +1,8 @@
 """Why a file, a table or a bucket cannot be written or read, in one sentence.
 
 The libraries of files and tables give texts of several lines, each in its own form, and through
-Spark they come as parts of a trace. Only what is the same in all of them decides here: numbers of
-the operating system, and codes of S3's answers.
+Spark they come as parts of a trace. The cause is found by the parts that all of them share: error
+numbers of the operating system, and codes of S3's answers.
 """
 
 import re
@@ -37,7 +37,7 @@ _ERRNO: Final = re.compile(r"(?:\[[Ee]rrno |os error )(?P<number>\d+)[\])]")
 
 
 _COLORS: Final = re.compile(r"\x1b\[[0-9;]*m(?:↳\x1b\[0m)?")
-"""What deltalake puts in front of the lines of its errors."""
+"""The marks that deltalake puts in front of the lines of its errors."""
 
 
 def storage_cause(text: str) -> str | None:

@@ -20,7 +20,7 @@ class Compaction:
     """The compactions of one sink."""
 
     def __init__(self, sink: DeltaSink, places: Places, say: Callable[[str], None]) -> None:
-        """`say` tells the user what was done. Raises OSError."""
+        """`say` shows the user a sentence about each compaction. Raises OSError."""
         assert sink.compact_s is not None
         self._sink = sink
         self._period_s = sink.compact_s

@@ -194,10 +194,10 @@ class KeyedSink(Sink):
 
     key: tuple[str, ...] = ()
     delete: str | None = None
-    """An SQL expression: where it is true, the row of the key is deleted."""
+    """An SQL expression. If it is true for a change, the row of the key is deleted."""
 
     order_by: tuple[str, ...] = ()
-    """Columns: of several changes of a key in a batch, the one that is greatest in them counts."""
+    """Columns that order the changes of a key: the change with the greatest values counts."""
 
     leave_out: tuple[str, ...] = ()
     """Columns that the table does not get."""

@@ -2,7 +2,7 @@
 
 A failure lasts if it comes from the file, a record, a table's columns or a permission: somebody has
 to change something first. Every other failure may pass: a broker, a database, a bucket or a disk
-that is back later. What is unknown counts as passing.
+may be back later. pk treats an unknown failure as one that may pass.
 """
 
 import re
@@ -31,7 +31,7 @@ _SAID: Final = re.compile(
     # Errors of pk's own, as the trace of Python names them.
     r"|\bpk\.spark\.errors\.(?:DataLost|OptionError|SparkMissing|TargetRefused): "
     r"|\bpk\.net\.client\.errors\.ConfigError: "
-    # What Spark's analyzer refuses (SQLSTATE 42 and 0A), also for a checkpoint of another plan.
+    # Spark's analyzer refused the query (SQLSTATE 42 and 0A), or its checkpoint has another plan.
     r"|SQLSTATE: (?:42|0A)"
     r"|sources in the checkpoint offsets and now there are"
 )
@@ -50,5 +50,5 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def is_said_to_last(failure: str) -> bool:
-    """The same of the text that Spark has for a failure."""
+    """Whether a failure would come again, judged by the text that Spark has for it."""
     return _SAID.search(failure) is not None

@@ -1,8 +1,9 @@
 """The rows of a sink with mode = "upsert": changes of the rows of a table, by key.
 
-A change replaces the row of its key, or deletes it. Of several changes of a key in a batch the last
-counts: the one that is greatest in the columns of `order_by`, by default offset and partition. So a
-batch has one change of a key, and applying it twice gives the same table as applying it once.
+A change replaces the row of its key, or deletes it. If a batch has several changes of a key, only
+the last counts: the one with the greatest values in the columns of `order_by`, by default offset
+and partition. So a batch has one change of each key, and applying it twice gives the same table as
+applying it once.
 """
 
 import operator

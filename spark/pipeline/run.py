@@ -57,7 +57,7 @@ _CONNECT_BACK: Final = "Python worker failed to connect back"
 have."""
 
 _OF_BATCH: Final = "raised by the Python Proxy"
-"""What py4j says of an error of the function that writes a sink's batch."""
+"""The words of py4j for an error in the function that writes a sink's batch."""
 
 _GOES_ON: Final = "on_error = 'skip' or 'dlq' continues without it"
 _CONNECT_ATTEMPTS: Final = 6
@@ -66,8 +66,8 @@ _GROWN_ATTEMPTS: Final = 6
 
 _RESTART_S: Final = 1.0
 _MOST_RESTART_S: Final = 60.0
-"""How long a restart waits: the first time, and at most; each time twice as long, until a batch has
-succeeded."""
+"""The first wait before a restart, and the longest. Each wait is twice as long as the one before,
+until a batch has succeeded."""
 
 
 class PipelineFailed(SparkFailed):
@@ -76,8 +76,8 @@ class PipelineFailed(SparkFailed):
     def __init__(self, message: str, *, lasting: bool | None = None) -> None:
         super().__init__(message)
         self.lasting = lasting
-        """Whether it would fail again until somebody changes something; None if that is to be
-        seen by the message."""
+        """Whether it would fail again until somebody changes something. None: judge by the
+        message."""
 
 
 class _JavaFailed(PipelineFailed):

@@ -1,12 +1,13 @@
 """Parquet directories, Delta and Iceberg tables as sinks: a batch that comes again leaves them as
 they are.
 
-To append a batch, Spark's tasks write the files to the table's directory; the driver makes them
-part of it in one step. Delta and Iceberg keep, in that step, the number of the batch, by the
-identity of the sink: a batch that is there is left out. The files of a batch are in a folder of its
-own, so what an earlier attempt left is found without a look at the rest of the table. A directory
-of parquet files has no such step, so the files of a batch get their names at its end, and the names
-are remembered beside the checkpoint: an attempt begins with removing those of an earlier one.
+When a batch is appended, Spark's tasks write the files to the table's directory, and the driver
+makes them part of the table in one step. Delta and Iceberg keep, in that step, the number of the
+batch, by the identity of the sink: a batch that is there is left out. The files of a batch are in a
+folder of its own, so what an earlier attempt left is found without a look at the rest of the table.
+A directory of parquet files has no such step, so the files of a batch get their names at its end,
+and the names are remembered beside the checkpoint: an attempt begins with removing those of an
+earlier one.
 
 With mode = "upsert" the rows of a batch are changes by key. The libraries of tables apply them in
 this process, in one step that notes the number of the batch too: they rewrite the files that have

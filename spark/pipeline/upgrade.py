@@ -1,9 +1,9 @@
 """Compares a pipeline's file with the file of its last run, before Spark starts.
 
-Spark finds the sources of a query by their order, and pk the sinks by their names. What Spark would
-refuse in its first batch, or what would give other rows than the file seems to say, is reported
-with its place in the file and what to do. Steps are not compared: Spark itself knows whether their
-state still fits.
+Spark finds the sources of a query by their order, and pk the sinks by their names. The comparison
+reports changes that Spark would refuse in its first batch, and changes after which the rows differ
+from those that the file seems to describe, each with its place in the file and the remedy. It does
+not compare steps: Spark itself knows whether their state still fits.
 """
 
 import json
@@ -57,7 +57,7 @@ class _SinkShape(TypedDict):
 
 
 class Shape(TypedDict):
-    """What of a file its checkpoint depends on."""
+    """The parts of a pipeline's file that its checkpoint depends on."""
 
     group: str
     schema: Literal["evolve", "fixed"]
@@ -74,7 +74,7 @@ class Change(NamedTuple):
 
 
 def shape_of(pipeline: Pipeline) -> Shape:
-    """What of a file its checkpoint depends on. It holds no secrets."""
+    """The parts of the file that its checkpoint depends on, without secrets."""
     uses = uses_of(pipeline)
     streams = {source.name for source in pipeline.sources}
     return {

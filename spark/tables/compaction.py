@@ -1,9 +1,9 @@
 """Compacts a Delta table: many small files become few large ones.
 
 deltalake rewrites the files in the process that asks for it, and puts the new ones in place of the
-old ones in one commit. What other writers append meanwhile stays, and so do the numbers of batches
-that the table has of each writer. If another writer removes one of the files meanwhile, the commit
-is refused, and nothing has changed. Old files stay for the table's
+old ones in one commit. Rows that other writers append meanwhile stay, and so do the batch numbers
+that the table keeps for each writer. If another writer removes one of the files meanwhile, the
+commit is refused, and nothing has changed. Old files stay for the table's
 `delta.deletedFileRetentionDuration`, a week by default, for readers of earlier versions.
 """
 
@@ -21,14 +21,14 @@ class Compacted(NamedTuple):
 
 
 def compact_delta(store: Store) -> Compacted:
-    """Compacts a table up to its `delta.targetFileSize`, 100 MB by default, and removes files that
-    are not in the table since its retention. Raises SparkMissing, DeltaError, OSError."""
+    """Compacts files up to the table's `delta.targetFileSize`, 100 MB by default, and removes files
+    that left the table longer ago than its retention. Raises SparkMissing, DeltaError, OSError."""
     table = delta_table_of(store)
     if table is None:
         return Compacted(0, 0)
     done = table.optimize.compact()
     found = Compacted(int(done["numFilesRemoved"]), int(done["numFilesAdded"]))
     if found.removed:
-        # Also those of attempts that were killed, which the log does not name.
+        # A full vacuum also removes what killed attempts left, which the log does not name.
         table.vacuum(dry_run=False, full=True)
     return found

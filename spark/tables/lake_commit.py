@@ -191,7 +191,7 @@ def delta_merge(
         same,
         source_alias="s",
         target_alias="t",
-        # From the changes' keys it finds the files that may have them.
+        # deltalake then looks only at files whose statistics admit the keys of the changes.
         streamed_exec=False,
         commit_properties=CommitProperties(app_transactions=[Transaction(writer, batch)]),
     )
@@ -208,8 +208,8 @@ def _nullable(schema: str) -> str:
 
 
 def _delta_with(store: Store, wanted: Any, partition_by: Sequence[str], *, keep: bool) -> Any:
-    """deltalake's table in `store`, created if missing; if its columns are to be kept, with those
-    that it lacks, also inside structs. Raises as `delta_add`."""
+    """deltalake's table in `store`, created if missing. With `keep`, its columns stay, and it gains
+    those that it lacks, also inside structs. Raises as `delta_add`."""
     import pyarrow as pa
     from deltalake import DeltaTable, Schema, write_deltalake
 

@@ -10,8 +10,8 @@ steps:
     delete    DELETE_STARTED, the object is removed, DELETE_FINISHED
 
 A turn that failed is tried again after `RETRY_S`, then ever later, up to `RETRY_S_MAX`. A failed
-copy begins again under the same segment id, so that nothing is written while the store is away. If
-the segment is not due any more, or another broker leads, what was begun is deleted.
+copy begins again under the same segment id, so that nothing is written while the store is away. A
+copy that failed is deleted if the segment is not due any more, or if another broker leads.
 
 A partition that takes over the segments of a lost cluster is led when its log is restored: the
 metadata is written anew from the objects in the store, and the log begins behind them, with the
@@ -126,7 +126,8 @@ class _Begun(NamedTuple):
     epoch: int
     record: RemoteSegment
     topic: TopicState | None
-    """As the object says it: an upload that ends late must not differ from the next one."""
+    """The topic as the object describes it: an upload that ends late must not differ from the next
+    one."""
 
 
 class _Failures:
@@ -303,7 +304,7 @@ class RemoteLogManager:
             self._begin(partition)
 
     def _failed(self, key: TopicIdPartition, tp: TopicPartition, error: Exception) -> None:
-        """Note a failure. Of those in a row the first of each kind is logged."""
+        """Note a failure. The log gets the first of each kind among failures in a row."""
         now, why = self._clock.time(), str(error) or repr(error)
         failures = self._failures.setdefault(key, _Failures(now))
         wait_s = min(RETRY_S * 2.0 ** min(failures.count, 20), RETRY_S_MAX)
@@ -464,7 +465,7 @@ class RemoteLogManager:
 
     @staticmethod
     def _is_same(begun: _Begun, record: RemoteSegment, epoch: int, remote: RemoteLog) -> bool:
-        """Whether a failed copy can go on as it began: `record` is what it would begin with now."""
+        """Whether a failed copy can go on as it began. A new one would begin with `record`."""
         known = remote.segments.get(begun.record.id)
         if begun.epoch != epoch or known is None or known.state is not SegmentState.COPY_STARTED:
             return False
@@ -700,7 +701,7 @@ class RemoteLogManager:
         except RemoteObjectMissing:
             return True  # the list was late
         except DamagedObject:
-            return False  # nobody can say what it has
+            return False  # its records are unknown
         start, end = max(tail.start_offset, log.state.log_start_offset), tail.end_offset
         if end < log.state.log_end_offset:
             end = min(end, log.state.local_log_start_offset - 1)
@@ -803,8 +804,8 @@ class RemoteLogManager:
 def _missing(
     segments: RemoteSegments, restored: RestoredLog, found: list[FoundSegment], plan: PartitionPlan
 ) -> str:
-    """What the store should have of a partition that is restored, and does not; "" if it has all.
-    It may list late, or answer in part, and offsets are not given up for that."""
+    """A sentence about what the store lacks of a partition that is restored; "" if it has all. The
+    store may list late, or answer in part, and no offset is given up for that."""
     if segments.is_noted:  # it is restored again, and much may have expired since
         ids = {one.segment.id for one in found}
         for known in segments:

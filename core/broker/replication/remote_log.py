@@ -120,8 +120,8 @@ class RemoteReads:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"remote storage: {e}") from e
 
     def read_ahead(self, segment: RemoteSegment) -> None:
-        """Fetch what follows the last read of a segment, in the background, if half of the threads
-        are idle and the quota is not used up."""
+        """Fetch the chunks behind the last read of a segment, in the background, if half of the
+        threads are idle and the quota is not used up."""
         if self.quota.wait_s or 2 * self._limiter.borrowed_tokens > self._limiter.total_tokens:
             return
         for number in self.reader.ahead(segment):

@@ -29,8 +29,8 @@ class LogOffsets(Struct, frozen=True):
     start_offset: int
     end_offset: int
     high_watermark: int
-    """The start of the log can move up to here. A new leader may not know yet that what was copied
-    is committed."""
+    """The start of the log can move up to here. A new leader may not know yet that the copied
+    records are committed."""
     lineage: Sequence[EpochStart]
     local_only_bytes: int
     """The size of the segments that were not copied."""

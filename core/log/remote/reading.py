@@ -8,8 +8,8 @@ request, and are kept too.
 A consumer in sequence waits for the store only once if the next chunks are fetched while it takes
 the last ones: `ahead` says which ones are due.
 
-Threads: any thread may read. Of two that need the same chunk at the same time one asks for it, and
-the other waits.
+Threads: any thread may read. If two need the same chunk at the same time, one asks for it and the
+other waits.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ CHUNK_BYTES: Final = 4 << 20
 CHUNKS_BYTES_MAX: Final = 64 << 20
 """The memory for chunks of records."""
 AHEAD: Final = 2
-"""How many chunks are fetched ahead of a consumer: so many are in vain if it goes."""
+"""The number of chunks fetched ahead of a consumer. They are wasted if it stops reading."""
 AHEAD_MAX: Final = 4
-"""How many are fetched ahead of all consumers and not used yet."""
+"""The limit for all consumers together of chunks fetched ahead and not used yet."""
 
 LAST_MAX: Final = 1000
 
@@ -147,7 +147,7 @@ class RemoteReader:
     def read_beyond(
         self, remote: RemoteSegment, offset: int, offset_end: int, bytes_max: int
     ) -> tuple[FetchSlice, int]:
-        """What `read` returns, and an offset above all of its records."""
+        """The result of `read`, and an offset above all of its records."""
         fetched = self.read(remote, offset, offset_end, bytes_max)
         if not fetched.length:
             return fetched, offset
