@@ -247,7 +247,7 @@ class Check(NamedTuple):
     needs: frozenset[str]
     run: Callable[[ClusterSnapshot], Iterable[Finding]]
     healthy: Callable[[ClusterSnapshot], str] | None = None
-    """The words of `pk cluster health` if it finds nothing; None if the check is not shown there."""
+    """The words of `pk cluster health` if it finds nothing; None if it is not shown there."""
 
 
 def number(text: str | None, otherwise: int) -> int:
