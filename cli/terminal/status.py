@@ -1,5 +1,5 @@
-"""The status of a command that runs, on standard error: a line, a bar or a table, drawn by rich, and
-removed before other output.
+"""The status of a command that runs, on standard error: a line, a bar or a table, drawn by rich,
+and removed before other output.
 
 rich is imported with the first line, after a second or two: a command that finishes at once does
 not pay for it.
