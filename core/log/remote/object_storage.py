@@ -8,6 +8,7 @@ its last part has been confirmed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -21,6 +22,11 @@ from pk.core.log.remote.storage import RemoteObjectMissing, RemoteStorageError, 
 PART_BYTES: Final = 8 << 20
 """S3 allows 10,000 parts, so a segment may have up to 80 GB."""
 PARTS_AT_ONCE: Final = 4
+PAUSE_SHARE: Final = 2
+"""An upload pauses for twice the time that reading and checking a piece of the segment took: the
+processor is for producers first. `scripts/bench --tiered` shows what copying costs them."""
+PAUSE_MOST_S: Final = 0.02
+"""The longest pause: a piece from a slow disk takes long, but little of the processor."""
 LISTED_AT_ONCE: Final = 1000
 
 
@@ -59,8 +65,12 @@ class ObjectStorage:
         failed: list[Exception] = []
 
         def content() -> Iterator[Data]:
+            began = time.monotonic()
             try:
-                yield from pieces()
+                for piece in pieces():
+                    time.sleep(min(PAUSE_SHARE * (time.monotonic() - began), PAUSE_MOST_S))
+                    yield piece
+                    began = time.monotonic()
             except Exception as e:
                 failed.append(e)
                 raise

@@ -37,7 +37,7 @@ KIND: Final = "pk.remote-segment"
 VERSION: Final = 1
 FOOTER: Final = Packing(">II8s")
 MAGIC: Final = b"pkremote"
-READ_BYTES: Final = 1 << 20
+READ_BYTES: Final = 8 << 20
 """How much of the segment's file is read at a time."""
 HEAD_BYTES: Final = HEADER_BYTES
 TAIL_BYTES_FIRST: Final = 1 << 16
