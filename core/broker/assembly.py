@@ -29,6 +29,7 @@ from pk.core.broker.peers import Peers
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.broker.remote.remote_log_manager import RemoteLogManager
+from pk.core.broker.remote.tasks import RemoteTasks
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
 from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
@@ -204,9 +205,8 @@ def _remote(
         start_soon,
     )
     reads = RemoteReads(storage, lambda: state.cluster_id, lambda: state.config, clock, start_soon)
-    return RemoteLogManager(
-        storage, state, replicas, topic, reads, clock, environment.random, start_soon
-    )
+    tasks = RemoteTasks(storage, state, topic, reads, clock, environment.random)
+    return RemoteLogManager(tasks, replicas, start_soon)
 
 
 def _groups(

@@ -3,7 +3,7 @@
 A restored topic has its old id, since the names of the objects have it. A partition with segments
 begins in a leader epoch above theirs, and with its leader alone in the ISR: the others have nothing
 until they have fetched from it. The image keeps what the log begins with (`RestoredLog`), and the
-leader restores it before it leads (core/broker/remote/remote_log_manager.py).
+leader restores it before it leads (core/broker/remote/partition_restorer.py).
 
 Producers of the lost cluster are known in its segments. The ids that this cluster gives out are
 above theirs from now on; those that it gave out before are other producers, which

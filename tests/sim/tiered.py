@@ -30,7 +30,7 @@ from sim.processes import OWNER, Process
 
 from pk.core.broker.broker import Broker
 from pk.core.broker.offload import offload
-from pk.core.broker.remote import remote_log_manager
+from pk.core.broker.remote import deleted_topics, remote_log_manager, tasks
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.broker.replication import remote_log
 from pk.core.broker.replication.partition import Partition
@@ -595,10 +595,11 @@ def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]
     with (
         patch.object(RemoteLogMetadataTopic, "_replay", witnessed),
         patch.object(RemoteLogMetadataTopic, "write", noted),
-        patch.object(remote_log_manager, "offload", slow),
+        patch.object(tasks, "offload", slow),
         patch.object(remote_log, "offload", slow),
         patch.object(remote_log_manager, "SCAN_S", SCAN_S),
-        patch.object(remote_log_manager, "GONE_S", GONE_S),
-        patch.object(remote_log_manager, "LATE_S", 3 * LATE_S),
+        patch.object(deleted_topics, "GONE_S", GONE_S),
+        patch.object(deleted_topics, "LATE_S", 3 * LATE_S),
+        patch.object(deleted_topics, "FORGOTTEN_S", SCAN_S),
     ):
         yield

@@ -9,9 +9,10 @@ from unittest.mock import patch
 
 from sim.patching import patched
 
-from pk.core.broker.remote import remote_log_manager
+from pk.core.broker.remote import segment_copier, segment_deleter
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.broker.remote.remote_log_manager import RemoteLogManager
+from pk.core.broker.remote.segment_deleter import SegmentDeleter
 from pk.core.broker.replication import log_reconciler, remote_log
 from pk.core.log import retention as log_retention
 from pk.core.log.epochs import LeaderEpochs
@@ -90,10 +91,10 @@ def noted_before_stored() -> Iterator[None]:
 def orphans_stay() -> Iterator[None]:
     """No leader looks for objects that are no segments."""
 
-    async def nothing(self: RemoteLogManager, partition: Any, remote: Any, epoch: int) -> None:
+    async def nothing(self: SegmentDeleter, partition: Any, remote: Any, epoch: int) -> None:
         pass
 
-    with patched(RemoteLogManager, _delete_orphans=nothing):
+    with patched(SegmentDeleter, delete_orphans=nothing):
         yield
 
 
@@ -133,13 +134,13 @@ def epochs_not_rebuilt() -> Iterator[None]:
 @contextmanager
 def deleted_while_it_counts() -> Iterator[None]:
     """The oldest segments are deleted by their age, and the start of the log stays."""
-    due = remote_log_manager.due_deletion
+    due = segment_deleter.due_deletion
 
     def wrong(segments: Any, log: Any, retention: Any, now_ms: int, copying: Any) -> Any:
         found = due(segments, log, retention, now_ms, copying)
         return plan.Deletion(None, found.segments)
 
-    with patched(remote_log_manager, due_deletion=wrong):
+    with patched(segment_deleter, due_deletion=wrong):
         yield
 
 
@@ -155,7 +156,7 @@ def rot_is_copied() -> Iterator[None]:
 
         return content
 
-    with patched(remote_log_manager, pieces=unchecked):
+    with patched(segment_copier, pieces=unchecked):
         yield
 
 

@@ -28,6 +28,9 @@ from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.log.remote.metadata import (
     Record,
     RemotePartition,
+    RemoteSegment,
+    SegmentState,
+    SegmentUpdate,
     decode_record,
     encode_record,
     metadata_partition,
@@ -251,6 +254,11 @@ class RemoteLogMetadataTopic:
         """Write a record, and return when this broker has read it: whether it took effect is seen
         in the segments. Raises KafkaError; then it may have been written all the same."""
         await self.write_all(record.partition.key, [record])
+
+    async def set_state(self, segment: RemoteSegment, state: SegmentState) -> None:
+        """Write that a segment has another state. Raises KafkaError, as `write` does."""
+        now_ms, node_id = self._clock.now_ms(), self._state.node_id
+        await self.write(SegmentUpdate(segment.partition, segment.id, node_id, now_ms, state))
 
     async def write_all(self, key: TopicIdPartition, written: Sequence[Record]) -> None:
         """The same for some records about one partition, as one batch."""

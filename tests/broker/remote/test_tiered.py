@@ -10,7 +10,7 @@ from broker.remote.tiered import Tiered, tiered
 from group.brokers import simulated
 
 from pk.core.broker.metric_samples import metrics_of
-from pk.core.broker.remote import remote_log_manager
+from pk.core.broker.remote import deleted_topics, remote_log_manager
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.remote.metadata import Record, SegmentState, SegmentUpdate
@@ -478,13 +478,13 @@ class TestDeleting:
             late = dict(t.storage.objects)
             await t.cluster.decide(TopicDeleted(t.topic_id))
             await t.manager(1).check()
-            await trio.sleep(remote_log_manager.GONE_S)
+            await trio.sleep(deleted_topics.GONE_S)
             await t.manager(1).check()
             await t.cluster.until(lambda: not t.storage.objects and t.manager(1).is_idle)
             t.storage.objects |= late
             await t.manager(1).check()
             assert t.storage.objects == late
-            await trio.sleep(remote_log_manager.LATE_S)
+            await trio.sleep(deleted_topics.LATE_S)
             await t.manager(1).check()
             await t.cluster.until(lambda: not t.storage.objects)
 

@@ -13,8 +13,9 @@ from broker.remote.tiered import Tiered, tiered
 from group.brokers import simulated
 from msgspec.structs import replace
 
+from pk.core.broker.remote.deleted_topics import GONE_S
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
-from pk.core.broker.remote.remote_log_manager import GONE_S, RemoteLogManager
+from pk.core.broker.remote.segment_deleter import SegmentDeleter
 from pk.core.broker.replication import remote_log
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.epochs import EpochStart
@@ -205,29 +206,29 @@ def _late_note_wins(patch: pytest.MonkeyPatch) -> None:
 
 def _failed_copy_stays(patch: pytest.MonkeyPatch) -> None:
     """What a failed copy left is forgotten."""
-    delete = RemoteLogManager._delete
+    delete = SegmentDeleter.delete
 
-    async def wrong(manager: RemoteLogManager, segment: RemoteSegment) -> None:
+    async def wrong(deleter: SegmentDeleter, segment: RemoteSegment) -> None:
         if segment.state is SegmentState.COPY_STARTED:
-            await manager._set(segment, SegmentState.DELETE_STARTED)
-            await manager._set(segment, SegmentState.DELETE_FINISHED)
+            await deleter._tasks.topic.set_state(segment, SegmentState.DELETE_STARTED)
+            await deleter._tasks.topic.set_state(segment, SegmentState.DELETE_FINISHED)
         else:
-            await delete(manager, segment)
+            await delete(deleter, segment)
 
-    patch.setattr(RemoteLogManager, "_delete", wrong)
+    patch.setattr(SegmentDeleter, "delete", wrong)
 
 
 def _deletes_by_note_only(patch: pytest.MonkeyPatch) -> None:
     """A deletion is noted as done although the store failed."""
-    delete = RemoteLogManager._delete
+    delete = SegmentDeleter.delete
 
-    async def wrong(manager: RemoteLogManager, segment: RemoteSegment) -> None:
+    async def wrong(deleter: SegmentDeleter, segment: RemoteSegment) -> None:
         try:
-            await delete(manager, segment)
+            await delete(deleter, segment)
         except RemoteStorageError:
-            await manager._set(segment, SegmentState.DELETE_FINISHED)
+            await deleter._tasks.topic.set_state(segment, SegmentState.DELETE_FINISHED)
 
-    patch.setattr(RemoteLogManager, "_delete", wrong)
+    patch.setattr(SegmentDeleter, "delete", wrong)
 
 
 def _noted_before_stored(patch: pytest.MonkeyPatch) -> None:

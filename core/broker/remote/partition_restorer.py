@@ -1,0 +1,131 @@
+"""Lets a partition take over the segments of a lost cluster (`pk cluster restore`).
+
+The metadata is written anew from the objects in the store, and the log begins behind them, with the
+leader epochs and the producers of the last one (core/log/remote/restoring.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from pk.core.broker.offload import offload
+from pk.core.broker.remote.tasks import RemoteTasks, remote_partition
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.remote_log import RemoteLog
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.remote.checking import checked_objects
+from pk.core.log.remote.metadata import Record, RemotePartition, SegmentState, SegmentUpdate
+from pk.core.log.remote.restoring import (
+    FoundSegment,
+    PartitionPlan,
+    found_segment,
+    plan_partition,
+)
+from pk.core.log.remote.segments import RemoteSegments
+from pk.core.log.remote.storage import RemoteStorageError, partition_folder
+from pk.core.meta.events import RestoredLog
+
+logger = logging.getLogger("pk.remote")
+
+RESTORED_AT_ONCE: Final = 500
+"""How many segments of a lost cluster one batch of metadata has."""
+
+
+class PartitionRestorer:
+    """Restores partitions that this broker is to lead."""
+
+    def __init__(self, tasks: RemoteTasks, replicas: Replicas) -> None:
+        self._tasks = tasks
+        self._replicas = replicas
+
+    def is_due(self, partition: Partition) -> bool:
+        """Whether this broker will lead a partition whose log it must restore first."""
+        return partition.leader == self._tasks.state.node_id and partition.awaits_restore
+
+    async def restore(self, partition: Partition, remote: RemoteLog) -> None:
+        """Let a partition begin with the segments of a lost cluster, and lead it. A step that fails
+        is done again in a later turn. Raises KafkaError, RemoteStorageError, OSError."""
+        assert partition.image is not None and partition.image.restored is not None
+        restored, place = partition.image.restored, remote_partition(partition)
+        await self._tasks.topic.catch_up(place.key)
+        found = await self._tasks.ask_store(self._stored_segments, place, restored)
+        plan = plan_partition(place, found)
+        if missing := _missing(remote.segments, restored, found, plan):
+            raise RemoteStorageError(f"{partition.tp}: {missing}")
+        offset = max(plan.end_offset, restored.end_offset) + 1
+        start, now_ms = (plan.start_offset if found else offset), self._tasks.clock.now_ms()
+        producers = Producers(offset)
+        if plan.last is not None:
+            tail = await self._tasks.ask_store(self._tasks.reads.reader.tail, plan.last)
+            try:
+                producers = Producers.from_snapshot(tail.snapshot, offset, now_ms)
+            except CorruptSnapshot as e:
+                raise RemoteStorageError(f"{partition.tp}: the state of its producers: {e}") from e
+            producers.forget_below(restored.producer_id_next)
+        new = [segment for segment in plan.segments if remote.segments.get(segment.id) is None]
+        for at in range(0, len(new), RESTORED_AT_ONCE):
+            notes: list[Record] = []
+            for one in new[at : at + RESTORED_AT_ONCE]:
+                done = SegmentState.COPY_FINISHED
+                update = SegmentUpdate(place, one.id, self._tasks.state.node_id, now_ms, done)
+                notes += [one, update]
+            await self._tasks.topic.write_all(place.key, notes)
+        epochs = LeaderEpochs(list(plan.lineage))
+        epochs.truncate_start(start)
+        log = partition.log
+        if self._replicas.find(*partition.tp) is not partition or not self.is_due(partition):
+            return
+        partition.busy = True
+        try:
+            restart = log.segments.restart_behind_remote
+            args = (offset, start, epochs, producers, now_ms)
+            await self._replicas.tasks.off_loop(partition, restart, *args)
+            partition.high_watermark = log.state.log_end_offset
+            # Otherwise the log would begin at its end after a crash.
+            await offload(log.log_dir.write_log_start_offsets, directory=log.log_dir.path)
+        finally:
+            partition.busy = False
+            partition.touch()
+        logger.info("%s: restored offsets %d to %d", partition.tp, start, offset - 1)
+        if self._replicas.find(*partition.tp) is partition and partition.offline is None:
+            partition.apply(partition.image)
+
+    def _stored_segments(
+        self, partition: RemotePartition, restored: RestoredLog
+    ) -> list[FoundSegment]:
+        """The whole objects of a partition. Reads the store: in a thread."""
+        own, node_id = self._tasks.state.image.cluster_id, self._tasks.state.node_id
+        segments: list[FoundSegment] = []
+        for cluster_id in dict.fromkeys((*restored.cluster_ids, own)):
+            folder = partition_folder(cluster_id, partition)
+            for one in checked_objects(self._tasks.storage, records=False, prefix=folder):
+                found = found_segment(one, own, node_id)
+                if found is not None and found.segment.id not in restored.left_out:
+                    segments.append(found)
+        return segments
+
+
+def _missing(
+    segments: RemoteSegments, restored: RestoredLog, found: list[FoundSegment], plan: PartitionPlan
+) -> str:
+    """A sentence about what the store lacks of a partition that is restored; "" if it has all. The
+    store may list late, or answer in part, and no offset is given up for that."""
+    if segments.is_noted:  # it is restored again, and much may have expired since
+        ids = {one.segment.id for one in found}
+        for known in segments:
+            if known.state is SegmentState.COPY_FINISHED and known.id not in ids:
+                return f"the store does not have the segment at offset {known.start_offset}"
+        return ""
+    if plan.end_offset < restored.end_offset:
+        return (
+            f"the store has offsets up to {plan.end_offset}, no longer up to {restored.end_offset}"
+        )
+    if plan.start_offset > restored.start_offset >= 0:
+        return (
+            f"the store has offsets from {plan.start_offset} on, no longer from "
+            f"{restored.start_offset} on"
+        )
+    return ""
