@@ -280,12 +280,29 @@ class LogDir:
         """Update `log-start-offset-checkpoint` with the logs that start inside a segment. Raises
         StorageError."""
         with self._checkpoints:
-            for tp, log in list(self.logs.items()):
+            starts, now = self.log_start_offsets.copy(), list(self.logs.items())
+            for tp, log in now:
                 if log.state.starts_inside_segment:
-                    self.log_start_offsets[tp] = log.state.log_start_offset
+                    starts[tp] = log.state.log_start_offset
                 else:
-                    self.log_start_offsets.pop(tp, None)
-            self._write(LOG_START_OFFSETS, self.log_start_offsets)
+                    starts.pop(tp, None)
+            self._write(LOG_START_OFFSETS, starts)
+            for tp, log in now:
+                if self.logs.get(tp) is log:
+                    if tp in starts:
+                        self.log_start_offsets[tp] = starts[tp]
+                    else:
+                        self.log_start_offsets.pop(tp, None)
+
+    def has_noted_start(self, state: LogState, offset: int) -> bool:
+        """Whether a log that is to begin at `offset` does not begin earlier after a crash. A tiered
+        log begins at the start in the checkpoint, even if its first segment is far behind that, and
+        then has a gap if what lies between was not copied. Any other begins with its first
+        segment."""
+        return (
+            not state.config.remote_storage_enable
+            or self.log_start_offsets.get(state.tp, offset) >= offset
+        )
 
     def has_log_start(self, tp: TopicPartition) -> bool:
         """Whether the checkpoint has where a log starts, even if that is somewhat behind."""

@@ -13,6 +13,7 @@ from itertools import islice
 from multiprocessing import get_context
 from time import monotonic
 
+from sim import swarm
 from sim.planted import PLANTED, search
 from sim.simulation import Options, Result, run_seed
 
@@ -151,12 +152,21 @@ def main() -> int:
         help="every workload and kind of fault in each seed, and not the part that it draws",
     )
     parser.add_argument(
+        "--always",
+        action="append",
+        default=[],
+        choices=[name for name in swarm.PARTS if name not in swarm.NEEDS],
+        help="a workload or setting that is on in each seed, beside what it draws",
+    )
+    parser.add_argument(
         "--planted",
         choices=[*PLANTED, "all"],
         help="plant a bug: with --seed run it so, else look for the first seed that finds it",
     )
     given = parser.parse_args()
-    options = Options(detail=given.timeline, everything=given.everything)
+    options = Options(
+        detail=given.timeline, everything=given.everything, always=frozenset(given.always)
+    )
     if given.seed is not None:
         return run_with_timeline(given.seed, options, given.planted)
     if given.planted is not None:

@@ -816,7 +816,7 @@ seed runs as it does without the bug, so that the search counts it and does not 
 def _can_see(seed: int, name: str, options: Options) -> bool:
     if options.everything or name not in SEEN_BY:
         return True
-    return bool(SEEN_BY[name] & swarm.draw(seed, tuple(KINDS)).on)
+    return bool(SEEN_BY[name] & (swarm.draw(seed, tuple(KINDS)).on | options.always))
 
 
 def find(name: str, seeds: Iterable[int], options: Options) -> tuple[int, int, str] | None:

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from time import process_time
 from traceback import format_exception
@@ -87,6 +87,8 @@ class Options:
     """How long faults happen; None: as the seed draws."""
     everything: bool = False
     """Whether every workload and kind of fault is on, and not a part that the seed draws."""
+    always: frozenset[str] = frozenset()
+    """Workloads and settings that are on in each seed, beside what it draws."""
 
 
 @dataclass(slots=True)
@@ -128,7 +130,8 @@ class Simulation:
         self.result = Result(seed)
         self.chronicle = self.result.chronicle = Chronicle(options.detail)
         kinds = tuple(KINDS)
-        self.swarm = swarm.everything(kinds) if options.everything else swarm.draw(seed, kinds)
+        drawn = swarm.everything(kinds) if options.everything else swarm.draw(seed, kinds)
+        self.swarm = replace(drawn, on=drawn.on | options.always)
         self.brokers = random.choice((3, 3, 3, 4, 5))
         self.moving = random.random() < 0.5
         """Whether the controller moves between brokers; else it has a node of its own."""

@@ -57,6 +57,8 @@ TIERED: Final = "tiered"
 TIERED_CHANCE: Final = 0.3
 """Drawn apart, as wrecks are: seeds without it run as before."""
 
+PARTS: Final = (*WORKLOADS, *SETTINGS, WRECKS, ROT, TIERED)
+
 WORKLOAD_CHANCE: Final = 0.3
 SETTING_CHANCE: Final = 0.5
 FAULT_CHANCE: Final = 0.7
@@ -82,9 +84,7 @@ class Swarm:
 
 def everything(kinds: tuple[str, ...]) -> Swarm:
     """All of it; `kinds` are the kinds of faults there are."""
-    return Swarm(
-        frozenset((*WORKLOADS, *SETTINGS, WRECKS, ROT, TIERED)), frozenset(kinds), LONG_DURATIONS_S
-    )
+    return Swarm(frozenset(PARTS), frozenset(kinds), LONG_DURATIONS_S)
 
 
 def draw(seed: int, kinds: tuple[str, ...]) -> Swarm:

@@ -385,15 +385,11 @@ class Tiers:
         off = self.is_off
         for node, broker, partition in self.replicas():
             state = partition.log.state
-            key = (partition.topic_id, partition.tp.partition)
-            if state.local_log_start_offset > self._local_starts.get(key, 0):
-                self._local_starts[key] = state.local_log_start_offset
-            if off or _is_off(broker.image):
-                self._given_up[key] = self._local_starts.get(key, 0)
+            self._follow_local_start(partition, off or _is_off(broker.image))
             starts = (state.log_start_offset, state.local_log_start_offset, partition.leader_epoch)
             if self._seen.get(partition) != starts:
                 self._seen[partition] = starts
-                self._start_moved(node, partition)
+                self._start_moved(partition)
                 changed.append((node, partition))
         if self._changed:
             self._changed = False
@@ -402,7 +398,21 @@ class Tiers:
             if self.holds and partition.log.state.dead is None and _knows_its_epochs(partition):
                 self._check(node, partition)
 
-    def _start_moved(self, node: SimNode, partition: Partition) -> None:
+    def deleted_before(self, partition: Partition) -> None:
+        """The log of a replica begins later than before, maybe. Its broker may delete segments in
+        the store for that, and crash, before `look` sees it."""
+        if partition.tp.topic == TOPIC:
+            self._follow_local_start(partition, self.is_off)
+            self._start_moved(partition)
+
+    def _follow_local_start(self, partition: Partition, off: bool) -> None:
+        key = (partition.topic_id, partition.tp.partition)
+        local_start = partition.log.state.local_log_start_offset
+        self._local_starts[key] = max(local_start, self._local_starts.get(key, 0))
+        if off or not partition.config.remote_storage_enable:
+            self._given_up[key] = self._local_starts[key]
+
+    def _start_moved(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.tp.partition)
         start, known = partition.log.state.log_start_offset, self.history.starts.get(key, 0)
         if start <= known or not self.holds:
@@ -418,7 +428,7 @@ class Tiers:
             ):
                 raise Violation(
                     "a log starts where its retention says",
-                    f"{partition.tp} at {node.host} starts at {start}; the batch before"
+                    f"{partition.tp} at n{partition.node_id} starts at {start}; the batch before"
                     f" {following} is {now_ms - stamp} ms old, retention.ms={self.retention_ms}",
                     TOPIC,
                 )
@@ -556,7 +566,17 @@ def _knows_its_epochs(partition: Partition) -> bool:
 
 @contextmanager
 def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]:
-    """Let requests to the store take time, and see what brokers read of the metadata."""
+    """Let requests to the store take time, and see what brokers read of the metadata, and where
+    they let logs begin."""
+    delete_before = Partition.delete_before
+
+    def started(self: Partition, offset: int) -> None:
+        delete_before(self, offset)
+        try:
+            tiers.deleted_before(self)
+        except Violation as e:
+            fail(e)
+
     replay = RemoteLogMetadataTopic._replay
 
     async def witnessed(self: RemoteLogMetadataTopic, data: bytes, tail: Any) -> None:
@@ -593,6 +613,7 @@ def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]
                     await trio.sleep(tiers.store.delay())
 
     with (
+        patch.object(Partition, "delete_before", started),
         patch.object(RemoteLogMetadataTopic, "_replay", witnessed),
         patch.object(RemoteLogMetadataTopic, "write", noted),
         patch.object(tasks, "offload", slow),

@@ -193,7 +193,10 @@ class LogReconciler:
                 directory = p.log.log_dir
                 if p.log.durability.recovery_point < recovery_point:
                     to_write[directory.write_recovery_points] = directory
-                if p.log.state.log_start_offset < start:
+                state = p.log.state
+                if not directory.has_noted_start(state, state.log_start_offset) or (
+                    state.log_start_offset < start
+                ):
                     to_write[directory.write_log_start_offsets] = directory
                 if p.high_watermark < high_watermark:
                     # Otherwise the next start finds that the log ends below the committed records.

@@ -35,6 +35,7 @@ from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Data
 from pk.core.log.log import Appended, Log, Origin, Replicated
+from pk.core.log.retention import is_behind
 from pk.core.meta.image import PartitionImage
 from pk.core.record.batch import BatchHeader, Timestamps, read_header
 from pk.core.record.validation import ValidatedBatch
@@ -293,19 +294,22 @@ class Partition:
 
     def delete_before(self, offset: int) -> None:
         """Delete the records before `offset`, which is at most the high watermark (DeleteRecords).
-        They are unreadable at once; the files are renamed a few segments at a time. If the log
-        starts there already, no reader is woken: a thousand may wait for the partition. Raises
-        KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
-        started = self.log.state.log_start_offset
+        They are unreadable at once; the files are renamed a few segments at a time, those of a
+        tiered topic once the new start is noted. If the log starts there already, no reader is
+        woken: a thousand may wait for the partition. Raises KafkaError: OFFSET_OUT_OF_RANGE,
+        KAFKA_STORAGE_ERROR."""
+        log = self.log
+        started = log.state.log_start_offset
+        most = DROPPED_AT_ONCE if log.log_dir.has_noted_start(log.state, offset) else 0
         try:
-            dropped = self.log.segments.delete_before(offset, DROPPED_AT_ONCE)
+            dropped = log.segments.delete_before(offset, most)
         except StorageError as e:
             if not e.undone:
                 self._owner.failed(self, e)
             raise
-        if dropped:
+        if dropped or (not most and is_behind(log)):
             self._owner.dropped(self)
-        if self.log.state.log_start_offset != started:
+        if log.state.log_start_offset != started:
             self.touch()
 
     def delete_local_before(self, offset: int) -> None:

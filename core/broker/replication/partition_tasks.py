@@ -111,12 +111,15 @@ class PartitionTasks:
     async def _drop_more(self, partition: Partition, log: Log) -> None:
         """Drop some more segments; if that is not possible now, retention finds them later."""
         await trio.lowlevel.checkpoint()
-        if partition.log is not log or not self._is_here(partition):
-            return
-        if partition.busy or partition.offline is not None or log.state.dead is not None:
-            return
+        directory, start = log.log_dir, log.state.log_start_offset
         try:
-            partition.delete_before(log.state.log_start_offset)
+            if not directory.has_noted_start(log.state, start):
+                await offload(directory.write_log_start_offsets, directory=directory.path)
+            if partition.log is not log or not self._is_here(partition):
+                return
+            if partition.busy or partition.offline is not None or log.state.dead is not None:
+                return
+            partition.delete_before(start)
         except StorageError as e:
             if not e.undone:
                 self.failed(partition, e)

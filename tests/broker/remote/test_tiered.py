@@ -1,6 +1,7 @@
 """Segments are copied to remote storage, dropped here, read there, and deleted."""
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -436,6 +437,54 @@ class TestDeleting:
             assert [s.start_offset for s in t.segments()] == [8, 16]
             assert t.starts() == (10, 24, 26)
             assert len(await t.read(offset=10)) == 16
+
+    @simulated
+    async def test_a_start_that_a_crash_forgets_leaves_no_gap(self) -> None:
+        """Records that are deleted before they are copied would be in neither tier, behind those
+        that are in the store."""
+        for settled in (False, True):
+            async with tiered() as t:
+                await t.create(1)
+                await t.produce(2)
+                await t.turn()
+                t.storage.fail = lambda operation, done: operation == "put"
+                await t.produce(2)
+                partition = t.cluster.partition(1)
+                partition.log.log_dir.write_log_start_offsets()
+                end = partition.high_watermark
+                partition.delete_before(end)
+                assert t.starts()[0] == end
+                if settled:
+                    await trio.sleep(1)
+                    assert len(partition.log.state.segments) == 1
+                await t.cluster.crash(1, power=False)
+                await t.cluster.start(1)
+                with suppress(RemoteStorageError):
+                    await t.turn()
+                start = end if settled else 0
+                assert t.starts()[0] == start
+                assert await t.read(offset=start) == t.sent[start:]
+
+    @simulated
+    async def test_a_follower_that_begins_anew_does_not_forget_where_in_a_crash(self) -> None:
+        async with tiered(2) as t:
+            await t.create(1, 2)
+            await t.produce(1)
+            await t.turn()
+            t.storage.fail = lambda operation, done: operation == "put"
+            t.cluster.partition(2).log.log_dir.write_log_start_offsets()
+            await t.cluster.crash(2)
+            await t.cluster.change("t", 0, isr=(1,))
+            await t.produce(2)
+            partition = t.cluster.partition(1)
+            end = partition.high_watermark
+            partition.delete_before(end)
+            await t.cluster.start(2)
+            await t.cluster.until(lambda: t.starts(2) == (end, end, end))
+            await t.cluster.crash(1)
+            await t.cluster.crash(2)
+            await t.cluster.start(2)
+            assert t.starts(2) == (end, end, end)
 
     @simulated
     async def test_a_deletion_that_fails_is_tried_again(self) -> None:
