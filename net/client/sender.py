@@ -213,7 +213,9 @@ class Sender:
         return KafkaError(batch.refusal.code, f"{batch.refusal.message}; {late}")
 
     def settle(self, batch: Batch, **outcome: Any) -> None:
-        """Settle a batch with its outcome."""
+        """Settle a batch with its outcome, unless it was settled before, as by `close`."""
+        if batch not in self.accumulator.unsettled:
+            return
         outcome.setdefault("error", None)
         if self.on_batch is None:
             self.accumulator.settle(batch, **outcome)

@@ -30,7 +30,8 @@ from pk.core.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from pk.net.client.producer import open_producer
+from pk.net.client.errors import Closed
+from pk.net.client.producer import BatchDelivered, open_producer
 
 TOPIC_ID = bytes(15) + b"\1"
 CONFIG = {"linger.ms": 0, "batch.size": 100, "retry.backoff.ms": 1, "retry.backoff.max.ms": 2}
@@ -197,6 +198,32 @@ async def test_a_refusal_that_lasts_is_reported_and_named_when_time_is_up() -> N
     assert "delivery.timeout.ms (2000 ms)" in str(caught.value)
     assert refusals[0][0] == TopicPartition("t", 0)
     assert {error.code for _, error in refusals} == {ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+@trio_test
+async def test_an_answer_after_close_does_not_settle_a_batch_again() -> None:
+    log = Log()
+    asked, answer = trio.Event(), trio.Event()
+    delivered: list[BatchDelivered] = []
+
+    async def handle(request: Any, version: int) -> Any:
+        if isinstance(request, ProduceRequest):
+            asked.set()
+            await answer.wait()
+        return await log.handle(request, version)
+
+    async with scripted_broker(handle) as broker:
+        log.leaders = [broker]
+        async with open_producer(broker.address, CONFIG, on_delivery=delivered.append) as producer:
+            delivery = await producer.send("t", b"x")
+            await asked.wait()
+            producer.close()
+            with pytest.raises(Closed):
+                await delivery
+            answer.set()
+            while producer.metrics()["requests-in-flight"]:
+                await trio.lowlevel.checkpoint()
+    assert [type(batch.error) for batch in delivered] == [Closed]
 
 
 EXPECTED = [b"%03d" % number for number in range(60)]
