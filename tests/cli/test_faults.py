@@ -54,6 +54,16 @@ def test_add_list_and_clear(broker: Broker, faults: Faults) -> None:
     assert "1 cleared" in faults("clear")
 
 
+def test_faults_are_cleared_though_metadata_requests_are_dropped(
+    broker: Broker, faults: Faults
+) -> None:
+    """A fault for every Metadata request otherwise locked out the command that clears it."""
+    faults("add", "drop", "Metadata")
+    faults("add", "drop", "PkFaults", code=Exit.FAILED)
+    assert [r["api"] for r in json.loads(faults("list", "-f", "json"))] == ["Metadata"]
+    assert "1 cleared" in faults("clear")
+
+
 def test_a_client_meets_it(broker: Broker, faults: Faults) -> None:
     faults("add", "fail", "Produce", "--error", "TOPIC_AUTHORIZATION_FAILED", "--times", "1")
     said: list[int] = []

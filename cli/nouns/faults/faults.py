@@ -1,6 +1,7 @@
 """`pk test faults`: what brokers of pk do wrong because a test asked for it."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pk.cli.cluster.partition_selection import parse_partition
 from pk.cli.exits import Unusable
@@ -12,14 +13,30 @@ from pk.core.api_keys import BY_NAME
 from pk.core.errors import ErrorCode, error_name
 from pk.core.nearest import did_you_mean
 from pk.core.wire.index import MESSAGES
-from pk.core.wire.messages.pk_faults import PkFaultsRequest, PkFaultsResponse
+from pk.core.wire.messages.pk_faults import (
+    FAULTS_CLIENT_ID,
+    PkFaultsRequest,
+    PkFaultsResponse,
+)
+
+if TYPE_CHECKING:
+    from pk.net.client.admin import Admin
 
 REQUEST_KINDS = ("fail", "delay", "drop", "drop-answer")
 
 
+async def _admin(context: Context) -> "Admin":
+    """An admin client that no fault affects: a fault for Metadata would else prevent that it is
+    cleared. Raises ConfigError."""
+    settings = context.settings
+    properties = {**settings.properties, "client.id": FAULTS_CLIENT_ID}
+    context.use(settings._replace(properties=properties))
+    return await context.admin()
+
+
 async def list_faults(context: Context) -> None:
     """`pk test faults list`."""
-    admin = await context.admin()
+    admin = await _admin(context)
     rows: list[FaultRow] = [
         {
             "broker": broker,
@@ -36,12 +53,14 @@ async def list_faults(context: Context) -> None:
         for fault in answer.faults
     ]
     context.show(listing(FaultRow, rows))
+    if not rows:
+        context.say_empty("No faults are active.")
 
 
 async def add(context: Context, options: AddFault) -> None:
     """`pk test faults add`."""
     request = _request(options)
-    admin = await context.admin()
+    admin = await _admin(context)
     # Also a dry run says that these brokers make no faults.
     brokers = await admin.ask_faults(PkFaultsRequest(action="list"))
     if context.change.dry_run:
@@ -64,7 +83,7 @@ async def add(context: Context, options: AddFault) -> None:
 
 async def clear(context: Context, fault: int | None) -> None:
     """`pk test faults clear`."""
-    admin = await context.admin()
+    admin = await _admin(context)
     brokers = await admin.ask_faults(PkFaultsRequest(action="list"))
     having = [
         broker

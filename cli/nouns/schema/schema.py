@@ -55,6 +55,12 @@ async def list_subjects(context: Context, options: ListSubjects) -> None:
             )
             rows += [_row(each, level) for each in every]
     context.show(listing(SubjectRow, rows))
+    if not rows:
+        context.say_empty(
+            "No subjects; `pk schema add SUBJECT FILE` adds one."
+            if wanted is None
+            else "No subjects match."
+        )
 
 
 def _row(version: Version, level: str) -> SubjectRow:

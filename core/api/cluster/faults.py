@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pk.core.api.records.delayed_fetch import DelayedFetch
 from pk.core.api.registry import Answer, Api, parked
 from pk.core.api_keys import API_KEYS
-from pk.core.broker.faults.faults import Fault, Faults, SeenRequest, is_node
+from pk.core.broker.faults.faults import Fault, Faults, SeenRequest, is_exempt
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError, ProtocolError
 from pk.core.values import ZERO_UUID
@@ -51,7 +51,7 @@ def _meeting(api: Api, faults: Faults) -> Api:
 
     def meet(context: Context, request: Any) -> Answer[Any]:
         """The handler's result, unless a fault applies."""
-        if is_node(context.client_id) or request is None:
+        if is_exempt(context.client_id) or request is None:
             return _not_at_once(api, handle(context, request))
         faults.came(_seen(context, request))
         met = faults.met_by(api.key, context.client_id)

@@ -8,7 +8,7 @@ from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.pk_faults import FaultInForce, PkFaultsRequest, PkFaultsResponse
 
-OFF: Final = "this broker injects no faults: set pk.faults.enable=true where no data matters"
+OFF: Final = "this broker injects no faults: set pk.faults.enable=true in its config"
 
 
 async def handle(context: Context, request: PkFaultsRequest) -> PkFaultsResponse:

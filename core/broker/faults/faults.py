@@ -3,8 +3,8 @@ requests.
 
 A broker has a `Faults` only if `pk.faults.enable` is true. Its server then serves wrapped APIs
 (core/api/cluster/faults.py), which call this before each request; a broker without it serves the
-APIs directly, so that disabled faults cost nothing. Requests of other brokers are not affected:
-faults are for a test's clients.
+APIs directly, so that disabled faults cost nothing. Requests of other brokers and of
+`pk test faults` are not affected: faults are for a test's clients.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from pk.core.broker.clock import ShiftedClock
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.pk_faults import FAULTS_CLIENT_ID
 
 Kind = Literal["fail", "delay", "drop", "drop-answer"]
 """The effect on a request: it gets an error, or a late answer; or the connection closes before it
@@ -200,7 +201,7 @@ class Faults:
         count = 0
         for connection_id, close in list(self._closers.items()):
             sent_by = self._clients.get(connection_id)
-            if connection_id == but or is_node(sent_by):
+            if connection_id == but or is_exempt(sent_by):
                 continue
             if client_id is None or sent_by == client_id:
                 close()
@@ -224,6 +225,8 @@ class Faults:
             await look()
 
 
-def is_node(client_id: str | None) -> bool:
-    """Whether a request comes from another node of the cluster."""
-    return client_id is not None and client_id.startswith(NODE_CLIENT_IDS)
+def is_exempt(client_id: str | None) -> bool:
+    """Whether no fault affects a client: another node of the cluster, or `pk test faults`."""
+    return client_id is not None and (
+        client_id.startswith(NODE_CLIENT_IDS) or client_id == FAULTS_CLIENT_ID
+    )

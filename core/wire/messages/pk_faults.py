@@ -3,8 +3,13 @@
 pk only. Apache Kafka has no such API.
 """
 
+from typing import Final
+
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64
+
+FAULTS_CLIENT_ID: Final = "pk-faults"
+"""The client id whose requests no fault affects: a fault for Metadata can be cleared with it."""
 
 
 @message(versions=(0, 0))

@@ -11,7 +11,9 @@ from pk.net.client.admin_operations.partitions import PartitionOperations
 from pk.net.client.admin_operations.topics import TopicOperations
 from pk.net.client.results import ElectionType
 
-FAULTS_OFF = "does not inject faults: start it with pk.faults.enable=true where no data matters"
+FAULTS_OFF = (
+    "does not inject faults: only a broker of pk with pk.faults.enable=true in its config does"
+)
 
 AWAY_MS: Final = 300
 
