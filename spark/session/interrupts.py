@@ -9,7 +9,8 @@ in a script's background command, where Ctrl-C itself is ignored.
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
@@ -91,24 +92,39 @@ def run_trio(main: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
     """`trio.run(main, *args)`, where SIGTERM may act as Ctrl-C.
 
     trio takes over Ctrl-C, and no other signal: a KeyboardInterrupt in its own code would leave
-    behind tasks that are half done. So SIGTERM cancels `main`, and is raised when all its tasks
-    have ended.
+    behind tasks that are half done, or a loop that cannot end. So SIGTERM is recorded from before
+    trio starts until it has ended. It cancels `main`, and is raised when all its tasks have ended.
     """
     main_thread = threading.current_thread() is threading.main_thread()
     if not main_thread or not _terminates_as_interrupted():
         return trio.run(main, *args)
+    scope = trio.CancelScope()
+    token: trio.lowlevel.TrioToken | None = None
+    noted = False
 
-    async def cancel(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
-        await anext(signals)
-        scope.cancel()
+    def note(*_: object) -> None:
+        nonlocal noted
+        noted = True
+        if token is not None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(scope.cancel)
 
     async def terminable() -> T:
-        with trio.open_signal_receiver(signal.SIGTERM) as signals, trio.CancelScope() as scope:
-            trio.lowlevel.spawn_system_task(cancel, signals, scope)
+        nonlocal token
+        token = trio.lowlevel.current_trio_token()
+        if noted:
+            scope.cancel()
+        with scope:
             return await main(*args)
         raise KeyboardInterrupt  # here, if the scope was cancelled
 
-    return trio.run(terminable)
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        return trio.run(terminable)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if noted:  # maybe while trio started or ended
+            raise KeyboardInterrupt
 
 
 class QuietPy4j:

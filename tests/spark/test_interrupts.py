@@ -6,8 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+import trio
+
+from pk.spark.session.interrupts import TerminatedAsInterrupted, run_trio
 
 WAITS = """\
 import trio
@@ -63,3 +67,34 @@ def test_a_termination_waits_until_nothing_is_half_done(source: str, ignored: bo
         process.send_signal(signal.SIGTERM)
         shown, said = process.communicate("\n", timeout=60)
     assert (shown, said, process.returncode) == ("cleans up\ninterrupted\n", "", 0)
+
+
+@pytest.mark.parametrize("at", ["start", "last step", "end"])
+def test_a_termination_never_hits_the_code_of_trio(
+    at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """trio sets a file descriptor for signals when it starts, and puts the earlier one back when it
+    ends."""
+    calls = {"start": 1, "end": 2}.get(at, 0)
+    plain = signal.set_wakeup_fd
+
+    def set_wakeup_fd(*given: Any, **more: Any) -> int:
+        nonlocal calls
+        calls -= 1
+        found = plain(*given, **more)
+        if calls == 0:
+            signal.raise_signal(signal.SIGTERM)
+        return found
+
+    async def work() -> None:
+        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        if at == "last step":
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(signal, "set_wakeup_fd", set_wakeup_fd)
+    with TerminatedAsInterrupted():
+        with pytest.raises(KeyboardInterrupt):
+            run_trio(work)
+        assert calls <= 0
+        run_trio(trio.lowlevel.checkpoint)
