@@ -42,6 +42,7 @@ from pk.spark.export.options import ExportOptions, Kind, Progress, Summary
 from pk.spark.export.plan import Found, plan_export
 from pk.spark.export.table import CATALOG_FILE, FILES, file_schema, settle
 from pk.spark.export.url import open_url
+from pk.spark.files.object_path import ObjectPath
 from pk.spark.files.store import ObjectStore, store_at
 from pk.spark.java import require_pyspark
 from pk.spark.locations import local_path
@@ -51,6 +52,7 @@ from pk.spark.session.cores import cores as default_cores
 from pk.spark.session.interrupts import QuietPy4j, TerminatedAsInterrupted, run_trio
 from pk.spark.session.local import launch
 from pk.spark.stream.arrivals import Arrivals
+from pk.spark.tables.compaction import NOT_COMPACTED, Compaction
 from pk.spark.tables.layout import check_layout, parse_layout
 
 if TYPE_CHECKING:
@@ -76,6 +78,9 @@ OFFSETS_WORTH_A_TASK: Final = 100_000
 
 FOLLOW_EVERY_S: Final = 10.0
 """How long a followed export lets records gather, by default: each run makes files."""
+
+COMPACTED: Final = "_pk_compacted.json"
+"""The file in the directory of a table that keeps when it was compacted last."""
 
 LONG_OFFSETS: Final = 3_000_000
 """The number of offsets from which the optimising compiler pays off (pk.spark.session.local)."""
@@ -116,18 +121,19 @@ def follow(
     spark: "SparkSession | None" = None,
     *,
     every_s: float = FOLLOW_EVERY_S,
+    say: Callable[[str], None] = lambda _: None,
 ) -> NoReturn:
     """Export topics continuously: the records they hold, then new ones, in a run at most every
     `every_s` seconds.
 
-    Calls `done` after each run that exported something, and after the first of each topic. Ends
-    only by an exception: KeyboardInterrupt, at Ctrl-C or SIGTERM, and those of `export`. A run that
-    it interrupts changes nothing, and the next export with the mode `resume` continues after the
-    last complete one.
+    Calls `done` after each run that exported something, and after the first of each topic, and
+    `say` with a sentence about each compaction. Ends only by an exception: KeyboardInterrupt, at
+    Ctrl-C or SIGTERM, and those of `export`. A run that it interrupts changes nothing, and the next
+    export with the mode `resume` continues after the last complete one.
     """
     try:
         with TerminatedAsInterrupted():
-            _follow(topics, done, progress, spark, every_s)
+            _follow(topics, done, progress, spark, every_s, say)
     except BaseExceptionGroup as e:
         # So trio raises a Ctrl-C that comes while it closes connections.
         if e.subgroup(KeyboardInterrupt) is not None:
@@ -142,15 +148,19 @@ def _follow(
     progress: Callable[[Progress], None],
     spark: "SparkSession | None",
     every_s: float,
+    say: Callable[[str], None],
 ) -> None:
     with _opened(topics, progress, spark, long=True) as exports:
+        compactions = [each.compaction(say) for each in exports]
         ignored: set[TopicPartition] = set()
         for number in itertools.count():
             began = time.monotonic()
-            for each in exports:
+            for each, compaction in zip(exports, compactions, strict=True):
                 each.plan()
                 if number == 0 or each.has_news:
                     done(each.run())
+                    if compaction is not None:
+                        compaction.after_batch()
             known = {tp: end for each in exports for tp, end in each.ends.items()}
             run_trio(_wait, topics, known, ignored, began + every_s)
 
@@ -279,6 +289,15 @@ class _Export:
     def _planned(self) -> Found:
         assert self._found is not None
         return self._found
+
+    def compaction(self, say: Callable[[str], None]) -> Compaction | None:
+        """The compactions of the table, if they are wanted. Raises OSError."""
+        options, store = self.options, self.target.store
+        if options.compact_s is None:
+            return None
+        is_far = isinstance(store, ObjectStore)
+        place = ObjectPath(store) if is_far else local_path(options.directory)
+        return Compaction(options.topic, store, place / COMPACTED, options.compact_s, say)
 
     def run(self) -> Summary:
         """Exports the planned ranges. Raises as `export`."""
@@ -416,6 +435,9 @@ def settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
             table_name=before.table_name,
         )
     settled.check()
+    kind = settled.table or FILES
+    if settled.compact_s is not None and kind in NOT_COMPACTED:
+        raise OptionError(f"--compact is for delta tables: {NOT_COMPACTED[kind]}")
     if before is None:
         check_layout(parse_layout(settled.partition_by))
     return settled

@@ -101,6 +101,9 @@ class ExportOptions:
     """The Spark for the tasks. On a cluster they and this process must share the directory; a URL
     needs no shared one."""
 
+    compact_s: float | None = None
+    """With `follow` and a Delta table: how often its small files are compacted; None: never."""
+
     fail_on_data_loss: bool = True
     resolve: Resolve | None = None
 

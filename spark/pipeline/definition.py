@@ -40,6 +40,7 @@ from pk.spark.pipeline.document import (
 )
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.sink import DRIVER_BYTES
+from pk.spark.tables.compaction import NOT_COMPACTED
 
 OnError = Literal["stop", "skip", "dlq"]
 Schema = Literal["evolve", "fixed"]
@@ -770,10 +771,6 @@ def _step(table: _Table) -> Step:
 
 
 _SINKS: Final = ("topic", "parquet", "delta", "iceberg", "jdbc")
-_NOT_COMPACTED: Final = {
-    "iceberg": "pyiceberg cannot rewrite files",
-    "parquet": "a directory has no step that replaces files",
-}
 
 
 def _sinks(table: _Table) -> tuple[Sink, ...]:
@@ -853,9 +850,9 @@ def _sink(table: _Table) -> Sink:
         table.wrong("mode", f"a {kind} sink only {does}; a jdbc sink with a key can update")
     if isinstance(found, DeltaSink | IcebergSink) and found.key and mode != "upsert":
         table.wrong("key", 'key has no effect without mode = "upsert"')
-    if kind in _NOT_COMPACTED and table.has("compact"):
+    if kind in NOT_COMPACTED and table.has("compact"):
         table.known.add("compact")
-        table.wrong("compact", f"compact is for delta sinks: {_NOT_COMPACTED[kind]}")
+        table.wrong("compact", f"compact is for delta sinks: {NOT_COMPACTED[kind]}")
     if kind is not None:
         table.end(f"a {kind} sink")
     return found

@@ -20,7 +20,6 @@ from pk.net.client.errors import ConfigError
 from pk.spark.errors import OptionError
 from pk.spark.files.object_path import spark_url
 from pk.spark.locations import scheme
-from pk.spark.pipeline.compaction import Compaction
 from pk.spark.pipeline.definition import (
     DeltaSink,
     IcebergSink,
@@ -41,6 +40,7 @@ from pk.spark.schemas.options import split_options
 from pk.spark.sink import DRIVER_BYTES
 from pk.spark.sink.foreach_batch import write_batch
 from pk.spark.sink.options import check_columns, parse_sink_options
+from pk.spark.tables.compaction import Compaction
 from pk.spark.text.json_writing import as_bytes, as_json
 
 if TYPE_CHECKING:
@@ -205,7 +205,9 @@ def start(
         return writer.format("parquet").partitionBy(*sink.partition_by).start(url)
     write_rows = _writer(places, sink, f"{identity}-{query.name}")
     if isinstance(sink, DeltaSink) and sink.compact_s is not None:
-        write_rows = _and_compact(write_rows, Compaction(sink, places, say))
+        store, remembered = places.store(sink.delta), places.compacted(sink.name)
+        compaction = Compaction(sink.name, store, remembered, sink.compact_s, say)
+        write_rows = _and_compact(write_rows, compaction)
     return writer.foreachBatch(write_rows).start()
 
 

@@ -7,10 +7,20 @@ commit is refused, and nothing has changed. Old files stay for the table's
 `delta.deletedFileRetentionDuration`, a week by default, for readers of earlier versions.
 """
 
-from typing import NamedTuple
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
+from pk.spark.files.object_path import Place, write_json
 from pk.spark.files.store import Store
 from pk.spark.tables.lake_commit import delta_table_of
+
+NOT_COMPACTED: Final = {
+    "iceberg": "pyiceberg cannot rewrite files",
+    "parquet": "a directory has no step that replaces files",
+}
+"""Why other targets than Delta tables cannot be compacted."""
 
 
 class Compacted(NamedTuple):
@@ -32,3 +42,56 @@ def compact_delta(store: Store) -> Compacted:
         # A full vacuum also removes what killed attempts left, which the log does not name.
         table.vacuum(dry_run=False, full=True)
     return found
+
+
+class Compaction:
+    """Compacts one table from time to time, after a batch.
+
+    The time is kept in a file, so that it counts over restarts. A compaction that fails does not
+    end what writes the table: the batch is in the table already, and the next attempt comes a
+    period later.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        remembered: Place,
+        period_s: float,
+        say: Callable[[str], None],
+    ) -> None:
+        """`name` is what `say` calls the table in its sentence about each compaction; `remembered`
+        is the file that keeps the time of the last one. Raises OSError."""
+        self._name = name
+        self._store = store
+        self._remembered = remembered
+        self._period_s = period_s
+        self._say = say
+        self._last_s = self._read()
+
+    def after_batch(self) -> None:
+        """Compacts the table if it is time. Raises OSError."""
+        now = time.time()
+        if now - self._last_s < self._period_s:
+            return
+        self._last_s = now
+        try:
+            done = compact_delta(self._store)
+        except Exception as e:  # deltalake has errors of its own  # noqa: BLE001
+            said = " ".join(str(e).split())
+            self._say(f"{self._name}: the table was not compacted: {said}. Writing continues.")
+            return
+        write_json(self._remembered, {"at_s": now})
+        if done.removed:
+            self._say(
+                f"{self._name}: {done.removed} files of the table were compacted to {done.added}."
+            )
+
+    def _read(self) -> float:
+        """When the table was compacted last. A new table is not compacted at once."""
+        try:
+            found: Any = json.loads(self._remembered.read_text())
+        except FileNotFoundError:
+            found = {"at_s": time.time()}
+            write_json(self._remembered, found)
+        return float(found["at_s"])

@@ -55,6 +55,7 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
         (("--to", "x", "--follow", "-o", "1..9"), "--follow does not end"),
         (("--to", "x", "--follow", "-o", "0=1..5"), "--follow does not end"),
         (("--to", "x", "--interval", "5"), "no effect without --follow"),
+        (("--to", "x", "--compact", "1h"), "--compact has no effect without --follow"),
         (("--to", "x", "--follow", "--overwrite"), "--overwrite without it"),
         (("--to", "x", "--master", "yarn", "--remote", "sc://h"), "give only one"),
         (("--to", "x", "--remote", "spark://h:1"), "--remote must be sc://HOST:PORT"),
@@ -234,6 +235,8 @@ def test_a_followed_export_ends_in_order_and_says_what_it_has(
             "--follow",
             "--interval",
             "0.1",
+            "--compact",
+            "1ms",
             "-f",
             "json",
         ],
@@ -245,8 +248,10 @@ def test_a_followed_export_ends_in_order_and_says_what_it_has(
     try:
         assert following.stderr is not None
         assert "20 records more, 20 in all" in following.stderr.readline()
+        assert "2 files of the table were compacted to 1" in following.stderr.readline()
         at("produce", topic, "-p", "0", "one more")
         assert "1 record more, 21 in all" in following.stderr.readline()
+        assert "2 files of the table were compacted to 1" in following.stderr.readline()
         following.send_signal(number)
         shown, said = following.communicate(timeout=120)
     finally:

@@ -20,11 +20,10 @@ deltalake = pytest.importorskip("deltalake")
 from pyarrow import parquet
 
 from pk.spark.files.store import LocalStore
-from pk.spark.pipeline import compaction
-from pk.spark.pipeline.compaction import Compaction
 from pk.spark.pipeline.definition import DeltaSink, WrongPipeline, parse_pipeline
 from pk.spark.pipeline.places import Places
-from pk.spark.tables.compaction import compact_delta
+from pk.spark.tables import compaction
+from pk.spark.tables.compaction import Compaction, compact_delta
 from pk.spark.tables.lake_commit import LakeFile, delta_add, delta_last, read_footer
 from pk.spark.tables.small_files import delta_small_files
 
@@ -152,13 +151,15 @@ def test_a_sink_compacts_once_a_period_over_restarts(
     places, said = Places(pipeline), list[str]()
     [sink] = pipeline.sinks
     assert isinstance(sink, DeltaSink) and sink.compact_s == 3600
+    remembered = places.compacted(sink.name)
     now = 1_000_000.0
     monkeypatch.setattr(compaction.time, "time", lambda: now)
     table = tmp_path / "table"
 
     def after_batches(*numbers: int) -> list[str]:
         said.clear()
-        started = Compaction(sink, places, said.append)
+        store = places.store(sink.delta)
+        started = Compaction(sink.name, store, remembered, 3_600, said.append)
         for number in numbers:
             add(table, number)
             started.after_batch()
@@ -179,7 +180,7 @@ def test_a_sink_compacts_once_a_period_over_restarts(
 
     monkeypatch.setattr(compaction, "compact_delta", refuse)
     assert after_batches(6, 7) == [
-        "orders: the table was not compacted: the disk is full. The next batches go on."
+        "orders: the table was not compacted: the disk is full. Writing continues."
     ]
 
 

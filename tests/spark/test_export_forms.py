@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,18 @@ from s3_server import S3, s3_server
 
 from pk.core.errors import KafkaError
 from pk.spark.errors import DirectoryRefused, OptionError
-from pk.spark.export.exporter import ExportOptions, Summary, export, export_topics, follow
+from pk.spark.export.exporter import (
+    COMPACTED,
+    ExportOptions,
+    Summary,
+    export,
+    export_topics,
+    follow,
+)
 from pk.spark.export.manifest import MANIFEST, Manifest
 from pk.spark.files.store import store_at
 from pk.spark.session.local import launch
+from pk.spark.tables.small_files import delta_small_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -301,6 +310,33 @@ def test_a_followed_export_takes_what_comes_and_goes_on_later(
     topics.admin(pk_kafka).delete_topics([later])[later].result(topics.TIMEOUT_S)
     with pytest.raises((KafkaError, DirectoryRefused)):
         follow(given, lambda _: None, spark=spark, every_s=0.0)
+
+
+@pytest.mark.parametrize("form", ["delta", pytest.param("url delta", marks=pytest.mark.slow)])
+def test_a_followed_table_is_compacted_and_goes_on(
+    pk_kafka: Kafka, fresh: Fresh, spark: SparkSession, s3: S3, tmp_path: Path, form: str
+) -> None:
+    topic = topics.create_topic(pk_kafka, fresh("compact"), 2)
+    produce(pk_kafka, topic, 0, 20)
+    place = place_of(form, tmp_path, topic)
+    given = options(pk_kafka, topic, place, mode="resume", table="delta", value="json")
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) == 2:
+            raise Ended
+        produce(pk_kafka, topic, 20, 30)
+
+    with pytest.raises(Ended):
+        follow([replace(given, compact_s=0.001)], lambda _: None, spark=spark, every_s=0, say=say)
+    assert said[0] == f"{topic}: 2 files of the table were compacted to 1."
+    store = store_at(place)
+    assert delta_small_files(store) == 1 and ids(place, form) == list(range(30))
+    assert COMPACTED in store.names()
+    produce(pk_kafka, topic, 30, 35)
+    assert export(given, spark=spark).records == 5
+    assert ids(place, form) == list(range(35))
 
 
 _KILLED = r"""

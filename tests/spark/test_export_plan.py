@@ -14,7 +14,7 @@ from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
 from confluent_kafka import Producer
 
-from pk.spark.errors import DataLost, DirectoryRefused
+from pk.spark.errors import DataLost, DirectoryRefused, OptionError
 from pk.spark.export.exporter import settled
 from pk.spark.export.manifest import Manifest
 from pk.spark.export.options import ExportOptions
@@ -85,6 +85,21 @@ def test_a_resumed_export_keeps_its_isolation_level(isolation: str | None, tmp_p
     # Versions that did not note the level read uncommitted records unless told otherwise.
     assert resumed.read.isolation.name.lower() == (isolation or "read_uncommitted")
     assert settled(given, None).read.isolation.name == "READ_COMMITTED"
+
+
+@pytest.mark.parametrize(
+    ("table", "said"), [("iceberg", "pyiceberg cannot"), (None, "a directory has no step")]
+)
+def test_only_a_delta_table_is_compacted(table: str | None, said: str, tmp_path: Path) -> None:
+    before = replace(exported(Found(None, "id", (), {}), "t", None), table=table)
+    given = ExportOptions(
+        bootstrap="none:1", topic="t", directory=tmp_path, mode="resume", compact_s=1.0
+    )
+    with pytest.raises(OptionError, match=f"--compact is for delta tables: {said}"):
+        settled(given, before)
+    with pytest.raises(OptionError, match=f"--compact is for delta tables: {said}"):
+        settled(replace(given, table=table), None)
+    assert settled(given, replace(before, table="delta")).compact_s == 1.0
 
 
 def test_an_export_ends_before_an_open_transaction(kafka: Kafka, fresh: Fresh) -> None:

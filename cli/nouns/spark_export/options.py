@@ -124,6 +124,16 @@ class SparkExport(OnSpark):
             "(default: 10s).",
         ),
     ] = Duration(10_000)
+    compact: Annotated[
+        Duration | None,
+        Option(
+            "--compact",
+            value="DURATION",
+            parser=span,
+            help="With --follow and a delta table: compact its small files this often, such as "
+            "1h (default: never).",
+        ),
+    ] = None
     max_file_size: Annotated[
         int | None,
         Option(

@@ -136,6 +136,8 @@ def export(context: Context, options: "SparkExport") -> None:
     positions = _positions(options)
     if context.given("interval") and not options.follow:
         raise Unusable("--interval has no effect without --follow.")
+    if options.compact is not None and not options.follow:
+        raise Unusable("--compact has no effect without --follow.")
     _check_follow(options, positions)
     if not is_remote(options.to):
         here(options.to)
@@ -206,6 +208,7 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
             max_file_rows=options.max_file_rows,
             cores=options.cores,
             where=spark_place(options),
+            compact_s=None if options.compact is None else options.compact.s,
             fail_on_data_loss=not options.allow_data_loss,
             resolve=resolve if options.offset is not None else None,
         )
@@ -230,7 +233,8 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
 
         try:
             if options.follow:
-                exporter.follow(exports, done, show_progress, every_s=options.interval.s)
+                every_s = options.interval.s
+                exporter.follow(exports, done, show_progress, every_s=every_s, say=context.say)
             for summary in exporter.export_topics(exports, show_progress):
                 done(summary)
         except KeyboardInterrupt:
