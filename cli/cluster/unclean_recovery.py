@@ -28,15 +28,15 @@ async def recoveries(
 
 
 def waiting(found: r.UncleanRecovery) -> str:
-    """Why a partition has no leader: `waits for the log of broker 3: …`; empty if it has one, or
-    nothing is known."""
+    """What a partition without a leader waits for, and why: `the log of broker 3: …`; empty if it
+    has a leader, or nothing is known."""
     if found.leader_id >= 0 or not found.why:
         return ""
     if not found.awaits:
-        return f"waits for an operator: {found.why}"
+        return f"an operator: {found.why}"
     ids = sorted(found.awaits)
     brokers = f"broker{'' if len(ids) == 1 else 's'} {join([str(b) for b in ids])}"
-    return f"waits for the log of {brokers}: {found.why}"
+    return f"the log{'' if len(ids) == 1 else 's'} of {brokers}: {found.why}"
 
 
 def log_words(state: r.ReplicaLogState, why: str = "") -> str:
@@ -72,7 +72,7 @@ def lines(found: Mapping[TopicPartition, r.UncleanRecovery]) -> list[str]:
         if reason := waiting(one):
             by_reason.setdefault(reason, []).append(partition_name(tp))
     return [
-        f"{names[0] if len(names) == 1 else count(len(names), 'partition')} {reason} "
-        f"(`pk why partition {names[0]}`)."
+        (f"{names[0]} waits" if len(names) == 1 else f"{count(len(names), 'partition')} wait")
+        + f" for {reason} (`pk why partition {names[0]}`)."
         for reason, names in by_reason.items()
     ]

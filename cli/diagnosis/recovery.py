@@ -30,7 +30,8 @@ def awaited_logs(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "awaited-logs",
             ERROR,
             f"{partitions_counted(tps)} without a leader until more logs are known.",
-            f"All in-sync replicas came back without a clean shutdown. Each {reason}.{start}",
+            "All in-sync replicas came back without a clean shutdown. Each waits for "
+            f"{reason}.{start}",
             f"pk why partition {topic_words([partition_name(min(tps))])}",
             tuple(partition_name(tp) for tp in sorted(tps)),
         )

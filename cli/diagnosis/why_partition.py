@@ -59,7 +59,7 @@ class PartitionFacts(NamedTuple):
     """Broker → what the controller knows of its log, where logs are compared."""
 
     waits: str = ""
-    """Why there is no leader before more logs are known."""
+    """Whose log it waits for before it has a leader, and why."""
 
     throttled: str | None = None
     remote: str | None = None
@@ -79,7 +79,7 @@ class PartitionFacts(NamedTuple):
 
 def state_of(p: PartitionFacts) -> str:
     """`offline`, `restoring`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `disk-full`,
-    `led-by-another`, or `healthy`."""
+    `not-preferred`, or `healthy`. The words are those of `pk partitions list`."""
     if p.leader < 0:
         return "offline"
     if p.restoring is not None:
@@ -94,7 +94,7 @@ def state_of(p: PartitionFacts) -> str:
         return "silent"
     if _full(p):
         return "disk-full"
-    return "led-by-another" if p.replicas and p.leader != p.replicas[0] else "healthy"
+    return "not-preferred" if p.replicas and p.leader != p.replicas[0] else "healthy"
 
 
 def _silent(p: PartitionFacts) -> list[int]:
@@ -117,19 +117,20 @@ def _verdict(p: PartitionFacts, state: str) -> str:
     cause = f": {_causes(p, out)}" if out else ""
     match state:
         case "offline" if p.waits:
-            return f"{p.name} has no leader: it {p.waits}."
+            return f"{p.name} is offline: it has no leader. It waits for {p.waits}."
         case "offline":
-            return f"{p.name} has no leader, so it cannot be written or read{cause}."
+            return f"{p.name} is offline: it cannot be written or read, because {_causes(p, out)}."
         case "restoring":
             why = f": {p.restoring}" if p.restoring else ""
             return f"{p.name} is not restored yet from remote storage, so it has no leader{why}."
         case "under-min-isr":
             return (
-                f"{p.name} has {in_sync}, fewer than min.insync.replicas={p.min_isr}, so "
+                f"{p.name} is under min ISR ({in_sync}, min.insync.replicas={p.min_isr}), so "
                 f"producers with acks=all are refused{cause}."
             )
         case "under-replicated":
-            return f"{p.name} has {in_sync}{cause}."
+            at = " and at min ISR" if len(p.isr) == p.min_isr else ""
+            return f"{p.name} is under-replicated{at} ({in_sync}){cause}."
         case "moving":
             return f"{p.name} is being moved: {_move(p)}."
         case "silent":
@@ -143,10 +144,10 @@ def _verdict(p: PartitionFacts, state: str) -> str:
         case "disk-full":
             disks = "; ".join(f"broker {b}: {p.by_broker[b].full_disk}" for b in _full(p))
             return f"{p.name} has {in_sync}, but a disk is full, so records are refused ({disks})."
-        case "led-by-another":
+        case "not-preferred":
             return (
-                f"{p.name} is fully replicated ({in_sync}), but led by broker {p.leader} instead "
-                f"of its preferred replica, {p.replicas[0]}."
+                f"{p.name} is in sync ({in_sync}), but broker {p.leader} leads it instead of its "
+                f"preferred replica, {p.replicas[0]}."
             )
         case _:
             return f"{p.name} is healthy: {in_sync}, led by its preferred replica, {p.leader}."
@@ -294,7 +295,7 @@ def _evidence(p: PartitionFacts) -> Iterator[Evidence]:
 def _electable(p: PartitionFacts) -> Iterator[Evidence]:
     eligible = [b for b in (*p.isr, *(p.elr or ()))]
     if p.waits:
-        yield Evidence("next leader", p.waits)
+        yield Evidence("next leader", f"waits for {p.waits}")
     if eligible:
         yield Evidence(
             "electable",
@@ -344,7 +345,7 @@ def _next(p: PartitionFacts, state: str) -> Iterator[str]:
         yield f"pk isr {topic} --where 'partition = {number}' -w"
     if p.throttled and behind:
         yield "pk reassign throttle"
-    if state == "led-by-another":
+    if state == "not-preferred":
         yield f"pk partitions elect-leaders {p.name}"
 
 

@@ -199,7 +199,9 @@ def judge(
     hurried = timed_out and rules.strategy == AGGRESSIVE
     missing = tuple(node for node in wanted if node not in logs)
     if missing and not hurried:
-        return Verdict(awaits=missing, why="they were in sync, and may have what the others lack")
+        were = "it was" if len(missing) == 1 else "they were"
+        why = f"{were} in sync, and may have records that the others lack"
+        return Verdict(awaits=missing, why=why)
     elected = best(partition, logs) if rules.strategy != NONE else wanted[0] if wanted else NO_NODE
     loss = _loss(partition, logs, wanted, elected)
     if missing:
@@ -438,9 +440,10 @@ def _show(
     state.leader_id, state.leader_epoch = partition.leader, partition.leader_epoch
     logs = heard(rules, partition, reports)
     if partition.leader == NO_LEADER:
-        verdict = judge(rules, partition, reports, timed_out=timed_out)
-        state.needed, state.awaits = list(needed(partition)), list(verdict.awaits)
-        state.why = verdict.why
+        state.needed = list(needed(partition))
+        if not partition.elr:  # else one of those leads as soon as it is back, without comparing
+            verdict = judge(rules, partition, reports, timed_out=timed_out)
+            state.awaits, state.why = list(verdict.awaits), verdict.why
     stopped = {node: log for node, log in logs.items() if _is_stopped(partition, node, log)}
     if stopped:
         found = {n: compare(rules, topic, partition, n, log).why for n, log in stopped.items()}

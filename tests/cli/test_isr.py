@@ -228,7 +228,7 @@ def test_what_others_know_of_before_the_watch_began_is_taken_for_as_long_as_nobo
         (partition(1, (1, 2, 3), (1, 2)), 1, "under-replicated"),
         (partition(1, (1, 2, 3), (1, 2)), None, "under-replicated"),
         (partition(2, (1, 2), (1, 2)), 1, "not preferred"),
-        (partition(1, (1, 2), (1, 2)), 2, "ok"),
+        (partition(1, (1, 2), (1, 2)), 2, "healthy"),
     ],
 )
 def test_the_state_of_a_partition_is_the_worst_of_it(
@@ -275,8 +275,8 @@ def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -
     assert f"Topic '{two}x' does not exist; did you mean {two}" in watched.err
     listed = at("partitions", "list", one, "-f", "json").json
     assert [(p["partition"], p["state"], p["leader"]) for p in listed] == [
-        (0, "ok", listed[0]["preferred_leader"]),
-        (1, "ok", listed[1]["preferred_leader"]),
+        (0, "healthy", listed[0]["preferred_leader"]),
+        (1, "healthy", listed[1]["preferred_leader"]),
     ]
     broker = str(listed[0]["leader"])
     assert len(at("partitions", "list", one, "--leader", broker, "-f", "json").json) == 2

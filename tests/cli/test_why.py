@@ -95,7 +95,7 @@ PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
     "fenced": (
         partition(isr=(1, 2), by_broker=replicas(r3="fenced")),
         "under-replicated",
-        "2 of 3 replicas in sync: broker 3 is fenced",
+        "is under-replicated and at min ISR (2 of 3 replicas in sync): broker 3 is fenced",
     ),
     "absent": (
         partition(isr=(1,), by_broker=replicas(r2="absent", r3="absent")),
@@ -118,20 +118,20 @@ PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
             isr=(),
             by_broker=replicas(r3="fenced"),
             recovery={1: "ends at 5, last batch of epoch 0", 3: "not known"},
-            waits="waits for the log of broker 3: they were in sync",
+            waits="the log of broker 3: it was in sync",
         ),
         "offline",
-        "no leader: it waits for the log of broker 3",
+        "is offline: it has no leader. It waits for the log of broker 3",
     ),
     "offline, its last replica fenced": (
         partition(replicas=(1,), leader=-1, isr=(1,), by_broker=replicas(r1="fenced")),
         "offline",
-        "it cannot be written or read: broker 1 is fenced",
+        "it cannot be written or read, because broker 1 is fenced",
     ),
     "offline, its disk failed": (
         partition(replicas=(1,), leader=-1, isr=(1,), by_broker=disk(error="/data/{1}: I/O error")),
         "offline",
-        "cannot be written or read: a log directory of broker 1 failed (/data/{1}: I/O error)",
+        "because a log directory of broker 1 failed (/data/{1}: I/O error)",
     ),
     "disk full": (
         partition(by_broker=disk(full="/data, 12.0 kB of 24.0 MB left")),
@@ -156,7 +156,7 @@ PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
         "silent",
         "broker 1, which leads it, does not answer",
     ),
-    "led by another": (partition(leader=2), "led-by-another", "its preferred replica, 1"),
+    "led by another": (partition(leader=2), "not-preferred", "its preferred replica, 1"),
     "behind": (
         partition(isr=(1, 2), by_broker=slow(400, 800), between_s=2.0),
         "under-replicated",
@@ -852,5 +852,5 @@ def test_a_broker_that_is_killed_and_returns(pk: Run, monkeypatch: pytest.Monkey
         waited = pk("wait", "isr", "--timeout", "60s")
         assert waited.code == 0, waited.err
         (reported,) = pk("why", "partition", "orders/0", "-f", "json").json
-        assert reported["state"] in ("healthy", "led-by-another")
+        assert reported["state"] in ("healthy", "not-preferred")
         assert pk("doctor", "--check", "under-replicated", "--check", "brokers-down").code == 0

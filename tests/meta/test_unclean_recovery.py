@@ -429,6 +429,13 @@ def test_an_operator_sees_the_logs_and_says_who_leads() -> None:
     assert state.error_code == ErrorCode.ELECTION_NOT_NEEDED
 
 
+def test_a_partition_whose_eligible_replica_is_away_waits_for_no_comparison() -> None:
+    image = fence(world(1, isr_min=1), 1)
+    assert (first(image).leader, first(image).elr) == (-1, (1,))
+    _, state = ask(image, {})
+    assert (state.leader_id, state.needed, state.awaits, state.why) == (-1, [1], [], "")
+
+
 @pytest.mark.parametrize("leader", [1, 2])
 def test_an_operator_decides_between_a_leader_and_a_follower_that_stopped(leader: int) -> None:
     image = world()

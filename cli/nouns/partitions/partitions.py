@@ -24,7 +24,7 @@ def state_of(p: r.PartitionDescription, min_isr: int | None) -> str:
         return "at min ISR" if at else "under-replicated"
     if p.replicas and p.leader_id != p.replicas[0]:
         return "not preferred"
-    return "ok"
+    return "healthy"
 
 
 def partition_row(

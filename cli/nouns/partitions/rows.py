@@ -12,7 +12,7 @@ class _Place(TypedDict):
 
 
 class _Preferred(TypedDict):
-    preferred_leader: Annotated[int | None, Shown("PREFERRED")]
+    preferred_leader: Annotated[int | None, Shown("PREF")]
 
 
 class PartitionStateRow(_Place, LedPartition, _Preferred, ReplicatedPartition):

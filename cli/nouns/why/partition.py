@@ -56,7 +56,7 @@ async def why_partition(context: Context, partition: Iterable[str]) -> int | Non
     explained = [
         explain_partition(p._replace(wakings=known))
         for tp, p in facts.items()
-        if tp in named or state_of(p) not in ("healthy", "led-by-another")
+        if tp in named or state_of(p) not in ("healthy", "not-preferred")
     ]
     if not explained:
         topics = ", ".join(sorted({tp.topic for tp in chosen}))
