@@ -322,9 +322,9 @@ def member_name(member: r.MemberDescription) -> str:
 def active_refusal(group: r.GroupDescription, what: str, or_else: str = "") -> Refused:
     """The refusal for a group that has members, naming them; `or_else` is an alternative to
     stopping them."""
-    names = [member_name(m) for m in group.members]
-    who = f"; its members are {join(names)}" if names else ""
+    names = join([member_name(m) for m in group.members])
+    stop = f"Stop {names} first" if names else "Stop its members first"
     return Refused(
-        f"Group {group.group_id} is {group.state}, and {what} only while it is empty{who}. "
-        f"Stop them first{or_else}."
+        f"Group {group.group_id} is {group.state}, and {what} only while it is empty. "
+        f"{stop}{or_else}."
     )

@@ -118,6 +118,25 @@ def test_options_that_contradict_each_other_are_refused(at: Run, jobs: str) -> N
     assert f"Topic '{jobs}-nowhere' does not exist" in at(*SHARE, f"{jobs}-nowhere").err
 
 
+def test_a_group_of_another_type_is_named(at: Run, fresh: Fresh, jobs: str) -> None:
+    """A coordinator says only that the group does not exist, or that the protocols do not agree."""
+    group = fresh("readers")
+    assert at("consume", jobs, "-g", group, "-n", "1", "--from-beginning", *WAIT).lines == ["a"]
+    shared = at(*SHARE, jobs, "-g", group, "-n", "1", *WAIT)
+    assert shared.code == 1
+    assert f"Group '{group}' is not a share group (its type is Classic)" in shared.err, shared.err
+    assert at(*SHARE, jobs, "-g", jobs, "-n", "1", *WAIT).lines == ["a"]
+    for protocol in ("classic", "consumer"):
+        joined = at("consume", jobs, "-g", jobs, "-X", f"group.protocol={protocol}", *WAIT)
+        assert joined.code == 1
+        assert f"Group '{jobs}' is a share group; add --share" in joined.err, joined.err
+
+
+def test_where_a_new_share_group_begins_is_said(at: Run, jobs: str) -> None:
+    refused = at(*SHARE, jobs, "--from-beginning")
+    assert (refused.code, "share.auto.offset.reset=earliest" in refused.err) == (2, True)
+
+
 def test_an_interrupt_gives_back_what_was_not_shown(at: Run, kafka: Kafka, jobs: str) -> None:
     with running(*SHARE, jobs, "-g", jobs, "-b", kafka.bootstrap) as process:
         assert process.stdout is not None

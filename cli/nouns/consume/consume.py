@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pk.cli.exits import Unusable
 from pk.cli.nouns.consume.consumer_config import consumer_config, default_isolation
 from pk.cli.nouns.consume.group_member import consume_in_group
+from pk.cli.nouns.consume.group_type import joining
 from pk.cli.nouns.consume.later_partitions import LaterPartitions
 from pk.cli.nouns.consume.partitions import partitions_of, spans_of, without_leaderless
 from pk.cli.nouns.consume.request import Request, request_of
@@ -57,7 +58,8 @@ async def consume(context: Context, options: "Consume") -> int | None:
     with output.completed():
         async with applying_profile(context):
             if request.joins:
-                timed_out = await consume_in_group(context, request, config, output)
+                async with joining(context, str(options.group), share=False):
+                    timed_out = await consume_in_group(context, request, config, output)
             else:
                 timed_out = await _consume_spans(context, request, config, output)
     if timed_out:

@@ -12,6 +12,7 @@ import trio
 
 from pk.cli.cluster.topics import existing_topics
 from pk.cli.exits import Unusable
+from pk.cli.nouns.consume.group_type import joining
 from pk.cli.phrases import join
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import profile_of
@@ -65,7 +66,13 @@ async def consume_in_share_group(context: Context, options: "Consume") -> None:
     """`pk consume --share`."""
     unfit = next((name for name in _NOT_HERE if context.given(name)), None)
     if unfit is not None:
-        raise Unusable(f"--{unfit.replace('_', '-')} cannot be combined with --share.")
+        said = f"--{unfit.replace('_', '-')} cannot be combined with --share"
+        if unfit in ("offset", "from_beginning"):
+            said += (
+                "; `pk configs alter group GROUP -c share.auto.offset.reset=earliest` makes a new "
+                "group begin with the first record"
+            )
+        raise Unusable(f"{said}.")
     topics = tuple(dict.fromkeys((*options.topic, *options.topics)))
     if not topics:
         raise Unusable("Name a topic.")
@@ -87,7 +94,10 @@ async def consume_in_share_group(context: Context, options: "Consume") -> None:
         async with applying_profile(context):
             context.allow()  # records taken here are kept from others
             await existing_topics(context, await context.admin(), topics)
-            async with open_share_consumer(context.settings.bootstrap, config) as consumer:
+            async with (
+                joining(context, group, share=True),
+                open_share_consumer(context.settings.bootstrap, config) as consumer,
+            ):
                 consumer.subscribe(topics)
                 timed_out = await _read(context, options, group, consumer, output)
     if timed_out:
@@ -159,6 +169,7 @@ def _say_waiting(context: Context, group: str, consumer: ShareConsumer) -> None:
         return
     topics = join(sorted({tp.topic for tp in consumer.assignment}), 3)
     context.say(
-        f"Waiting for records of {topics} that no other member of group {group} holds. "
-        "Ctrl-C stops."
+        f"Waiting for records of {topics} that no other member of group {group} holds. A new group "
+        f"begins with records written from now on; `pk groups reset-offsets {group} --to start`, "
+        "without members, makes it begin with the first. Ctrl-C stops."
     )

@@ -88,7 +88,7 @@ async def reset_offsets(context: Context, options: ResetOffsets) -> None:
 
 
 def _refusal(group: r.GroupDescription) -> Refused:
-    return active_refusal(group, "offsets are reset", "; --wait-empty 5m waits until they have")
+    return active_refusal(group, "offsets are reset", "; --wait-empty 5m waits for that")
 
 
 async def _groups_of(
