@@ -46,8 +46,8 @@ make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that 
   say ".venv is ready: .venv/bin/pk"
 }
 
-install() {  # install ROOT EXTRA: both distributions, editable
-  "$1/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on -e "$1/packaging/client" -e "$1[$2]" |
+install() {  # install ROOT EXTRA: both distributions, editable. Python compiles what is imported; pip would compile everything.
+  "$1/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on --no-compile -e "$1/packaging/client" -e "$1[$2]" |
     show_install
 }
 
