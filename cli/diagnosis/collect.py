@@ -32,6 +32,7 @@ from pk.cli.diagnosis.snapshot import (
     Topic,
 )
 from pk.cli.positions.resolve import now_ms
+from pk.cli.runtime.cluster_files import wakings
 from pk.cli.runtime.failures import phrase
 from pk.core.auth.acls import AclBinding
 from pk.core.auth.unsecured_tokens import UNSECURED
@@ -286,7 +287,7 @@ class Collector:
             self.throttles_unowned = not self.running
         for part, error in present.unread.items():
             if not _is_gone(error):
-                self._miss(c.THROTTLES, part, error)
+                self._miss(c.THROTTLES, f"throttles of {part}", error)
 
     def _led(self) -> list[TopicPartition]:
         return [
@@ -470,6 +471,7 @@ class Collector:
             remote=self.remote,
             unseen=self.unseen,
             lacking=self.lacking,
+            wakings=wakings(node.address for node in self.admin.cluster.bootstrap),
         )
 
     def _controller(self) -> int | None:

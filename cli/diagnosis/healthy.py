@@ -42,7 +42,9 @@ def moves(snapshot: ClusterSnapshot) -> str:
 
 
 def throttles(snapshot: ClusterSnapshot) -> str:
-    return "a reassignment needs them" if snapshot.throttled else "none"
+    return (
+        "a reassignment needs the throttles" if snapshot.throttled else "no throttle is left over"
+    )
 
 
 def spare_replicas(_: ClusterSnapshot) -> str:
@@ -56,11 +58,11 @@ def several_replicas(snapshot: ClusterSnapshot) -> str:
 
 
 def internal_topics(_: ClusterSnapshot) -> str:
-    return "have enough replicas"
+    return "all have enough replicas"
 
 
 def preferred_leaders(_: ClusterSnapshot) -> str:
-    return "lead every partition"
+    return "every preferred replica that is in sync leads"
 
 
 def metadata(snapshot: ClusterSnapshot) -> str:

@@ -232,7 +232,12 @@ def groups_without_members(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "groups-without-members",
             WARNING,
             f"{count(len(bad), 'group')} with unread records and no member: {listed}.",
-            "Their consumers are stopped, or the groups are unused and will trigger lag alerts.",
+            (
+                "Its consumers are stopped, or the group is unused and will trigger lag alerts."
+                if len(bad) == 1
+                else "Their consumers are stopped, or the groups are unused and will trigger lag "
+                "alerts."
+            ),
             f"pk why lag {shlex.quote(worst[0])}",
             tuple(worst),
         )

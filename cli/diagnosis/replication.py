@@ -57,22 +57,36 @@ def brokers_down(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             f"cluster, but {'does' if len(silent) == 1 else 'do'} not answer.",
             "Stopped, unreachable from here, or overloaded: its partitions cannot be read or "
             "written from here until it answers, or is fenced and others lead.",
-            "pk brokers list",
+            _start(snapshot, silent),
             map(str, silent),
         )
     for bad, state in ((gone, "not in the cluster"), (fenced, "fenced")):
         if bad:
             replicas = sum(holding.get(b, 0) for b in bad)
+            them = "it" if len(bad) == 1 else "them"
+            move = ""
+            if all(_room_beside(snapshot, p, bad) for _, _, p in snapshot.partitions):
+                ids = ",".join(map(str, bad))
+                move = f", or move the replicas away (`pk reassign apply --drain {ids}`)"
             yield _found(
                 "brokers-down",
                 ERROR,
                 f"{brokers_named(bad).capitalize()} {'is' if len(bad) == 1 else 'are'} {state}.",
-                f"{count(replicas, 'replica')} there fall behind until it is back: start it "
-                "again, or move them away (`pk reassign apply --drain "
-                f"{','.join(map(str, bad))}`).",
-                "pk brokers list",
+                f"{count(replicas, 'replica there falls', 'replicas there fall')} behind. Start "
+                f"{them} again{move}.",
+                _start(snapshot, bad),
                 map(str, bad),
             )
+
+
+def _start(snapshot: ClusterSnapshot, brokers: Iterable[int]) -> str:
+    """The command that starts the first of these brokers, or shows their states."""
+    return next((snapshot.wakings[b] for b in brokers if b in snapshot.wakings), "pk brokers list")
+
+
+def _room_beside(snapshot: ClusterSnapshot, p: Partition, bad: Iterable[int]) -> bool:
+    """Whether enough other brokers are alive for a partition's replicas on `bad` ones."""
+    return not {*p.replicas} & {*bad} or len(p.replicas) <= len({*snapshot.live} - {*bad})
 
 
 def offline(snapshot: ClusterSnapshot) -> Iterator[Finding]:
@@ -86,7 +100,7 @@ def offline(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             "offline-partitions",
             ERROR,
             f"{partitions_counted(bad)} without a leader.",
-            f"They cannot be written or read.{start}",
+            f"{'It' if len(bad) == 1 else 'They'} cannot be written or read.{start}",
             f"pk why partition {topic_words([partition_name(min(bad))])}",
             _subjects(bad),
         )

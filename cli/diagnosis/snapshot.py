@@ -187,6 +187,10 @@ class ClusterSnapshot(NamedTuple):
     throttles_unowned: bool = False
     """Whether throttles are set while nothing is being reassigned."""
 
+    wakings: Mapping[int, str] = {}
+    """Broker → the command that starts or resumes it, if it is a stopped or paused one of this
+    machine."""
+
     finalized: Mapping[str, int] = {}
     """Feature → its finalized level."""
 

@@ -19,7 +19,7 @@ from pk.cli.runtime.context import Context
 from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID
-from pk.net.client.errors import RequestTimedOut
+from pk.net.client.errors import ControllerDown, RequestTimedOut
 from pk.net.client.results import (
     FeatureDescription,
     FinalizedFeature,
@@ -85,6 +85,16 @@ def test_a_check_without_its_data_is_unknown(
     rows = rows_of(snapshot(lacking=lacking))
     assert [row["check"] for row in rows if row["state"] == UNKNOWN] == unknown
     assert {row["state"] for row in rows} == {OK, UNKNOWN}
+
+
+def test_why_a_check_lacks_its_data_is_said_briefly() -> None:
+    down = ControllerDown(
+        "The controller, node 0 of the cluster in /d, was stopped", "pk node start 0"
+    )
+    said = {row["check"]: row["what"] for row in rows_of(snapshot(lacking={REASSIGNMENTS: down}))}
+    assert said["stuck-moves"] == "not checked: the controller does not answer"
+    said = {row["check"]: row["what"] for row in rows_of(snapshot(lacking={DIRS: REFUSED}))}
+    assert said["full-disks"] == "not checked: CLUSTER_AUTHORIZATION_FAILED"
 
 
 def test_a_problem_is_shown_also_if_data_is_missing() -> None:

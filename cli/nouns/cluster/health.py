@@ -21,6 +21,7 @@ from pk.cli.output.rows import listing
 from pk.cli.phrases import count
 from pk.cli.runtime.context import Context
 from pk.core.errors import KafkaError
+from pk.net.client.errors import ControllerDown, ControllerSilent
 
 OK, UNKNOWN = "ok", "unknown"
 _WIDE: Final = 110
@@ -40,9 +41,17 @@ def check_rows(context: Context, snapshot: ClusterSnapshot) -> Iterator[CheckRow
         if lacks is None:
             state, what = OK, check.healthy(snapshot)
         else:
-            reason = lacks.name if isinstance(lacks, KafkaError) else str(lacks)
-            state, what = UNKNOWN, f"unknown: {reason}"
+            state, what = UNKNOWN, f"not checked: {_reason(lacks)}"
         yield {"check": check.name, "state": state, "what": what, "fix": None}
+
+
+def _reason(error: Exception) -> str:
+    """Why a check lacks its data, in a few words: the whole is said once, below the table."""
+    if isinstance(error, KafkaError):
+        return error.name
+    if isinstance(error, ControllerDown | ControllerSilent):
+        return "the controller does not answer"
+    return str(error)
 
 
 def check_style(row: CheckRow) -> str | None:
@@ -80,5 +89,7 @@ async def health(context: Context) -> int | None:
     context.say(f"{context.settings.cluster_name}{verdict}: {said}.")
     fixes = dict.fromkeys(row["fix"] for row in rows if row["fix"])
     if narrow and fixes and not output.narrows:
-        context.say(f"See: {' · '.join(map(str, fixes))}")
+        context.say()
+        for fix in fixes:
+            context.say(f"  $ {fix}")  # not wrapped, so that it can be copied
     return Exit.FAILED if errors else None
