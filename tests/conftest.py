@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import time
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from effort import examples
@@ -61,6 +63,25 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+_MODULE_MARKS = re.compile(r"^pytestmark = (\[.*?^\]|[^\n]*)", re.MULTILINE | re.DOTALL)
+_EXCLUDED = re.compile(r"not (\w+)")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file none of whose tests would run: every worker imports every file, and those
+    against peers import much. A file that the command line names is collected."""
+    terms = [_EXCLUDED.fullmatch(term) for term in config.option.markexpr.split(" and ")]
+    excluded = {term[1] for term in terms if term is not None}
+    if not excluded or not collection_path.name.startswith("test_"):
+        return None
+    marks = _MODULE_MARKS.search(collection_path.read_text())
+    if marks is None or excluded.isdisjoint(re.findall(r"pytest\.mark\.(\w+)", marks[1])):
+        return None
+    folder = config.invocation_params.dir
+    named = {(folder / arg.partition("::")[0]).resolve() for arg in config.args}
+    return None if collection_path in named else True
 
 
 def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -15,9 +15,6 @@ pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 
-import duckdb
-from pyiceberg.catalog.sql import SqlCatalog
-
 from pk.spark.errors import SparkFailed
 from pk.spark.files.store import LocalStore
 from pk.spark.tables.lake_commit import delta_last, delta_merge, iceberg_last, iceberg_merge
@@ -88,6 +85,8 @@ class Delta:
 
 class Iceberg:
     def __init__(self, folder: Path) -> None:
+        from pyiceberg.catalog.sql import SqlCatalog
+
         folder.mkdir()
         self.catalog = SqlCatalog("c", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}")
         self.catalog.create_namespace("a")
@@ -120,6 +119,8 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 def read(table: Any, columns: str = "*") -> list[tuple[Any, ...]]:
     """The rows of the table, by DuckDB."""
+    import duckdb
+
     database = duckdb.connect()
     database.register("rows", table.rows())
     return database.execute(f"SELECT {columns} FROM rows ORDER BY ALL").fetchall()

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-import pandas as pd
-
 from pk.cli.records.csv import csv_line
 from pk.spark.text.csv_reader import BadCsv, CsvReader, Dialect, first_row
 
@@ -146,6 +144,8 @@ def test_what_pythons_csv_writes_comes_back(table: list[Row], dialect: str) -> N
 @given(tables())
 def test_what_pandas_writes_comes_back_or_is_refused(table: list[Row]) -> None:
     """It writes a text that ends with a carriage return without quotes, like a line end of DOS."""
+    import pandas as pd
+
     text = pd.DataFrame(table, dtype=object).to_csv(index=False, header=False)
     assert text is not None
     try:
