@@ -1,4 +1,4 @@
-"""`pk` in processes that are forked from one that has imported it.
+"""`pk`, and Python programs that use it, in processes that are forked from one that has imported it.
 
 A short `pk` process spends two thirds of its CPU on imports. A test that asks what a process does
 on a terminal, with signals or with pipes need not pay for them. Each test worker starts one server,
@@ -23,6 +23,7 @@ import io
 import json
 import os
 import pkgutil
+import runpy
 import signal
 import socket
 import subprocess
@@ -30,11 +31,12 @@ import sys
 import termios
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("pk.cli", "pk.net", "pk.core.api", "pk.core.broker", "pk.core.wire")
+PACKAGES = ("pk.cli", "pk.client", "pk.net", "pk.core.api", "pk.core.broker", "pk.core.wire")
 """The server imports all modules of these, except those that need a library that is missing."""
 
 _LIMIT_BYTES = 1 << 20
@@ -77,14 +79,15 @@ def fork(
     cwd: str | None = None,
     terminal: bool = False,
 ) -> int:
-    """Start `pk` with these words; its process id. `fds` are its standard input, output and error;
+    """Start `pk`, or a Python program, with these words (`Popen`); its process id. `fds` are its standard input, output and error;
     with `terminal` they are the terminal that the process and its session take."""
     with _lock:
         return _server().fork(words, env, fds, cwd, terminal)
 
 
 class Popen(subprocess.Popen[Any]):
-    """`subprocess.Popen` of a `pk` command: `args` are its words."""
+    """`subprocess.Popen` of a `pk` command, whose words `args` are, or of a Python program:
+    `sys.executable`, `-W` and an action if wanted, its file, and its own words."""
 
     def _execute_child(self, *given: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - by its names, which differ between versions
         named = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # pyright: ignore - private
@@ -175,9 +178,18 @@ def _run(request: dict[str, Any], fds: list[int]) -> int:
     sys.stdout = _writer(1, "surrogateescape", unbuffered)
     sys.stderr = _writer(2, "backslashreplace", unbuffered)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
-    sys.argv = ["pk", *request["words"]]
     gc.enable()
-    return importlib.import_module("pk.cli.main").main()
+    words = request["words"]
+    if words[:1] != [sys.executable]:
+        sys.argv = ["pk", *words]
+        return importlib.import_module("pk.cli.main").main()
+    if words[1] == "-W":
+        warnings.simplefilter(words[2])
+        del words[1:3]
+    sys.argv = words[1:]
+    sys.path.insert(0, os.path.dirname(sys.argv[0]))
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    return 0
 
 
 def _writer(fd: int, errors: str, unbuffered: bool) -> io.TextIOWrapper:

@@ -45,6 +45,7 @@ def test_each_file_is_in_one_wheel() -> None:
     assert client.keys() | broker.keys() == packages ^ moved | {"pk/__init__.py"}
 
 
+@pytest.mark.slow
 def test_the_client_imports_from_its_own_wheel_alone() -> None:
     """Also inside functions, and where only a type checker looks."""
     files = {name_of(path).removesuffix(".py"): path.read_text() for path in sources()}

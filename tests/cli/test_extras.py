@@ -32,6 +32,7 @@ print(json.dumps(missing))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extras", "areas"), [([], ["pk.cli"]), (["spark"], ["pk.spark", "pk.cli.nouns.pipeline"])]
 )

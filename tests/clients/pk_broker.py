@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -60,12 +60,37 @@ def start_pk(*words: str, **options: Any) -> subprocess.Popen[Any]:
     return subprocess.Popen(pk_command(*words), **options)
 
 
+def start_python(*words: str, **options: Any) -> subprocess.Popen[Any]:
+    """The same of a Python program: its file and its words, `-W` and an action before them if
+    wanted."""
+    command = [sys.executable, *words]
+    forks = preloaded.can_fork(options["env"])
+    return (preloaded.Popen if forks else subprocess.Popen)(command, **options)
+
+
 def run_pk(
     *words: str, stdin: Any = None, timeout: float = 120, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
     """`subprocess.run` of a `pk` command that `start_pk` starts, with what it writes captured."""
+    return _run(start_pk, words, stdin, timeout, options)
+
+
+def run_python(
+    *words: str, stdin: Any = None, timeout: float = 120, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """The same of a Python program that `start_python` starts."""
+    return _run(start_python, words, stdin, timeout, options)
+
+
+def _run(
+    start: Callable[..., subprocess.Popen[Any]],
+    words: Sequence[str],
+    stdin: Any,
+    timeout: float,
+    options: Mapping[str, Any],
+) -> subprocess.CompletedProcess[Any]:
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with start_pk(*words, **pipes, **options) as process:
+    with start(*words, **pipes, **options) as process:
         try:
             out, err = process.communicate(stdin, timeout)
         except BaseException:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from clients.fixtures import Kafka
+from clients.pk_broker import pk_environment, run_python
 from clients.topics import configure_group
 from installed import client_alone
 
@@ -124,10 +125,8 @@ def on(way: str, text: str) -> str:
 def run(script: Path, text: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
     """What a program prints; it must end without an error."""
     script.write_text(text, encoding="utf-8")
-    command = [sys.executable, "-W", "error", str(script), *arguments]
-    ran = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    words = ("-W", "error", str(script), *arguments)
+    ran = run_python(*words, env=environment or pk_environment(), text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
     return ran.stdout
 
@@ -149,7 +148,9 @@ def test_the_table_of_operations_names_each() -> None:
     assert set(re.findall(r"`(\w+)`", table)) == operations
 
 
-@pytest.mark.parametrize("installed", ["everything", "pk-client"])
+@pytest.mark.parametrize(
+    "installed", ["everything", pytest.param("pk-client", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("heading", FIRST)
 def test_the_first_program_sends_a_record_and_reads_it(
     kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str, installed: str
@@ -162,7 +163,9 @@ def test_the_first_program_sends_a_record_and_reads_it(
     assert printed == f"{topic} 0 0\n0 b'42' b'one'\n"
 
 
-@pytest.mark.parametrize("way", [*WAYS, "trio, of pk-client[schemas]"])
+@pytest.mark.parametrize(
+    "way", [*WAYS, pytest.param("trio, of pk-client[schemas]", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("heading", ["## Keys and values", "### With a schema registry"])
 def test_the_typed_programs_send_an_order_and_read_it(
     kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str, way: str

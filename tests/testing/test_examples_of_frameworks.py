@@ -9,6 +9,7 @@ from testing_project import run_project
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
 
 
+@pytest.mark.slow
 def test_each_example_runs(tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(EXAMPLES, project, ignore=shutil.ignore_patterns("__pycache__", ".*"))

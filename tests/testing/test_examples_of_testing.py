@@ -23,6 +23,7 @@ def pk(tmp_path: Path) -> str:
     return str(script)
 
 
+@pytest.mark.slow
 def test_the_python_suites(tmp_path: Path) -> None:
     suites = sorted(EXAMPLES.glob("test_*.py"))
     listed = re.findall(r"`(test_\w+\.py)`", (EXAMPLES / "README.md").read_text())

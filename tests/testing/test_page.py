@@ -30,6 +30,7 @@ def run(directory: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=["pytest", "everything else", "faults"])
 def test_a_program_runs(program: str, tmp_path: Path) -> None:
     file = tmp_path / "test_program.py"
@@ -50,6 +51,7 @@ def entry_points() -> set[str]:
     return {point.value for point in entry_points(group="pytest11")}
 
 
+@pytest.mark.slow
 def test_the_commands_run(tmp_path: Path) -> None:
     tests = [words.split(" -- ")[0] for words in COMMANDS if words.startswith("test ")]
     faults = [words for words in COMMANDS if words.startswith("test faults ")]
