@@ -1,4 +1,4 @@
-"""`pk`, and Python programs that use it, in processes that are forked from one that has imported it.
+"""`pk`, and Python programs that use it, in processes forked from one that has imported it.
 
 A short `pk` process spends two thirds of its CPU on imports. A test that asks what a process does
 on a terminal, with signals or with pipes need not pay for them. Each test worker starts one server,
@@ -79,8 +79,9 @@ def fork(
     cwd: str | None = None,
     terminal: bool = False,
 ) -> int:
-    """Start `pk`, or a Python program, with these words (`Popen`); its process id. `fds` are its standard input, output and error;
-    with `terminal` they are the terminal that the process and its session take."""
+    """Start `pk`, or a Python program, with these words (`Popen`); its process id. `fds` are its
+    standard input, output and error; with `terminal` they are the terminal that the process and its
+    session take."""
     with _lock:
         return _server().fork(words, env, fds, cwd, terminal)
 

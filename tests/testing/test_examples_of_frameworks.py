@@ -4,6 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
+import pytest
 from testing_project import run_project
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "frameworks"

@@ -65,7 +65,7 @@ class TestCopying:
     @simulated
     async def test_a_replica_that_goes_takes_its_log_along(self) -> None:
         async with running_cluster() as cluster:
-            await cluster.create(1, 2, 3)
+            await cluster.create(1, 2, 3, configs={"file.delete.delay.ms": "1"})
             await cluster.produce(1, b"a")
             await cluster.change(replicas=(1, 2), isr=(1, 2))
             assert cluster.broker(3).data.replicas.find("t", 0) is None
