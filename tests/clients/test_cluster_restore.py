@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -114,18 +115,26 @@ class NewCluster:
         )
 
 
-@pytest.fixture
-def new(lost: Lost, tmp_path: Path) -> Iterator[NewCluster]:
-    shutil.copytree(lost.store, tmp_path / "store")
-    with pk.testing.cluster(3, config_of(tmp_path / "store")) as kafka:
-        yield NewCluster(kafka.url, tmp_path)
+@contextmanager
+def new(lost: Lost, folder: Path) -> Iterator[NewCluster]:
+    shutil.copytree(lost.store, folder / "store")
+    with pk.testing.cluster(3, config_of(folder / "store")) as kafka:
+        yield NewCluster(kafka.url, folder)
 
 
 def ends(done: Ran) -> dict[int, tuple[int | None, int | None]]:
     return {row["partition"]: (row["start_offset"], row["end_offset"]) for row in done.json}
 
 
-def test_everything_that_was_copied_is_back(lost: Lost, new: NewCluster) -> None:
+def test_everything_that_was_copied_is_back_after_refusals_that_change_nothing(
+    lost: Lost, tmp_path: Path
+) -> None:
+    with new(lost, tmp_path) as cluster:
+        try_what_is_refused(cluster)
+        restore_everything(lost, cluster)
+
+
+def restore_everything(lost: Lost, new: NewCluster) -> None:
     tried = new.restore("--dry-run")
     assert tried.code == 0, tried.err
     assert {row["result"] for row in tried.json} == {"would be restored"}
@@ -182,7 +191,12 @@ def test_a_topic_comes_back_from_s3(tmp_path: Path) -> None:
             assert consume(second.url, 0, 0, len(expected)) == list(enumerate(expected))
 
 
-def test_damage_costs_what_is_before_it_or_behind_it(lost: Lost, new: NewCluster) -> None:
+def test_damage_costs_what_is_before_it_or_behind_it(lost: Lost, tmp_path: Path) -> None:
+    with new(lost, tmp_path) as cluster:
+        restore_damaged(lost, cluster)
+
+
+def restore_damaged(lost: Lost, new: NewCluster) -> None:
     first = [p for p in copied(new.store) if p.parent.name == "0"]
     second = [p for p in copied(new.store) if p.parent.name == "1"]
     content = first[1].read_bytes()
@@ -204,7 +218,7 @@ def test_damage_costs_what_is_before_it_or_behind_it(lost: Lost, new: NewCluster
     assert consume(new.url, 0, start, len(expected)) == expected
 
 
-def test_refused(new: NewCluster) -> None:
+def try_what_is_refused(new: NewCluster) -> None:
     for words, why in (
         (("--from", "file:///elsewhere"), "The brokers use"),
         (("-t", "absent"), "The store has no topic absent."),
