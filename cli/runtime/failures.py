@@ -222,7 +222,7 @@ def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
     if advertised:
         first = advertised[0]
         return (
-            f"The cluster answers, but its broker {first.node_id} does not ({tried}): "
+            f"The cluster answered, but its broker {first.node_id} does not ({tried}): "
             f"{first.address} is the address that it advertises (advertised.listeners). Is it up, "
             "and can this machine reach that address?"
         )

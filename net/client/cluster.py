@@ -225,6 +225,8 @@ class Cluster:
                 link.not_before = trio.current_time() + link.backoff.next_ms() / 1000
                 raise
             except ConnectFailed as e:
+                if any(node.address == given.address for given in self.bootstrap):
+                    e.node_id = -1  # it was given, so that it is advertised explains nothing
                 link.connecting_since = None
                 link.failure = e
                 link.not_before = trio.current_time() + link.backoff.next_ms() / 1000

@@ -21,9 +21,9 @@ class ConnectFailed(ClientError):
     """No connection could be made. `address` is the requested one, `reason` a phrase that describes
     the failure.
 
-    `node_id` is the broker that is advertised there, -1 for a bootstrap address. `reached` is
-    whether the connection was accepted by a server that then did not speak Kafka; `certain` is
-    whether no probe could tell more.
+    `node_id` is the broker that is advertised there, -1 for a bootstrap address, advertised or not.
+    `reached` is whether the connection was accepted by a server that then did not speak Kafka;
+    `certain` is whether no probe could tell more.
     """
 
     def __init__(

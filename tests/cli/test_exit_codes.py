@@ -157,7 +157,7 @@ def test_3_what_the_cluster_advertises_cannot_be_reached(pk: Run) -> None:
         patience = "default.api.timeout.ms=8000"
         ran = pk("topics", "create", "t", "-b", broker.address, "-X", patience)
     assert ran.code == Exit.NO_CONNECTION
-    assert f"The cluster answers, but its broker 1 does not (127.0.0.1:{away}" in ran.err
+    assert f"The cluster answered, but its broker 1 does not (127.0.0.1:{away}" in ran.err
     assert "advertised.listeners" in ran.err
 
 

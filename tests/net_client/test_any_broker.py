@@ -25,7 +25,13 @@ from pk.net.client.admin import Admin, open_admin
 from pk.net.client.admin_operations import base
 from pk.net.client.cluster import Cluster, open_cluster
 from pk.net.client.config import AdminConfig, parse
-from pk.net.client.errors import ControllerSilent, NoBrokers, RequestTimedOut, Unanswered
+from pk.net.client.errors import (
+    ConnectFailed,
+    ControllerSilent,
+    NoBrokers,
+    RequestTimedOut,
+    Unanswered,
+)
 from pk.net.client.results import (
     ConfigChange,
     ConfigResource,
@@ -104,6 +110,20 @@ async def test_an_address_of_a_controller_is_passed_over() -> None:
             # At once: no waiting makes a broker of it.
             with pytest.raises(NoBrokers, match="a controller listens there"), trio.fail_after(60):
                 await cluster.topic("t", timeout_ms=300_000)
+
+
+@trio_test
+async def test_a_bootstrap_address_that_is_dead_is_not_one_that_is_only_advertised() -> None:
+    async with scripted_broker(never) as dead:
+        pass
+    async with scripted_broker(names("one", [dead])) as broker:
+        both = f"{dead.address},{broker.address}"
+        for given, node_id in ((both, -1), (broker.address, 1)):
+            async with open_cluster(given, CONFIG) as cluster:
+                assert await refreshed(cluster) == "one"
+                with pytest.raises(ConnectFailed) as failed, trio.fail_after(60):
+                    await cluster.connection(1)
+                assert (failed.value.address, failed.value.node_id) == (dead.address, node_id)
 
 
 @trio_test
