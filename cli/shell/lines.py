@@ -20,7 +20,7 @@ from pk.cli.command_line.help import help_text
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import Command, tree
-from pk.cli.exits import CommandError, Exit, UsageError
+from pk.cli.exits import CommandError, Exit, Unusable, UsageError
 from pk.cli.main import say_renamed, usage
 from pk.cli.options.option_sets import Reach
 from pk.cli.positions.times import show_span
@@ -175,7 +175,11 @@ class Shell:
             self.engine.soon(self.cache.stale)
             sys.stderr.write("Fetching the names for completion.\n")
         elif word.startswith("\\") and word[:2] not in ("\\w", "\\G"):
-            raise UsageError(f"The shell has no command {word}; \\? lists its commands", ("shell",))
+            raise Unusable(f"The shell has no command {word}; \\? lists its commands.")
+        elif word.startswith("!"):
+            raise Unusable(
+                "The shell runs only commands of pk; Ctrl-Z suspends it, and `fg` resumes it."
+            )
         else:
             return False
         return True
@@ -192,19 +196,31 @@ class Shell:
             case ["profile", name]:
                 self._switch(name)
             case _:
-                raise UsageError(
-                    "use takes `topic NAME`, `group NAME` or `profile NAME`", ("shell",)
+                raise Unusable(
+                    f"use takes `topic NAME`, `group NAME` or `profile NAME`{self._meant(words)}"
                 )
+
+    def _meant(self, words: list[str]) -> str:
+        """The end of the sentence about a wrong `use`: a suggestion, if its last word is a known
+        name."""
+        name = words[-1]
+        kinds = [kind for kind in ("topic", "group") if name in self._names(kind)]
+        if not kinds:
+            return "."
+        return "; did you mean " + " or ".join(f"`use {kind} {name}`" for kind in kinds) + "?"
 
     def _known(self, kind: str, names: list[str]) -> str | None:
         """The name given, if any. Warns if the shell does not know it, but accepts it: it may not
         exist yet."""
         if not names:
             return None
-        known = [c.word for c in self.cache.names(kind)]
+        known = self._names(kind)
         if known and names[0] not in known:
             _say(f"No {kind} {names[0]!r} is known yet{did_you_mean(names[0], known)}")
         return names[0]
+
+    def _names(self, kind: str) -> list[str]:
+        return [candidate.word for candidate in self.cache.names(kind)]
 
     def _switch(self, profile: str) -> None:
         """Switches to the cluster of another profile. Raises CommandError."""
@@ -217,17 +233,37 @@ class Shell:
         words = line.words[1:] if line.words[:1] == ["pk"] else line.words
         if not words:
             if not self.last:
-                raise UsageError("No command to repeat yet", ("shell",))
+                raise Unusable("There is no command to repeat yet.")
             words = self.last
         parsed = parse(self.filled(words))
         self.last = words
         say_renamed(parsed)
         self._check(parsed, line)
-        with _redirected(line) as (out, terminal):
+        with self._redirected(line) as (out, terminal):
             if parsed.wants_help:
                 self._say_help(parsed, out)
             else:
                 self.last_code = self._command(parsed, line, out, terminal)
+
+    @contextlib.contextmanager
+    def _redirected(self, line: Line) -> Generator[tuple[BinaryIO | None, bool | None]]:
+        """The destination of standard output, and whether it is a terminal (None: to be detected).
+        A program that fails is the failure of a command that succeeds."""
+        if line.file is not None:
+            with open(os.path.expanduser(line.file), "ab" if line.append else "wb") as file:
+                yield file, False
+        elif line.command is not None:
+            process = subprocess.Popen(line.command, shell=True, stdin=subprocess.PIPE)
+            assert process.stdin is not None
+            try:
+                yield cast(BinaryIO, process.stdin), False
+            finally:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
+                code = process.wait()
+            self.last_code = self.last_code or (code if code >= 0 else 128 - code)
+        else:
+            yield None, None
 
     def _check(self, parsed: Parsed, line: Line) -> None:
         """Refuses commands that do not work in the shell. Raises UsageError."""
@@ -410,23 +446,4 @@ def _switched(now: bool, words: list[str]) -> bool:
         case [("on" | "off") as word]:
             return word == "on"
         case _:
-            raise UsageError("Expected on, off, or nothing", ("shell",))
-
-
-@contextlib.contextmanager
-def _redirected(line: Line) -> Generator[tuple[BinaryIO | None, bool | None]]:
-    """The destination of standard output, and whether it is a terminal (None: to be detected)."""
-    if line.file is not None:
-        with open(os.path.expanduser(line.file), "ab" if line.append else "wb") as file:
-            yield file, False
-    elif line.command is not None:
-        process = subprocess.Popen(line.command, shell=True, stdin=subprocess.PIPE)
-        assert process.stdin is not None
-        try:
-            yield cast(BinaryIO, process.stdin), False
-        finally:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-            process.wait()
-    else:
-        yield None, None
+            raise Unusable("on, off or nothing may follow.")

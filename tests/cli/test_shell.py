@@ -125,6 +125,10 @@ def test_results_in_every_shape(shell: Session, tmp_path: Path) -> None:
     shell.run("topics list -f name", re.compile(r"Time: [\d.]+ m?s"))
     shell.run("\\timing off", "Timing is off.")
     shell.run("\\nonsense", "The shell has no command \\nonsense")
+    shell.run(f"use {topic}", "did you mean `use topic")
+    shell.run("!ls", "The shell runs only commands of pk")
+    shell.run(f"topics list {topic} | false", "[1]>")
+    shell.run(f"topics list {topic} -f name | cat", re.compile(rf"^{topic}$", re.MULTILINE))
     shell.run("\\?", "a line for each value, every column")
     one.line("\\q")
     assert one.end() == 0
