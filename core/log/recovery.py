@@ -25,7 +25,7 @@ headers after it.
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
@@ -159,12 +159,28 @@ def find(disk: Disk, directory: str) -> Found:
         if LOG not in sizes:  # an index whose log is gone
             found.leftovers += [file_name(base, suffix) for suffix in sizes]
             del found.segments[base]
-            if not any(name.startswith(file_name(base, LOG)) for name in names):
+            if not _is_being_dropped(names, base, sizes):
                 found.widowed.append(base)
     last = max(found.segments, default=-1)
     # The last one may have been created just before the crash.
     found.widowed = sorted(base for base in found.widowed if base < last)
     return found
+
+
+def _is_being_dropped(names: Collection[str], base: int, kinds: Iterable[str]) -> bool:
+    """Whether a crash while a segment was dropped explains that it has indexes of these kinds and
+    no log: the log is renamed first. Files that have all been renamed belong to an earlier segment,
+    such as one that compaction replaced."""
+    log = file_name(base, LOG)
+    suffixes = [name.removeprefix(log) for name in names if name.startswith(log)]
+    # An earlier segment may have had no index of aborted transactions.
+    asked = [kind for kind in kinds if kind != TXN_INDEX] or [TXN_INDEX]
+    return any(
+        file_name(base, kind) + suffix not in names
+        for kind in asked
+        for suffix in suffixes
+        if suffix.endswith(DELETED)
+    )
 
 
 def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int) -> int | None:

@@ -69,6 +69,15 @@ def flip(number: int, at: int, bit: int = 0) -> Callable[[MemoryDisk], None]:
     return change
 
 
+def lose_compacted(disk: MemoryDisk) -> None:
+    """The log of the first segment is gone, and the files that compaction replaced are still
+    there."""
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.write(segment(0, f"{suffix}.deleted"), disk.read(segment(0, suffix)))
+    disk.write(segment(0, ".txnindex"), b"")
+    disk.remove(segment(0))
+
+
 def cut_end(disk: MemoryDisk) -> None:
     path, position = batch(disk, RECORDS - 1)
     disk.open(path).truncate(position + 7)
@@ -101,6 +110,7 @@ HARMS: dict[str, tuple[Callable[[MemoryDisk], object], Damage, int]] = {
         Damage.MISSING_FILE,
         0,
     ),
+    "the log of a compacted first segment is gone": (lose_compacted, Damage.MISSING_FILE, 0),
     "the end is torn below what was committed": (cut_end, Damage.SHORT, 11),
     "the directory is empty": (
         lambda disk: [disk.remove(f"{PATH}/{name}") for name in disk.list(PATH)],
@@ -162,6 +172,18 @@ def test_what_is_cut_off_is_kept_byte_for_byte() -> None:
 def batch_end(data: bytes, offset: int) -> int:
     """Where the batch of `offset` begins."""
     return next(at for at, header in iter_headers(data) if header.base_offset == offset)
+
+
+@pytest.mark.parametrize("suffix", [".deleted", ".1.deleted"])
+def test_a_crash_while_a_segment_is_dropped_is_no_damage(suffix: str) -> None:
+    """Its log is renamed before its indexes; compaction may have replaced it before."""
+    disk = crashed()
+    for older in (".log", ".index", ".timeindex") if suffix != ".deleted" else ():
+        disk.write(segment(0, f"{older}.deleted"), disk.read(segment(0, older)))
+    disk.rename(segment(0), segment(0, f".log{suffix}"))
+    log = reopened(disk, expected=True)
+    assert log.mark is None
+    assert (log.state.log_start_offset, log.state.log_end_offset) == (5, RECORDS)
 
 
 def test_a_torn_end_is_no_damage() -> None:
