@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("core", "net", "client", "spark", "testing", "cli")
@@ -177,7 +178,7 @@ def test_imports_point_down() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "text"),
     [
         ("core/values.py", "import time"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from api.admin import Admin, asking
+from each import for_each
 from group.brokers import simulated
 
 from pk.core.config import BROKER_KEYS, TOPIC_KEYS, Type
@@ -127,7 +128,7 @@ async def test_a_broker_describes_itself_and_hides_its_secrets() -> None:
         assert found["log.retention.ms"].config_source == Source.DYNAMIC_DEFAULT_BROKER
 
 
-@pytest.mark.parametrize(
+@for_each(
     "kind, name, code",
     [
         (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),

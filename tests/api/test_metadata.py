@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 from api.admin import Admin, asking
+from each import for_each
 from group.brokers import simulated
 
 from pk.core.api.authorized import Operation
@@ -44,7 +45,7 @@ def codes(topics: list[MetadataResponseTopic]) -> dict[str | None, int]:
     return {topic.name: topic.error_code for topic in topics}
 
 
-@pytest.mark.parametrize("version", range(14))
+@for_each("version", range(14))
 def test_every_version_tells_of_a_topic(version: int) -> None:
     @simulated
     async def main() -> None:

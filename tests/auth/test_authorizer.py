@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from auth.acl_cases import Case, case
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def authorizer(*rules: AclBinding, **given: Any) -> Authorizer:
     return Authorizer(Acls().changed(rules, ()), **given)
 
 
-@pytest.mark.parametrize("recorded", GOLDEN)
+@for_each("recorded", GOLDEN)
 def test_answers_are_those_that_apaches_authorizer_gave(recorded: dict[str, Any]) -> None:
     assert Case.from_json(recorded["case"]).answers() == recorded["expected"]
 

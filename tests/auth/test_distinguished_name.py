@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from each import for_each
 
 from pk.core.auth.distinguished_name import CertificateError, subject_of
 from pk.core.auth.principal_mapping import RuleError, check_rules, mapped_name
@@ -60,7 +61,7 @@ def test_no_subject_and_no_certificate() -> None:
             subject_of(whole[:cut])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rules", "name"),
     [
         ("DEFAULT", "CN=Alice,OU=people,O=example"),
@@ -89,7 +90,7 @@ def test_no_rule_fits(rules: str) -> None:
         mapped_name(rules, "CN=Alice")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "rules",
     [
         "",

@@ -1,11 +1,12 @@
 """Logins in Java's notation."""
 
 import pytest
+from each import for_each
 
 from pk.core.auth.jaas import PLAIN_LOGIN, JaasError, parse_jaas
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "options"),
     [
         (f'{PLAIN_LOGIN} required username="a" password="b";', {"username": "a", "password": "b"}),
@@ -40,7 +41,7 @@ def test_the_users_of_plain() -> None:
     assert login.plain_users == {"a": "c", "d": "e"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",

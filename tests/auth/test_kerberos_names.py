@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 
 from pk.core.auth.kerberos_names import check_short_name_rules, short_name
 from pk.core.auth.principal_mapping import RuleError
@@ -48,7 +49,7 @@ def test_what_a_rule_makes(rule: str, name: str) -> None:
     assert short_name([rule], "User@REALM", "OTHER") == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rules", "principal", "said"),
     [
         (["DEFAULT"], "user@OTHER", "No rules apply"),

@@ -1,6 +1,7 @@
 """OAUTHBEARER's messages: what RFC 7628 says, in the form that Kafka's clients send."""
 
 import pytest
+from each import for_each
 
 from pk.core.auth.oauthbearer import (
     KeysNeeded,
@@ -95,7 +96,7 @@ def test_what_is_no_token_is_not_sent(token: str) -> None:
         OAuthBearerClient(token)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "message",
     [
         b"",

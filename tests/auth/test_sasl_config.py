@@ -1,6 +1,7 @@
 """What a broker's keys say about SASL, and what they cannot mean."""
 
 import pytest
+from each import for_each
 
 from pk.core.auth.jaas import PLAIN_LOGIN, SCRAM_LOGIN
 from pk.core.auth.sasl_config import check_sasl, enabled_mechanisms, login_of
@@ -28,7 +29,7 @@ def test_what_can_be_kept_is_taken() -> None:
         check_sasl(BrokerConfig.parse(given))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "changed", "said"),
     [
         (WELL, {"sasl.enabled.mechanisms": "GSSAPI"}, "gssapi.sasl.jaas.config with a keytab"),

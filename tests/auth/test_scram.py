@@ -3,6 +3,7 @@
 from base64 import b64decode, b64encode
 
 import pytest
+from each import for_each
 
 from pk.core.auth.sasl import AuthenticationFailed, SaslError
 from pk.core.auth.scram import (
@@ -109,7 +110,7 @@ def test_no_password_fits_a_stranger() -> None:
         ours.step(f"c=biws,r={nonce},p={proof}".encode())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("first", "final", "why"),
     [
         (b"y,,n=user,r=abc", b"", "first message format"),

@@ -7,6 +7,7 @@ from base64 import urlsafe_b64encode
 from typing import Any
 
 import pytest
+from each import for_each
 
 from pk.core.auth.oauthbearer import TokenRefused
 from pk.core.auth.sasl_config import check_sasl
@@ -53,7 +54,7 @@ def test_a_token_of_others_is_taken() -> None:
     assert validate_unsecured(late, skewed, NOW_MS).name == "alice"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("wrong", "said"),
     [
         ("", "not a JWT"),

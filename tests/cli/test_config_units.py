@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value", "sent"),
     [
         ("retention.ms", "7d", "604800000"),
@@ -61,7 +62,7 @@ def test_a_unit_that_makes_no_sense(key: str, value: str, said: str) -> None:
         plain_value(key, value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "value", "shown"),
     [
         ("retention.ms", "604800000", "604800000 (7 days)"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from each import for_each
 
 from pk.cli.config_keys.consequences import consequences
 
@@ -13,7 +14,7 @@ Fresh = Callable[[str], str]
 WEEK, DAY = "604800000", "86400000"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "before", "after", "said"),
     [
         ("retention.ms", WEEK, DAY, "records older than 1 day are deleted"),

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from each import for_each
 
 from pk.cli.exits import Unusable
 from pk.cli.records.fake import FUNCTIONS, NAMED, fake, page
@@ -89,7 +90,7 @@ def test_a_template_from_a_file(tmp_path: object) -> None:
         fake(f"@{path}.not")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("template", "said"),
     [
         ("order", "did you mean orders"),

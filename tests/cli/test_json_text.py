@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ def test_unfinished(text: str) -> None:
     assert found is not None and found.unfinished, found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "line", "column", "said"),
     [
         ('{"a": tru', 1, 7, "missing or misspelled"),

@@ -11,6 +11,7 @@ import termios
 
 import cbor2
 import pytest
+from each import for_each
 
 from pk.cli.command_line.parse import parse
 from pk.cli.exits import CommandError, Unusable
@@ -316,7 +317,7 @@ def test_a_sentence_ends_once() -> None:
     assert str(CommandError("did you mean x?.")) == "did you mean x?"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rate", "shown"),
     [
         (None, "-"),

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def ms(*parts: int, zone: timezone = UTC) -> int:
     return int(datetime(*parts, tzinfo=zone).timestamp() * 1000)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("start", START),
@@ -56,7 +57,7 @@ def test_a_position(text: str, expected: Position) -> None:
     assert parse_position(text, NOW, UTC) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "begin", "end"),
     [
         ("5", Position(Anchor.OFFSET, 5), None),
@@ -105,7 +106,7 @@ def test_ranges_without_an_end_get_the_current_one() -> None:
     assert str(parse_positions("0=5,1=2..9", NOW).ended()) == "0=5..end,1=2..9"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",
@@ -166,7 +167,7 @@ def test_any_text_is_a_position_or_a_sentence(text: str) -> None:
         assert str(e)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "zone", "expected"),
     [
         ("0", UTC, 0),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each import for_each
 
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.produce.editor_text import Typed, read
@@ -20,7 +21,7 @@ def sent(found: Any) -> list[bytes | None]:
     return [record.value for record in found.records]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "typed", "values"),
     [
         ((), Typed("hello"), [b"hello"]),

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,7 +109,7 @@ def test_other_formats() -> None:
     assert b"0xff" in shown("wide")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "expected"),
     [
         (r"%t/%p@%o %k=%v\n", b"orders/3@5 k=v\norders/3@6 =\norders/3@9 \xff=\n"),
@@ -130,7 +131,7 @@ def test_tokens(form: str, expected: bytes) -> None:
     assert token_writer(form)(SOURCE, RECORDS) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "expected"),
     [
         ("%x %y %a", b"4711 3 28"),
@@ -239,7 +240,7 @@ def test_times_beyond_the_calendar_are_shown_as_numbers() -> None:
     assert b"1795253464328000" in writer("table").batch(SOURCE, odd)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "form", ["%q", "%k{rot13}", "%h{%q}", "%k{hex", "%o{hex}", "%a{x}", "%k{unpack[x]}", "%D", "%A"]
 )
 def test_tokens_that_do_not_exist(form: str) -> None:
@@ -340,7 +341,7 @@ def test_jsonl_reads_back_bit_for_bit(record: Record) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("properties", "line", "expected"),
     [
         ({}, b"a\tb", NewRecord(None, b"a\tb")),
@@ -366,7 +367,7 @@ def test_apache_s_reader(properties: dict[str, str], line: bytes, expected: NewR
     assert reading(None, properties.items()).read(line) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "line", "expected"),
     [
         (r"%k\t%v\n", b"a\tb", NewRecord(b"a", b"b")),
@@ -390,7 +391,7 @@ def test_lines_by_format(form: str, line: bytes, expected: NewRecord) -> None:
     assert reading(form, ()).read(line) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "line", "said"),
     [
         ("jsonl", b"{", "not JSON"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from commands import Ran
+from each import for_each
 from terminal import Terminal
 
 from pk.cli.command_line.completion.candidates import Candidate, candidates
@@ -29,7 +30,7 @@ class _NoNames:
         return None
 
 
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+@for_each(("old", "new"), RENAMED.items())
 def test_an_old_name_means_the_new_one(old: str, new: str) -> None:
     parsed, now = parse([*old.split(), "--help"]), parse([*new.split(), "--help"])
     assert (parsed.path, parsed.typed) == (now.path, now.typed)
@@ -37,7 +38,7 @@ def test_an_old_name_means_the_new_one(old: str, new: str) -> None:
     assert now.renamed == ""
 
 
-@pytest.mark.parametrize("old", RENAMED)
+@for_each("old", RENAMED)
 def test_an_old_name_is_in_no_list(old: str) -> None:
     *before, last = old.split()
     noun = tree()

@@ -43,7 +43,7 @@ from pk.net.client.errors import Disconnected
 HERE = Settings("127.0.0.1:9092", {}, {}, None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("topics list", Line(["topics", "list"])),
@@ -183,7 +183,7 @@ def test_the_menu_of_the_shells_own_words() -> None:
     assert shown == [], "a file's name is none of ours"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "styles"),
     [
         ("topics describe x", "command command -"),
@@ -388,9 +388,7 @@ def test_no_change_takes_its_target_from_use(path: tuple[str, ...]) -> None:
     assert (filled != [*path, "-y"]) == (" ".join(path) in MAY_CHANGE_WHAT_IS_USED)
 
 
-@pytest.mark.parametrize(
-    "path", [path for path, command in commands(tree()) if command.from_use], ids=" ".join
-)
+@for_each("path", [path for path, command in commands(tree()) if command.from_use], ids=" ".join)
 def test_what_takes_its_target_from_use_has_one(path: tuple[str, ...]) -> None:
     shell = Shell(HERE, interactive=False)
     shell.cache.topic, shell.cache.group = "orders", "billing"
@@ -412,7 +410,7 @@ def test_partitions_of_the_used_topic_are_offered_only_where_it_is_the_target() 
     assert complete.matches(["topics", "trim", "-p"], "") == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         "groups watch g",  # these two never end

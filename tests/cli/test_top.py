@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -125,7 +126,7 @@ def test_how_long_requests_took_lately() -> None:
     assert meter.sampled() == ["b"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("lag", "drain", "incoming", "word", "zero_s"),
     [
         (None, 5.0, 5.0, None, None),
@@ -617,7 +618,7 @@ def test_no_record_breaks_the_screen(
     whole(a_record(value, key, headers=tuple(headers)), width)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "matches"),
     [
         ("", True),

@@ -77,7 +77,7 @@ def test_a_condition(condition: str, expected: bool | None) -> None:
         assert parse_where(condition, ROW)(ROW) is expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("condition", "said"),
     [
         ("", "a condition is missing"),
@@ -106,7 +106,7 @@ STATES = (
 WORDS = ("state", "type")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("condition", "found"),
     [
         ("state = empty", ["billing"]),

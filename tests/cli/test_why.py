@@ -14,6 +14,7 @@ from clients.hanging_transaction import hang
 from clients.pk_broker import running
 from clients.pk_cluster import PkCluster
 from clients.topics import wait_for_marks
+from each import for_each
 from shapes import check_json
 from terminal import SIZES, Terminal, size_name
 
@@ -165,7 +166,7 @@ PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", PARTITIONS)
+@for_each("case", PARTITIONS)
 def test_why_a_partition(case: str) -> None:
     facts, state, words = PARTITIONS[case]
     explained = explain_partition(facts)
@@ -358,7 +359,7 @@ LAGS: dict[str, tuple[LagFacts, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", LAGS)
+@for_each("case", LAGS)
 def test_why_a_group_lags(case: str) -> None:
     facts, state, words = LAGS[case]
     explained = explain_lag(facts)
@@ -443,7 +444,7 @@ SHARE_LAGS: dict[str, tuple[LagFacts, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", SHARE_LAGS)
+@for_each("case", SHARE_LAGS)
 def test_why_a_share_group_lags(case: str) -> None:
     facts, state, words = SHARE_LAGS[case]
     explained = explain_lag(facts)

@@ -3,13 +3,14 @@
 from fractions import Fraction
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pk.core.durations import UNITS_MS, duration_ms, iso_ms, ratio_ms, signed_ms
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("500ms", 500),
@@ -33,7 +34,7 @@ def test_a_duration(text: str, expected: int) -> None:
     assert signed_ms(text) == expected and signed_ms(f"-{text}") == -expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text", ["", " ", "s", "-5s", "5y", "5s6", "6 5s", "1e3", "inf", "nan", "٣s", "5s!", "1h-30m"]
 )
 def test_what_is_no_duration(text: str) -> None:

@@ -9,7 +9,7 @@ from each import for_each
 from pk.core.java_regex import JavaRegex, JavaRegexError
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "fits", "does_not"),
     [
         (r"\w+", "aB_1", "müller"),

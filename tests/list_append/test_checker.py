@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from each import for_each
 from list_append import checker
 from list_append.checker import check
 from list_append.history import History, Outcome, Place, Read, Transaction
@@ -165,7 +166,7 @@ def test_a_history_is_the_same_from_a_file(tmp_path: Path) -> None:
     assert History.load(tmp_path / "history.jsonl") == history
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_a_random_history_of_one_writer_at_a_time(seed: int) -> None:
     """Without a fault nothing is found; with one record taken away, doubled or moved something
     is."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from log.support import NOW, append, make_batch, open_log
@@ -79,7 +80,7 @@ def damage(disk: MemoryDisk, log: Log, offset: int, byte: int, value: int) -> No
     disk.open(segment.file.path).pwrite(bytes([value]), position + byte)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "byte, value",
     [(80, 0), (62, 0xFF), (18, 1), (22, 8), (26, 9), (35, 1), (60, 9), (16, 0), (16, 1), (11, 3)],
     ids=[

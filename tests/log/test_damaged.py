@@ -133,7 +133,7 @@ def _recovered() -> list[tuple[str, bool]]:
     ]
 
 
-@pytest.mark.parametrize(("harm", "flushed"), _recovered())
+@for_each(("harm", "flushed"), _recovered())
 def test_a_damaged_log_says_what_is_wrong_until_it_is_in_sync(harm: str, flushed: bool) -> None:
     change, damage, end = HARMS[harm]
     disk = crashed(flushed=flushed)

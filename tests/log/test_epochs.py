@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,7 +52,7 @@ def test_epochs_agree_with_a_list(steps: list[tuple[str, int]]) -> None:
     assert LeaderEpochs.parse(epochs.format()).entries == entries
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "answer"),
     [
         (-1, (-1, -1)),

@@ -1,6 +1,7 @@
 """What a log accepts of a producer, by tables; snapshots in Kafka's bytes."""
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from log.support import NOW, append, end_transaction, make_batch, open_log
@@ -28,7 +29,7 @@ Sent = tuple[int, int, int]
 """(producer epoch, sequence, count)"""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "batch", "answer"),
     [
         ([], (0, 0, 1), "ok"),

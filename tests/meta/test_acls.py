@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from each import for_each
 
 from pk.core.auth.acls import AclBinding, AclFilter
 from pk.core.errors import ErrorCode, KafkaError
@@ -21,7 +22,7 @@ def test_a_rule_that_exists_is_created_without_an_event() -> None:
     assert again.records == [] and again.reply == [None]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "said"),
     [
         ({"resource_type": 0}, "Invalid resourceType UNKNOWN"),

@@ -24,7 +24,7 @@ KEPT = {"retention.ms": "9"}
 DURATION = "by_duration:P1DT2H"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "kind, name, change, own",
     [
         (TOPIC, "t", ("flush.ms", SET, "5"), KEPT | {"flush.ms": "5"}),
@@ -147,7 +147,7 @@ TAKEN: list[Any] = [
 it: a plug-in may read it."""
 
 
-@pytest.mark.parametrize(("kind", "name", "change"), TAKEN)
+@for_each(("kind", "name", "change"), TAKEN)
 def test_a_key_that_nothing_reads_is_stored(kind: int, name: str, change: tuple[str, str]) -> None:
     key, value = change
     after, answer = alter(IMAGE, kind, name, (key, SET, value))

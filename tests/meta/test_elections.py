@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import for_each
 from meta.world import (
     CONFIG,
     alter_isr,
@@ -69,7 +70,7 @@ def dead() -> MetadataImage:
     return unfence(fence(fence(fence(world(), 3), 2), 1), 2)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "image, kind, asked, code, leader",
     [
         (world(), PREFERRED, {"t": [0]}, Code.ELECTION_NOT_NEEDED, 1),

@@ -1,6 +1,7 @@
 """Events go to bytes and come back; what is damaged or too new is refused and nothing worse."""
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 from meta.strategies import any_event
@@ -37,7 +38,7 @@ def test_every_event_is_known_by_its_name() -> None:
     assert declared == set(EVENTS.values())
 
 
-@pytest.mark.parametrize("name", EVENTS)
+@for_each("name", EVENTS)
 def test_an_event_of_a_newer_version_is_refused(name: str) -> None:
     with pytest.raises(cbor.CborError, match="newer"):
         unpack([name, EVENTS[name].VERSION + 1, []])
@@ -79,7 +80,7 @@ def test_a_restored_partition_comes_back_as_it_went() -> None:
     assert changed.topics["t"].partitions[0].restored == restored
 
 
-@pytest.mark.parametrize(
+@for_each(
     "packed",
     [
         None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import for_each
 from meta.world import cluster, register, registration
 
 from pk.core.errors import ErrorCode
@@ -41,7 +42,7 @@ def update(image: MetadataImage, *asked: Any, **fields: Any) -> tuple[MetadataIm
     return image.apply(decision.records), decision.reply
 
 
-@pytest.mark.parametrize(
+@for_each(
     "asked, code, level",
     [
         ([("f", 2, 1)], Code.NONE, 2),

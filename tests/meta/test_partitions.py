@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import for_each
 from meta.world import (
     CONFIG,
     SET,
@@ -62,7 +63,7 @@ def test_a_leader_changes_its_isr() -> None:
     assert again.offset == image.offset
 
 
-@pytest.mark.parametrize(
+@for_each(
     "isr, options, code",
     [
         ((1, 2), {"leader_epoch": 1}, Code.NOT_CONTROLLER),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import for_each
 from meta.world import CONFIG, alter_isr, cluster, create, fence, first, topic
 
 from pk.core.errors import ErrorCode
@@ -156,7 +157,7 @@ def test_new_replicas_that_hold_nothing_yet_never_hinder_a_cancelling() -> None:
     assert first(image).elr == (2, 3)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "replicas, options, code",
     [
         ([], {}, Code.INVALID_REPLICA_ASSIGNMENT),

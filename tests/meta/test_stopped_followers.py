@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from each import for_each
 from meta.test_unclean_recovery import key, world
 from meta.world import CONFIG, alter_isr, fence, first
 
@@ -44,7 +45,7 @@ def report(image: MetadataImage, node: int, **fields: Any) -> tuple[MetadataImag
     return image.apply(decision.records), result
 
 
-@pytest.mark.parametrize(
+@for_each(
     "fields, may_cut",
     [
         (BOTH, False),

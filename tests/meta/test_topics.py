@@ -299,7 +299,7 @@ def test_partitions_are_added() -> None:
     assert result.error_code == 0 and after.offset == image.offset
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wanted, code",
     [
         (("t", 2, None), ErrorCode.INVALID_PARTITIONS),

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from certificates import authority
 from cryptography.hazmat.primitives.serialization import Encoding
+from each import for_each
 from nodes import trio_test
 
 from pk.core.auth.jaas import PLAIN_LOGIN
@@ -271,7 +272,7 @@ def test_a_limit_of_the_broker_s_connections_is_none_of_a_listener() -> None:
     assert ConnectionQuotas(broker_of(config)).connections_max("EXT") == UNLIMITED
 
 
-@pytest.mark.parametrize("key", sorted(REFUSED))
+@for_each("key", sorted(REFUSED))
 def test_a_listener_s_own_key_is_refused(key: str) -> None:
     names = [listener_key("EXT", key)]
     names += [listener_key("EXT", key, "PLAIN")] if key in MECHANISM_KEYS else []
@@ -280,7 +281,7 @@ def test_a_listener_s_own_key_is_refused(key: str) -> None:
             check_security(BrokerConfig(ONE | {name: "x"}))
 
 
-@pytest.mark.parametrize("key", sorted(IDLE))
+@for_each("key", sorted(IDLE))
 def test_a_listener_s_own_key_that_does_nothing_is_kept(key: str) -> None:
     value = BROKER_KEYS[key].default or "0"
     config = BrokerConfig.parse(ONE | {listener_key("EXT", key): value})

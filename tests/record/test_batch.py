@@ -194,7 +194,7 @@ def test_lengths_that_cannot_be(length: int) -> None:
         read_header(batch)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "code"),
     [
         ({"base_offset": 1}, ErrorCode.INVALID_RECORD),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from clients.old_clients import OldClient
+from each import for_each
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -365,7 +366,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@for_each("name", REFUSED)
 def test_refused(name: str) -> None:
     data, error = REFUSED[name]
     assert refused(data) == error

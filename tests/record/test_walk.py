@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from each import for_each
 from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -183,7 +184,7 @@ def test_long_keys_and_values(key_bytes: int) -> None:
     assert walk(body_of(rows), 3, True) == (0, 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("record", "why"),
     [
         (b"\x0a\x00\x00\x00\x01\x01\x00", "claims"),  # too small for what a record needs

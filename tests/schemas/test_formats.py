@@ -9,6 +9,7 @@ import uuid
 import pytest
 from confluent_kafka.schema_registry.common.serde import SchemaId as TheirId
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -166,7 +167,7 @@ def test_references_are_followed() -> None:
     parsed('{"properties": {"a": {"$ref": "other.json"}}}', JSON, ("other.json", other))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "text", "words"),
     [
         (AVRO, "{", "not JSON"),

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from each import for_each
 
 from pk.core.schemas.schema import JSON, PROTOBUF, Resolved, Schema, UnfitValue
 from pk.core.schemas.serialization import Deserializer, encoder
@@ -105,7 +106,7 @@ def test_other_languages() -> None:
     assert both_ways(Schema(PROTO, PROTOBUF), {"n": 9}, "B.C") == {"n": "9"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "value", "words"),
     [
         (Schema('"int"'), "x", "value must be a value of type int"),

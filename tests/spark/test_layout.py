@@ -1,6 +1,7 @@
 """What `--partition-by` says. What Spark makes of it: test_export_forms.py."""
 
 import pytest
+from each import for_each
 
 from pk.spark.errors import OptionError
 from pk.spark.tables.layout import PartitionColumn, check_layout, parse_layout, values_of
@@ -27,7 +28,7 @@ def test_columns_are_named_in_lists_and_expressions_alone() -> None:
     assert parse_layout([]) == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("", "'' does not fit"),

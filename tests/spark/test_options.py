@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from each import for_each
 
 from pk.core.values import TopicPartition
 from pk.net.client.errors import ConfigError
@@ -76,7 +77,7 @@ def test_a_timestamp_for_all_goes_before_those_for_each_and_those_before_offsets
     assert parse_options(ONE | {"endingTimestamp": "9"}).end == Bound(9, otherwise_latest=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "said"),
     [
         ({"subscribe": "a"}, "kafka.bootstrap.servers must be given"),
@@ -139,7 +140,7 @@ def test_delays_are_written_as_in_spark(text: str, ms: int) -> None:
     assert options.limits.delay_max_ms == ms
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "said"),
     [
         ({"endingOffsets": "latest"}, "endingOffsets is for batch reads, and this is a stream"),

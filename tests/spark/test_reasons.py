@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each import for_each
 
 from pk.spark.reasons import reason
 
@@ -79,7 +79,7 @@ ZeroDivisionError: division by zero
 """
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         (WORKER, "a row's value cannot be encoded: an integer is required"),

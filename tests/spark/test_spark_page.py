@@ -20,6 +20,7 @@ from clients import topics
 from clients.fixtures import Kafka
 from clients.jdbc_driver import sqlite_driver
 from clients.pk_broker import PkBroker, pk_command, pk_environment
+from each import for_each
 from pyarrow import dataset
 from s3_server import s3_server
 from spark_servers import connect_server, standalone
@@ -46,7 +47,7 @@ def test_the_pages_have_their_commands() -> None:
     assert len(PROGRAMS) == 1
 
 
-@pytest.mark.parametrize("line", COMMANDS)
+@for_each("line", COMMANDS)
 def test_each_command_of_the_pages_is_one(line: str) -> None:
     assert parse(shlex.split(line)[1:]).path[0] in ("spark-export", "spark-import", "spark")
 

@@ -2,6 +2,7 @@
 shape."""
 
 import pytest
+from each import for_each
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 from wire.values import Maker
 
@@ -56,7 +57,7 @@ async def test_faults_are_added_listed_and_cleared() -> None:
         assert (await ask(caller, action="list")).faults == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "says"),
     [
         ({"action": "explode"}, "no action 'explode'"),

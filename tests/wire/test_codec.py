@@ -148,7 +148,7 @@ def test_version_outside_the_range_is_the_callers_mistake() -> None:
             decode(ProduceRequest, b"", version)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("message", "version"),
     [
         (ProduceRequest(acks=1 << 15), 3),
@@ -208,7 +208,7 @@ def test_the_arrays_of_a_request_are_bounded_together_those_of_an_answer_are_not
     assert decode_whole(MetadataResponse, encode(answer, 9), 9) == answer
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cls", "version", "data", "what"),
     [
         (ProduceRequest, 0, b"\0\1\0\0\0\1\xff\xff\xff\xff", "topic_data is null"),

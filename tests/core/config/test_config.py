@@ -85,7 +85,7 @@ def test_what_the_other_tables_refer_to_is_there() -> None:
         assert TopicConfig({}, BrokerConfig({}))[name] == TOPIC_KEYS[name].default_value(), name
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name, text, value",
     [
         ("auto.create.topics.enable", " TRUE ", True),
@@ -110,7 +110,7 @@ def test_text_becomes_a_value(name: str, text: str, value: object) -> None:
     assert parsed == value and type(parsed) is type(value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name, text, says",
     [
         ("auto.create.topics.enable", "yes", "Expected value to be either true or false"),
@@ -254,7 +254,7 @@ def test_a_broker_is_configured_by_a_file() -> None:
     assert config.num_partitions == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given, says",
     [
         ({"node.id": "1", "broker.id": "2"}, "both given"),

@@ -2,6 +2,7 @@
 metadata store."""
 
 import pytest
+from each import for_each
 
 from pk.core.config import BrokerConfig, ConfigError, Listener, parse_properties
 from pk.core.config.roles import Voter
@@ -92,7 +93,7 @@ def test_several_controllers_by_a_store_that_votes(kind: str) -> None:
     ).is_broker
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "said"),
     [
         ({"process.roles": "broker"}, "controller.listener.names"),

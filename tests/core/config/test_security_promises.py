@@ -8,7 +8,7 @@ from pk.core.config.security_promises import PROMISES, check_security, promised_
 from pk.core.config.unsupported import UNSUPPORTED
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key, value",
     [
         ("super.users", "User:admin"),

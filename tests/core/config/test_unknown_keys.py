@@ -2,6 +2,7 @@
 security."""
 
 import pytest
+from each import for_each
 
 from pk.core.config import BrokerConfig, ConfigError
 
@@ -32,7 +33,7 @@ def test_keys_of_plug_ins_are_kept() -> None:
     assert BrokerConfig.parse(ONE | known).keys_without_reader == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("slip", "meant"),
     [
         ("log.retension.ms", "log.retention.ms"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from clients.apache_kafka import available, jars, java
+from each import for_each
 
 from pk.core.errors import ProtocolError
 from pk.core.log.epochs import EpochStart
@@ -59,7 +60,7 @@ def test_a_record_of_an_unknown_type_is_skipped() -> None:
     assert decode_record(b"\x01\x09\x00rest") is None
 
 
-@pytest.mark.parametrize("length", range(len(encode_record(SEGMENT))))
+@for_each("length", range(len(encode_record(SEGMENT))))
 def test_part_of_a_record_is_refused(length: int) -> None:
     with pytest.raises(ProtocolError):
         decode_record(encode_record(SEGMENT)[:length])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+from each import for_each
 from log.support import NOW, PATH, TOPIC_ID, append, end_transaction, make_batch, open_log
 
 from pk.core.log.checkpoints import format_offsets, format_partition_metadata
@@ -196,7 +197,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGE)
+@for_each("name", DAMAGE)
 def test_damage_is_found_in_its_place(name: str) -> None:
     disk, damage = written(), DAMAGE[name]
     places = batches(disk)

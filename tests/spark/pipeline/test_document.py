@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +37,7 @@ k = 2026-01-01 10:00:00
 '''
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "line", "column"),
     [
         (("name",), 2, 1),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from each import for_each
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.errors import ConfigError, ConnectFailed, NoBrokers
@@ -57,7 +58,7 @@ PASSING = (
 )
 
 
-@pytest.mark.parametrize("error", LASTING, ids=str)
+@for_each("error", LASTING, ids=str)
 def test_what_somebody_must_change_lasts(error: Exception) -> None:
     assert is_lasting(error)
 

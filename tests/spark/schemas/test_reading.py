@@ -14,6 +14,7 @@ from typing import Any
 import confluent_records as confluent
 import pyarrow as pa
 import pytest
+from each import for_each
 from pyspark.sql import types as t
 from schemas.running import Running, running_registry
 
@@ -225,7 +226,7 @@ def avro_type(kind: Any) -> str:
     return found["f"].dataType.simpleString()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "wanted"),
     [
         (["null", "string"], "string"),
@@ -272,7 +273,7 @@ def test_unions_of_avro_say_which_member_a_value_is() -> None:
     assert read_one(write(None)) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "wanted"),
     [
         ({"type": "integer"}, "bigint"),
@@ -321,7 +322,7 @@ def test_a_number_of_json_is_no_text() -> None:
         read_one(b'{"s": 1.5}')
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "message"),
     [
         ({"value.format": "xml"}, r"value\.format must be avro, json, protobuf, not 'xml'"),

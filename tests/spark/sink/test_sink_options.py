@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each import for_each
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 from pk.net.client.errors import ConfigError
@@ -55,7 +56,7 @@ def test_where_records_are_staged(given: dict[str, str], staging: str) -> None:
     assert parse_sink_options(BASE | given).staging == staging
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "said"),
     [
         ({"topics": "a"}, "did you mean topic?"),

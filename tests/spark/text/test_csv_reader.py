@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ def refused(data: bytes, columns: int, dialect: Dialect | None = None) -> str:
     return str(raised.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "rows"),
     [
         (b'1,"said ""hi"", twice",z\n', [["1", 'said "hi", twice', "z"]]),
@@ -64,7 +65,7 @@ def test_an_empty_line_is_a_null_in_a_table_of_one_column() -> None:
     assert rows_of(b'a\n\n""\nb\n', 1) == [["a"], [None], [""], ["b"]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("data", "said"),
     [
         (b"1,2,3\n1,2\n", "line 2: the row has 2 fields, but the table has 3"),

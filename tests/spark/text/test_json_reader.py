@@ -47,7 +47,7 @@ def read(text: bytes | str | None) -> tuple[dict[str, Any], str | None]:
 UTC = datetime.UTC
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "value"),
     [
         ('{"id":-9223372036854775808}', -(1 << 63)),

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def read(*texts: bytes) -> list[dict[str, Any]]:
     return read_column(texts, SCHEMA, "UTC", NAMES).to_pylist()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ('{"id":51,"ID":9}', "the value has the field ID, which differs from id in upper"),
