@@ -221,13 +221,15 @@ async def check_plan(context: Context, plan: ConfigPlan) -> None:
 
 def say_plan(context: Context, plan: ConfigPlan) -> None:
     """Shows what would change, before the question."""
+    spoken = {shown_name(resource): spoken_name(resource) for resource in plan.wanted}
     for row in plan.rows:
+        resource = spoken.get(row["resource"], row["resource"])
         if row["result"] == "unchanged":
             kept = "not set" if row["to_source"] else f"already {shown_value(row, 'to')}"
-            context.say(f"{row['resource']}: {row['name']} is {kept}")
+            context.say(f"{resource}: {row['name']} is {kept}")
             continue
         before, after = both_ways(row["name"], row["from"]), shown_value(row, "to")
-        context.say(f"{row['resource']}: {row['name']} {before} → {after}")
+        context.say(f"{resource}: {row['name']} {before} → {after}")
     say_consequences(context, plan)
 
 

@@ -91,7 +91,7 @@ def _row(entity: Entity, key: str, before: float | None, after: float | None) ->
         "key": key,
         "from": before,
         "to": after,
-        "result": "there already" if after is not None else "not there",
+        "result": "exists already" if after is not None else "not there",
         "error": None,
     }
 

@@ -226,7 +226,7 @@ def _was_cancelled(row: Row, now: r.PartitionDescription | None) -> bool:
 
 
 def sentence(whole: Whole, rate_limit: int | None = None) -> str:
-    """`12 of 50 partitions · 3.1 of 8.4 GB · 37 % · 41.0 MB/s · 2 min left · 1 stalled · throttle
+    """`12 of 50 partitions · 3.1 of 8.4 GB · 37% · 41.0 MB/s · 2 min left · 1 stalled · throttle
     50.0 MB/s`."""
     from pk.cli.positions.times import show_span
 

@@ -7,7 +7,7 @@ from pk.cli.output.rows import Shown
 
 
 def _show_percent(percent: float) -> str:
-    return f"{percent:.0f} %"
+    return f"{percent:.0f}%"
 
 
 class ReassignmentRow(TypedDict):

@@ -103,7 +103,9 @@ class Reader:
         except ConfigValueError as e:
             raise refused(context, str(e)) from None
         except ValueError as e:
-            raise refused(context, f"{name} {e}") from None
+            file = text.endswith(".properties") and "--config-file" in _names(context)
+            hint = f"; for a file, type `--config-file {text}`" if file else ""
+            raise refused(context, f"{name} {e}{hint}") from None
 
     def _without_equals(self, context: typer.Context, text: str) -> str:
         """The value of `-n=5`, which is `=5` to typer."""
@@ -140,8 +142,11 @@ class _Parsing:
             given, extra, order = parse(args)
             given, extra = placed(self.parameters, given, extra)
             if extra and isinstance(self, Command) and not given.get(HELP.name):
+                from pk.cli.command_line.other_tools import MORE
+
                 said = f"{ctx.command_path} takes no more arguments, got {extra[0]!r}"
-                raise refused(ctx, said)
+                instead = MORE.get(ctx.command_path)
+                raise refused(ctx, f"{said}; in pk that is `pk {instead}`" if instead else said)
             return given, extra, order
 
         parser.parse_args = parse_args

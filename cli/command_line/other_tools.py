@@ -43,6 +43,8 @@ WORDS = {
     "topic describe-storage": "brokers logdirs",
     "topic lag": "groups lag -t TOPIC",
     "topic edit": "configs edit topic TOPIC",
+    "topic config": "configs describe topic TOPIC",
+    "topic configs": "configs describe topic TOPIC",
     "topic analyze": "topics describe TOPIC",
     "cluster info": "cluster describe",
     "cluster metadata": "cluster describe",
@@ -120,6 +122,12 @@ VERBS = {
 """The verbs that others put first → pk's, which follows the noun."""
 
 _NOUNS = {"consumer-group": "groups", "cg": "groups", "acl": "acls"}
+
+MORE = {
+    "pk configs list": "configs describe topic NAME",
+    "pk why config": "why config --type topic NAME KEY",
+}
+"""Commands that are given more arguments than they take → the words after `pk` that take them."""
 
 OPTIONS = {
     ("pk", "-C"): "consume TOPIC",

@@ -104,7 +104,7 @@ Records (pk consume) also take
 PROFILES = """\
 A profile names a cluster and how to treat it. Profiles are in a TOML file (`pk profile edit` opens it).
 
-  pk profile add prod -b k1:9092,k2:9092 --guard type-name --colour red --pin
+  pk profile add prod -b k1:9092,k2:9092 --guard type-name --color red --pin
   pk profile use prod              use it from now on; PK_PROFILE or --profile NAME: only this time
   pk profile show                  what a command takes from it
 

@@ -75,7 +75,7 @@ def _of_number(name: str, was: int | None, now: int) -> str | None:
         return f"batches above {now:,} bytes are refused."
     if name == "min.insync.replicas" and was is not None:
         if now > was:
-            return f"acks=all is refused where fewer than {now} replicas are in sync."
+            return f"producers with acks=all fail if fewer than {now} replicas are in sync."
         return (
             f"acks=all is acknowledged by as few as {now}; a record that others lack may be lost."
         )

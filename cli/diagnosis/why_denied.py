@@ -76,26 +76,28 @@ def explain_denied(question: Question, rules: list[AclBinding]) -> Explanation:
     ]
     evidence = [Evidence(*_shown(rule, rule == verdict.rule)) for rule in about[:_SHOWN_MAX]]
     if len(about) > _SHOWN_MAX:
-        evidence.append(Evidence("…", f"{len(about) - _SHOWN_MAX} more rules about {resource}"))
+        evidence.append(Evidence("…", f"{len(about) - _SHOWN_MAX} more ACLs of {resource}"))
     if verdict.allowed and verdict.rule is not None:
-        said = f"{principal} may do {wish}: a rule for {verdict.rule.principal} allows it."
+        said = f"{principal} is allowed {wish}: an ACL for {verdict.rule.principal} allows it."
         return Explanation(resource, "allowed", said, evidence)
     evidence.append(
         Evidence("not seen here", "super.users of the brokers: a super user may do everything")
     )
     if verdict.rule is not None:
-        said = f"{principal} may not do {wish}: a rule for {verdict.rule.principal} denies it."
+        said = f"{principal} is denied {wish}: an ACL for {verdict.rule.principal} denies it."
         return Explanation(resource, "denied", said, evidence, (_removal(verdict.rule),))
     if verdict.reason is Reason.NO_MATCH:
         said = (
-            f"{principal} may not do {wish}: no rule about {resource} is for this principal, "
-            "operation and host."
+            f"{principal} is denied {wish}: no ACL of {resource} is for this principal, operation "
+            "and host."
         )
         return Explanation(resource, "no_match", said, evidence, (_addition(question),))
     evidence.append(
-        Evidence("not seen here", "allow.everyone.if.no.acl.found: if it is true, everyone may")
+        Evidence(
+            "not seen here", "allow.everyone.if.no.acl.found: if it is true, everyone is allowed"
+        )
     )
-    said = f"{principal} may not do {wish}: no rule is about {resource}."
+    said = f"{principal} is denied {wish}: {resource} has no ACLs."
     return Explanation(resource, "no_rules", said, evidence, (_addition(question),))
 
 

@@ -30,10 +30,7 @@ def _stopped(f: LagFacts) -> Iterator[Reason]:
     if f.state in _EMPTY and f.pipeline is None:
         yield Reason(
             "no-members",
-            (
-                f"it has no active consumers: the group is {f.state.lower()}, its consumers are "
-                "stopped or cannot join"
-            ),
+            "it has no active consumers (they are stopped, or cannot join)",
             next=(f"pk groups describe {shlex.quote(f.group)}",),
         )
 

@@ -84,7 +84,8 @@ def check_format(name: str, formats: Sequence[str] = FORMATS) -> str:
         return name.removeprefix("template=") if "{" in name else name
     hint = did_you_mean(name, formats)
     raise Unusable(
-        f"-f must be one of {', '.join(formats)} or a template with {{FIELD}}, not {name!r}{hint}"
+        f"-f must be one of {', '.join(formats)}, or a template with "
+        f"{'%v or ' * ('value' in formats)}{{FIELD}}, not {name!r}{hint}"
     )
 
 

@@ -323,7 +323,7 @@ class Context:
         if terminal and guard in ("type-name", "insist"):
             several = name is None or name == self.settings.bootstrap
             wanted = profile.name if several and profile else name or "yes"
-            answer = await self.ask(f"{question} Type {wanted} to continue: ")
+            answer = await self._answer(f"{question} Type {wanted} to continue: ")
             if answer.strip() != wanted:
                 raise Refused("Nothing was changed.")
             return
@@ -337,9 +337,19 @@ class Context:
                 "Nothing was changed: there is no terminal for the question; -y makes the change "
                 "without asking."
             )
-        answer = await self.ask(f"{question} [y/N] ")
+        answer = await self._answer(f"{question} [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             raise Refused("Nothing was changed.")
+
+    async def _answer(self, prompt: str) -> str:
+        """The answer to a question before a change. Ctrl-C says that nothing was changed."""
+        import trio
+
+        try:
+            return await self.ask(prompt)
+        except (trio.Cancelled, KeyboardInterrupt):
+            self.say("\nNothing was changed.")
+            raise
 
     def painted(self, text: str) -> str:
         """`text` for standard error, with the cluster's name in its profile's colour."""

@@ -116,7 +116,7 @@ class Refusals:
         shown = "the cluster" if kind == "CLUSTER" else f"{resource} {name or ''}"
         if name is None and kind != "CLUSTER":
             shown = f"the {resource}"
-        said = f"{who} may not do {operations} on {shown} ({ErrorCode(code).name})"
+        said = f"{who} is denied {operations} on {shown} ({ErrorCode(code).name})"
         if kind not in _EXPLAINED:
             return f"{said}; `pk help errors {ErrorCode(code).name}` says more."
         word = kind.lower().replace("_", "-")
@@ -126,7 +126,7 @@ class Refusals:
             f"{found.operation.lower().replace('_', '-')} {shlex.quote(asked)}"
         )
         return (
-            f"{said}; `{step}`, run by a user who may see the ACLs, shows which rule decides or "
+            f"{said}; `{step}`, run by a user who may see the ACLs, shows which ACL decides or "
             "is missing."
         )
 

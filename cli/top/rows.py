@@ -52,7 +52,7 @@ class Drawn(Shown):
 
 
 def _show_percent(percent: float) -> str:
-    return f"{percent:.0f} %"
+    return f"{percent:.0f}%"
 
 
 def _show_seconds(seconds: float) -> str:

@@ -75,7 +75,7 @@ async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
         changed_row(rule, _result(verb, left, rule in todo, trying), failed.get(rule))
         for rules, todo, verb, left in (
             (added, deleting, "deleted", "not there"),
-            (deleted, adding, "added", "there already"),
+            (deleted, adding, "added", "exists already"),
         )
         for rule in rules
     ]

@@ -57,7 +57,7 @@ async def undo(
             raise Unusable("Give a change: `pk undo last`, or an ID of `pk undo`.")
         left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
         show_changes(context, left)
-        context.say("pk undo ID undoes one." if left else "Nothing to undo.")
+        context.say("`pk undo ID` undoes a change." if left else "Nothing to undo.")
         return
     change = None if change_id == "last" else store.find(change_id, kind)
     here = await store.cluster_id_of(await context.admin())

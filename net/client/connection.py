@@ -692,7 +692,7 @@ def _ended_by(error: OSError) -> str:
 
 
 _REASONS: Final = {
-    errno.ECONNREFUSED: "connection refused (nothing listens there)",
+    errno.ECONNREFUSED: "connection refused, nothing listens there",
     errno.EHOSTUNREACH: "no route to the host",
     errno.ENETUNREACH: "the network is unreachable",
     errno.ETIMEDOUT: "the connection attempt timed out",

@@ -123,7 +123,7 @@ def _untrusted(error: ssl.SSLCertVerificationError) -> str:
     said = f"its certificate is not trusted: {error.verify_message.rstrip('.')}"
     if "certificate is not valid for" in error.verify_message:
         return f"{said} (ssl.endpoint.identification.algorithm)"
-    return f"{said} (ssl.truststore.location)"
+    return f"{said}; set ssl.truststore.location to the certificates of its CA"
 
 
 def refusal_of(error: ssl.SSLError) -> str:

@@ -51,7 +51,10 @@ def read_store(
         if data.startswith(MAGIC):
             return read_jks(data, password, key_password)
         if b"-----BEGIN " in data:
-            raise StoreError(f"it is PEM: its type must be PEM, not {kind}")
+            raise StoreError(
+                f"it is PEM, not {kind}: set its type (ssl.truststore.type or ssl.keystore.type) "
+                "to PEM"
+            )
         return _read_pkcs12(data, password)
     except StoreError as e:
         raise StoreError(f"{path}: {e}") from None

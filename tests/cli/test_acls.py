@@ -53,7 +53,7 @@ def known(acls: Run, words: str = "") -> list[str]:
 def added(acls: Run, words: str) -> Any:
     ran = acls(f"add {words} -y -f json")
     assert ran.code == 0, ran.err
-    assert {row["result"] for row in ran.json} <= {"added", "there already"}
+    assert {row["result"] for row in ran.json} <= {"added", "exists already"}
     return ran
 
 
@@ -72,7 +72,7 @@ def test_an_acl_comes_and_goes(acls: Run) -> None:
     assert ran.json == [{**one, "result": "added", "error": None}]
     assert acls("list -f json").json == [one]
     again = added(acls, "--allow alice --operation write --operation read --topic orders")
-    assert [row["result"] for row in again.json] == ["there already", "added"]
+    assert [row["result"] for row in again.json] == ["exists already", "added"]
     gone = acls("delete --allow alice --operation write --topic orders -y -f json")
     assert gone.code == 0 and gone.json == [{**one, "result": "deleted", "error": None}]
     assert known(acls) == ["ALLOW User:alice READ TOPIC:LITERAL:orders from *"]

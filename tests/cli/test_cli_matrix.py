@@ -382,7 +382,7 @@ def test_where_no_broker_listens(pk: Run, tmp_path: Path) -> None:
         }
         ran = pk(*shlex.split(case.words.format(**names)), "-b", "127.0.0.1:1", stdin=case.stdin)
         assert ran.code == (124 if path[0] == "wait" else 3), (path, ran.err)
-        assert "127.0.0.1:1: connection refused (nothing listens there)" in ran.err, path
+        assert "127.0.0.1:1: connection refused, nothing listens there" in ran.err, path
         assert "Traceback" not in ran.err, path
 
 

@@ -22,7 +22,7 @@ from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.kit import Command as TyperCommand
 from pk.cli.command_line.kit import Group, load_noun
 from pk.cli.command_line.nouns import NOUNS, Entry
-from pk.cli.command_line.other_tools import OPTIONS, TOOLS, WORDS
+from pk.cli.command_line.other_tools import MORE, OPTIONS, TOOLS, WORDS
 from pk.cli.command_line.parse import parse, root
 from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.exits import UsageError
@@ -249,6 +249,19 @@ def test_what_other_tools_say_is_no_command_here_and_what_is_named_is(typed: str
         parse([*typed.split(), "x", "--no-such-option"])
     assert f"; in pk that is `pk {WORDS[typed]}`" in str(refused.value)
     assert parse([*shlex.split(WORDS[typed]), "--help"]).path
+
+
+@pytest.mark.parametrize("command", sorted(MORE))
+def test_arguments_too_many_are_those_of_another_form(command: str) -> None:
+    words = command.split()[1:]
+    with pytest.raises(UsageError, match=re.escape(f"; in pk that is `pk {MORE[command]}`")):
+        parse([*words, "a", "b", "c"])
+    assert parse([*MORE[command].split(), "--help"]).path
+
+
+def test_a_file_in_the_place_of_a_number_is_an_option() -> None:
+    with pytest.raises(UsageError, match="for a file, type `--config-file server.properties`"):
+        parse(["node", "start", "server.properties"])
 
 
 @pytest.mark.parametrize(("command", "option"), sorted(OPTIONS))

@@ -27,7 +27,7 @@ WEEK, DAY = "604800000", "86400000"
         ("retention.bytes", "1048576", "-1", None),
         ("max.message.bytes", "1048588", "1000", "batches above 1,000 bytes are refused"),
         ("message.max.bytes", "1000", "1048588", None),
-        ("min.insync.replicas", "1", "2", "acks=all is refused where fewer than 2 replicas"),
+        ("min.insync.replicas", "1", "2", "producers with acks=all fail if fewer than 2 replicas"),
         ("min.insync.replicas", "2", "1", "by as few as 1"),
         ("unclean.leader.election.enable", "false", "true", "records are lost"),
         ("unclean.leader.election.enable", "true", "false", None),

@@ -84,7 +84,7 @@ def test_3_where_no_broker_listens(pk: Run) -> None:
     with deaf() as port:
         ran = pk("topics", "list", "-b", f"127.0.0.1:{port}")
     assert ran.code == Exit.NO_CONNECTION
-    assert f"127.0.0.1:{port}: connection refused (nothing listens there)" in ran.err
+    assert f"127.0.0.1:{port}: connection refused, nothing listens there" in ran.err
     assert "`pk up`" in ran.err
 
 

@@ -255,6 +255,7 @@ def test_what_is_typed_after_ctrl_c_at_a_question_is_no_answer(
     )
     bash.expect_exact("[y/N] ")
     bash.send("\x03y\r")
+    bash.expect_exact("Nothing was changed.")
     bash.expect_exact("left: y.")
     bash.expect(pexpect.EOF)
     bash.close()

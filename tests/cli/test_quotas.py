@@ -51,7 +51,7 @@ def test_a_quota_is_set_changed_and_deleted(at: Run, user: str) -> None:
         {**of, "key": "request_percentage", "value": 12.5},
     ]
     again = at("quotas", "set", "--user", user, "request_percentage=12.5", "-y", "-f", "json")
-    assert [row["result"] for row in again.json] == ["there already"]
+    assert [row["result"] for row in again.json] == ["exists already"]
     one = at("quotas", "delete", "--user", user, "request_percentage", "-y", "-f", "json")
     assert [(row["key"], row["from"], row["to"]) for row in one.json] == [
         ("request_percentage", 12.5, None)

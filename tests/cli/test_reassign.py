@@ -441,9 +441,7 @@ def test_throttles_that_nothing_needs_are_reported_where_one_would_look(
     words = ("reassign", "throttle", "--remove", "-b", kafka.bootstrap)
     asked = on_terminal(main, words, (36, 24), "n\n")
     assert asked.code == 5
-    assert "Remove the throttles of broker 1? [y/N]" in " ".join(asked.screen.split()), (
-        "a word parted"
-    )
+    assert "Remove the throttles of broker 1 on" in " ".join(asked.screen.split()), "a word parted"
     narrow = on_terminal(main, ("reassign", "throttle", "-b", kafka.bootstrap), (52, 24)).screen
     assert rate in narrow.split(), "the name is whole"
     assert at("reassign", "throttle", "--remove", "-y").code == 0

@@ -61,7 +61,7 @@ def test_a_refusal_names_who_what_and_why_denied(
     assert step in ran.err
     kind, _, name = resource.partition(":")
     on = f"{kind} {name}" if name else "the cluster"
-    assert f"User:ANONYMOUS may not do {operation} on {on} (" in ran.err
+    assert f"User:ANONYMOUS is denied {operation} on {on} (" in ran.err
     assert "AUTHORIZATION_FAILED)" in ran.err
 
 
@@ -100,7 +100,7 @@ def test_what_was_refused_on_the_cluster_is_named_as_a_whole() -> None:
     quotas = DescribeClientQuotasResponse(error_code=code)
     known.answered(DescribeClientQuotasRequest(), quotas)
     said = known.sentence(code, "Cluster authorization failed.") or ""
-    assert said.startswith("User:bob may not do DESCRIBE, DESCRIBE_CONFIGS on the cluster (")
+    assert said.startswith("User:bob is denied DESCRIBE, DESCRIBE_CONFIGS on the cluster (")
     assert "`pk why denied User:bob describe cluster`" in said
 
 

@@ -83,7 +83,9 @@ def test_the_time_is_up(at: Run, fresh: Fresh) -> None:
     topic = fresh("never")
     ran = at("wait", "topic", topic, "--timeout", "10s")
     assert (ran.code, ran.text) == (124, "")
-    assert re.search(rf"Not within [\d.]+ m?s: topic {topic} does not exist yet", ran.err), ran.err
+    assert re.search(rf"Timed out after [\d.]+ m?s: topic {topic} does not exist yet", ran.err), (
+        ran.err
+    )
 
 
 def test_nothing_is_made_by_waiting(at: Run, fresh: Fresh) -> None:

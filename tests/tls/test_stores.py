@@ -128,7 +128,7 @@ def test_stores_of_java_s_keytool(tmp_path: Path, kind: str) -> None:
         (b"nothing", "PKCS12", "password is wrong, or it is not a PKCS12 file"),
         (b"nothing", "PEM", "no private key"),
         (b"\xff\xfe", "PEM", "is not PEM"),
-        (b"-----BEGIN CERTIFICATE-----", "JKS", "its type must be PEM"),
+        (b"-----BEGIN CERTIFICATE-----", "JKS", "set its type"),
         (b"x", "BCFKS", "PEM, PKCS12 and JKS, not BCFKS"),
         (MAGIC, "JKS", "ends too soon"),
         (MAGIC + b"\0\0\0\x09", "JKS", "version 9"),

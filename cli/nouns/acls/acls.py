@@ -98,7 +98,7 @@ async def _change(
     if context.change.dry_run:
         done = f"would be {done}"
     rows: list[ChangedAclRow] = [
-        changed_row(rule, done if rule in changing else "there already") for rule in rules
+        changed_row(rule, done if rule in changing else "exists already") for rule in rules
     ]
     if context.change.dry_run or not changing:
         context.show(listing(ChangedAclRow, rows))

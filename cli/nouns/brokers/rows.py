@@ -26,7 +26,7 @@ class LogDirRow(TypedDict):
     bytes: Annotated[int, Shown(show=show_bytes)]
     total_bytes: Annotated[int | None, Shown("DISK", show=show_bytes)]
     usable_bytes: Annotated[int | None, Shown("ROOM", show=show_bytes)]
-    used_percent: Annotated[int | None, Shown("USED", show=lambda percent: f"{percent} %")]
+    used_percent: Annotated[int | None, Shown("USED", show=lambda percent: f"{percent}%")]
     arriving: Annotated[int, Shown(wide=True)]
 
 

@@ -245,8 +245,11 @@ async def _agree(context: Context, wanted: list[Election]) -> None:
         context.say(
             f"{count(len(away), 'preferred replica')} not in sync; those elections will fail."
         )
-    moving = count(len(wanted), "partition")
-    context.say(f"{moving} on {context.settings.cluster_name}: clients look for the new leader.")
+    moving = count(len(wanted), "partition gets", "partitions get")
+    context.say(
+        f"{moving} another leader on {context.settings.cluster_name}. Clients find it by "
+        "themselves."
+    )
     topics = list(dict.fromkeys(e.tp.topic for e in wanted))
     name = topics[0] if len(topics) == 1 else context.settings.bootstrap
     await context.agree("Elect the preferred replicas?", name=name)

@@ -64,7 +64,7 @@ async def _show_live(
                 summary = found.latency.summary()
                 text += f"  p50 {show_ms(summary['p50'])} p99 {show_ms(summary['p99'])} ms"
             if total:
-                text += f"  {min(100, found.records * 100 // total)} %"
+                text += f"  {min(100, found.records * 100 // total)}%"
             if drawn:
                 context.show_status(text)
             else:

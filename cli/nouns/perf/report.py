@@ -152,7 +152,7 @@ def _latency(found: Latencies) -> list[Section]:
     bars: list[DrawnBar] = [
         {
             **bar,
-            "share": f"{bar['records'] * 100 / total:.1f} %",
+            "share": f"{bar['records'] * 100 / total:.1f}%",
             "bar": _bar(bar["records"], most),
         }
         for bar in found.bars

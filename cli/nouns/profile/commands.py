@@ -57,7 +57,7 @@ PROFILE.command(
     options=AddProfile,
     takes=(Yes, Debug),
     examples=(
-        "pk profile add prod -b k1:9092,k2:9092 --guard type-name --colour red",
+        "pk profile add prod -b k1:9092,k2:9092 --guard type-name --color red",
         "pk profile add dev -b 127.0.0.1:9092 --guard none",
         "pk profile add prod -X client.rack=eu-1 -X request.timeout.ms=10000",
     ),

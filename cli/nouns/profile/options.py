@@ -42,10 +42,10 @@ class AddProfile:
     colour: Annotated[
         Literal["red", "yellow", "green", "blue", "magenta", "cyan"] | None,
         Option(
-            "--colour",
             "--color",
-            value="COLOUR",
-            help="The profile's colour in questions and in the shell's prompt.",
+            "--colour",
+            value="COLOR",
+            help="The profile's color in questions and in the shell's prompt.",
         ),
     ] = None
     cluster_id: Annotated[

@@ -54,9 +54,9 @@ def _row(profile: Profile, chosen: str | None) -> ProfileRow:
 def list_profiles(context: Context) -> None:
     """`pk profile list`."""
     profiles, chosen = read_profiles()
-    if not profiles and context.streams.out_terminal:
-        context.say("No profiles yet; `pk profile add NAME -b HOST:PORT` adds one.")
     context.show(listing(ProfileRow, [_row(p, chosen) for p in profiles.values()], _style))
+    if not profiles and context.streams.out_terminal:
+        context.say("No profiles; `pk profile add NAME -b HOST:PORT` adds one.")
 
 
 def _style(row: ProfileRow) -> str | None:

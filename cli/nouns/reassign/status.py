@@ -206,7 +206,7 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
     if live.running:
         moving = count(len(live.running), "partition")
         context.say(f"Warning: {moving} still moving, then at full speed.")
-    if not await _agreed(context, f"Remove the throttles of {describe(undo)}?"):
+    if not await _agreed(context, f"Remove the throttles of {describe(undo)}"):
         _say_programs(context, throttle_rows(present))
         return
     failed = await remove_throttles(admin, undo)
@@ -235,7 +235,7 @@ async def _agreed(context: Context, question: str) -> bool:
         context.say("Nothing was changed.")
         return False
     await context.agree(
-        f"On {context.settings.cluster_name}: {question}", name=context.settings.bootstrap
+        f"{question} on {context.settings.cluster_name}?", name=context.settings.bootstrap
     )
     return True
 
@@ -271,7 +271,7 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
     if not context.change.yes:
         say_limited_table(context, listing(ThrottleRow, rows))
     then: list[ThrottleRow] = [{**row, "value": str(rate)} for row in rows]
-    if not await _agreed(context, f"Set {show_rate(rate, 'bytes')}?"):
+    if not await _agreed(context, f"Set the throttle to {show_rate(rate, 'bytes')}"):
         _say_programs(context, then)
         return
     failed: dict[str, Exception] = {}

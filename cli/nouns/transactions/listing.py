@@ -38,7 +38,8 @@ async def list_transactions(context: Context, options: ListTransactions) -> None
     ]
     context.show(listing(TransactionRow, rows, _style))
     if not rows and not context.failures and context.output.format in ("table", "wide"):
-        context.say("No transactional ids match.")
+        narrowed = options != ListTransactions() or context.listing.where
+        context.say("No transactional ids match." if narrowed else "No transactional ids.")
 
 
 async def _open_since(admin: Admin, names: list[str], latest_start_ms: int) -> set[str]:

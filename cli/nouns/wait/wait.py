@@ -90,7 +90,7 @@ async def _until(context: Context, within: Duration, check: Check, done: str) ->
         context.clear_status()
     span = show_span((trio.current_time() - began) * 1000)
     if not in_time:
-        when = f"Not within {span}" if within.s else "Not now"
+        when = f"Timed out after {span}" if within.s else "Not now"
         raise CommandError(f"{when}: {missing}.", Exit.TIMED_OUT)
     context.say(f"{done}, after {span}.")
 
@@ -343,7 +343,9 @@ async def broker(context: Context, ids: Sequence[str], num: int | None, within: 
             f"answer{'s'[: len(wanted) == 1]}"
         )
         if wanted
-        else f"{count(num or 1, 'broker')} {'answers' if (num or 1) == 1 else 'answer'}"
+        else f"{count(num, 'broker answers', 'brokers answer')}"
+        if num is not None
+        else "The cluster answers"
     )
     await _until(context, within, lambda: _unanswering(admin, wanted, num or 1), done)
 
