@@ -41,12 +41,11 @@ def write_jdbc(
             # Not every database has booleans.
             frame = changes(sink, frame).withColumn(DELETED, f.col(DELETED).cast("int"))
             rows = frame.drop(DELETED)
+        key = key_names(sink, rows) if upserts else sink.key
         if url.startswith("jdbc:sqlite:"):
             frame = frame.coalesce(1)  # SQLite has one writer at a time
         if not database.exists(sink.table):
-            database.create(sink.table, rows)
-            if sink.key:
-                database.create_index(sink.table, sink.key)
+            database.create(sink.table, rows, key)
         staging = f"pk_staging_{identity.replace('-', '_').replace('.', '_')}"
         if database.exists(staging):
             database.run(f"DROP TABLE {staging}")
@@ -55,15 +54,22 @@ def write_jdbc(
         writer.mode("append").save()
         dialect = url.split(":")[1]
         if upserts:
-            key = key_names(sink, rows)
             statements = [
                 delete(dialect, sink.table, staging, key, DELETED),
                 upsert(dialect, sink.table, staging, rows.columns, key, DELETED),
             ]
         else:
-            statements = [upsert(dialect, sink.table, staging, rows.columns, sink.key)]
+            statements = [upsert(dialect, sink.table, staging, rows.columns, key)]
         database.commit(statements, identity, batch)
         database.run(f"DROP TABLE {staging}")
+
+
+def create_table(dialect: str, table: str, columns: str, key: Sequence[str]) -> str:
+    """The statement that makes a table with a unique key. One statement, since a kill between two
+    would leave a table that later upserts are refused for, or that gets a key twice."""
+    # Db2 takes only columns that are NOT NULL, and its MERGE needs no unique key.
+    unique = ", ".join(_quoted(dialect, name) for name in key) if dialect != "db2" else ""
+    return f"CREATE TABLE {table} ({columns}{unique and f', UNIQUE ({unique})'})"
 
 
 def upsert(
@@ -179,13 +185,14 @@ class Database:
         self._connection.commit()
         return True
 
-    def create(self, table: str, frame: "DataFrame") -> None:
-        """Makes a table with the columns of a frame, in Spark's types for this database.
+    def create(self, table: str, frame: "DataFrame", key: Sequence[str] = ()) -> None:
+        """Makes a table with the columns of a frame, in Spark's types for this database. Its `key`
+        is unique, as an upsert needs it.
 
         Spark's writer creates tables too, but only if it knows the database's error for a missing
         one.
         """
-        self.run(f"CREATE TABLE {table} ({self._columns(frame)})")
+        self.run(create_table(self._dialect, table, self._columns(frame), key))
 
     def check_rows(self, table: str, frame: "DataFrame") -> None:
         """Raises SparkFailed if the rows have a type that the database lacks, or a column that its
@@ -240,12 +247,6 @@ class Database:
         found = self._ask(f"SELECT batch FROM {MARKERS} WHERE sink = '{identity}'")
         self._connection.commit()
         return -1 if found is None else found
-
-    def create_index(self, table: str, key: Sequence[str]) -> None:
-        """Makes the key of a new table unique, as an upsert needs it."""
-        name = f"pk_key_{table.replace('.', '_').replace(chr(34), '')}"
-        names = ", ".join(_quoted(self._dialect, each) for each in key)
-        self.run(f"CREATE UNIQUE INDEX {name} ON {table} ({names})")
 
     def commit(self, statements: Sequence[str], identity: str, batch: int) -> None:
         """The statements and the batch's number, in one transaction."""

@@ -1,5 +1,5 @@
-"""A pipeline whose checkpoint and table are at S3: its driver is killed, and it goes on
-elsewhere."""
+"""A pipeline whose checkpoint, table and files are at S3: its driver is killed, and it goes on
+elsewhere. The parquet files are those of Spark's own sink, which lists them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from clients.fixtures import Kafka
 from clients.hadoop_jars import s3a_jars
 from deltalake import DeltaTable
 from pipeline_examples import append
+from pyarrow import parquet
 from s3_server import S3, s3_server
 
-from pk.spark.files.store import store_at
+from pk.spark.files.store import Store, store_at
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
@@ -37,27 +38,47 @@ options = {{ maxOffsetsPerTrigger = 100 }}
 name = "numbers"
 sql = "SELECT CAST(value AS BIGINT) AS id, partition FROM orders"
 [[sink]]
+name = "table"
 from = "numbers"
 delta = "{bucket}/table"
 partition_by = ["partition"]
+[[sink]]
+name = "files"
+from = "numbers"
+parquet = "{bucket}/files"
 """
 
 RUN = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
+from pk.spark.files.store import store_at
 from pk.spark.pipeline import table_sinks
 from pk.spark.pipeline.definition import parse_pipeline
 from pk.spark.pipeline.run import RunOptions, run_pipeline
 
-at, bootstrap = sys.argv[1:]
+at, bootstrap, files_url = sys.argv[1:]
 plain = table_sinks.delta_add
+files = store_at(files_url)
+LISTED = "_spark_metadata/1"
 
-def adds(store, files, schema, identity, batch, **given):
+def die(has_come):
+    # The other sink's query runs beside this one.
+    while not has_come(files.names()):
+        time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def has_written(names):
+    known = "".join(files.read(name).decode() for name in names if name == "_spark_metadata/0")
+    return LISTED in names or any(
+        name.endswith(".parquet") and known and name not in known for name in names
+    )
+
+def adds(store, added, schema, identity, batch, **given):
     if at == f"before {batch}":
-        os.kill(os.getpid(), signal.SIGKILL)
-    done = plain(store, files, schema, identity, batch, **given)
+        die(has_written)
+    done = plain(store, added, schema, identity, batch, **given)
     if at == f"after {batch}":
-        os.kill(os.getpid(), signal.SIGKILL)
+        die(lambda names: LISTED in names)
     return done
 
 table_sinks.delta_add = adds
@@ -66,19 +87,31 @@ run_pipeline(pipeline, RunOptions({"kafka.bootstrap.servers": bootstrap}, once=T
 """
 
 
-def run(folder: Path, text: str, at: str, kafka: Kafka, server: S3) -> int:
+def run(folder: Path, text: str, at: str, kafka: Kafka, server: S3, files: str) -> int:
     """How a process ends that runs the pipeline, in a directory of its own."""
     folder.mkdir()
     (folder / "p.toml").write_text(text)
     environ = os.environ | server.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", RUN, at, kafka.bootstrap],
+        [sys.executable, "-c", RUN, at, kafka.bootstrap, files],
         cwd=folder,
         env=environ,
         timeout=900,
         check=False,
     )
     return done.returncode
+
+
+def listed_ids(store: Store) -> list[int]:
+    """What Spark's readers see: the rows of the files that Spark's sink has listed."""
+    found: list[int] = []
+    for name in store.names("_spark_metadata"):
+        _, *entries = store.read(name).decode().splitlines()
+        for entry in map(json.loads, entries):
+            file = entry["path"].rpartition("/")[2]
+            with store.open(file) as opened:
+                found += parquet.read_table(opened, columns=["id"]).column("id").to_pylist()
+    return found
 
 
 def test_a_driver_that_is_killed_is_followed_by_another(
@@ -94,11 +127,12 @@ def test_a_driver_that_is_killed_is_followed_by_another(
         bucket = server.bucket("lake")
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)
+        files = f"{bucket}/files"
         text = PIPELINE.format(bucket=bucket, jars=jars, topic=topic)
         for number, at in enumerate(("before 1", "after 1")):
-            ended = run(tmp_path / str(number), text, at, pk_kafka, server)
+            ended = run(tmp_path / str(number), text, at, pk_kafka, server, files)
             assert ended == -signal.SIGKILL, at
-        assert run(tmp_path / "last", text, "", pk_kafka, server) == 0
+        assert run(tmp_path / "last", text, "", pk_kafka, server, files) == 0
         store = store_at(f"{bucket}/table")
         table = DeltaTable(store.url, storage_options=store.storage_options)
         found = sorted(table.to_pyarrow_table().column("id").to_pylist())
@@ -106,3 +140,4 @@ def test_a_driver_that_is_killed_is_followed_by_another(
         listed = {each.removeprefix(f"{store.url}/") for each in table.file_uris()}
         there = {name for name in store.names() if name.endswith(".parquet")}
         assert there == listed, "what a dead attempt wrote is gone"
+        assert sorted(listed_ids(store_at(files))) == list(range(300))

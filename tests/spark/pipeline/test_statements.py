@@ -7,7 +7,21 @@ import sqlite3
 import pytest
 
 from pk.spark.pipeline.jdbc_changes import later
-from pk.spark.pipeline.jdbc_sink import delete, upsert
+from pk.spark.pipeline.jdbc_sink import create_table, delete, upsert
+
+
+def test_a_table_has_its_key_from_the_start() -> None:
+    database = sqlite3.connect(":memory:")
+    database.execute(create_table("sqlite", "t", '"id" INTEGER, "n" INTEGER', ["id"]))
+    database.execute("CREATE TABLE s (id INTEGER, n INTEGER)")
+    for n in range(2):
+        database.execute("DELETE FROM s")
+        database.execute("INSERT INTO s VALUES (1, ?)", (n,))
+        database.execute(upsert("sqlite", "t", "s", ["id", "n"], ["id"]))
+    assert database.execute("SELECT * FROM t").fetchall() == [(1, 1)]
+    assert create_table("mysql", "t", "`a b` INT", ["a b"]).endswith("INT, UNIQUE (`a b`))")
+    assert create_table("postgresql", "t", "id INT", []) == "CREATE TABLE t (id INT)"
+    assert create_table("db2", "t", "id INT", ["id"]) == "CREATE TABLE t (id INT)"
 
 
 def test_an_upsert_of_sqlite_inserts_and_updates() -> None:
