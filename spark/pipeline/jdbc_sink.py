@@ -1,9 +1,13 @@
 """A table of a database as a sink: rows are inserted, or updated or deleted by their key, exactly
 once.
 
-Spark's tasks write a batch into a staging table. The driver then moves it into the table in one
-transaction of the database, together with the number of the batch; a batch whose number is there is
-left out.
+Spark's tasks write a batch into a staging table, each in one transaction. The driver then moves it
+into the table in one transaction of the database, together with the number of the batch; a batch
+whose number is there is left out.
+
+If a task is lost after its commit, Spark runs it again, and its rows would be staged twice. Staged
+rows have unique numbers, so the task cannot commit again: the batch fails, and the next start
+repeats it with an empty staging table.
 """
 
 from collections.abc import Sequence
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MARKERS: Final = "pk_pipeline_batches"
+ROW: Final = "pk_staged_row"
+"""The column of a staging table with the number of a row."""
+
 _OWN: Final = ("user", "password", "driver")
 """Options that the driver's own connection needs too."""
 
@@ -49,8 +56,9 @@ def write_jdbc(
         staging = f"pk_staging_{identity.replace('-', '_').replace('.', '_')}"
         if database.exists(staging):
             database.run(f"DROP TABLE {staging}")
-        database.create(staging, frame)
-        writer = frame.write.format("jdbc").options(**options).option("dbtable", staging)
+        staged = frame.withColumn(ROW, f.monotonically_increasing_id())
+        database.create(staging, staged, [ROW])
+        writer = staged.write.format("jdbc").options(**options).option("dbtable", staging)
         writer.mode("append").save()
         dialect = url.split(":")[1]
         if upserts:

@@ -30,6 +30,7 @@ from pipeline_examples import (
     good_orders,
 )
 from pipeline_world import World
+from pyspark.sql import DataFrameWriter
 from s3_server import s3_server
 
 from pk.spark.files.store import store_at
@@ -471,6 +472,28 @@ def test_a_delta_table_is_compacted_between_batches_that_stay_exact(world: World
     assert delta_small_files(LocalStore(table)) == 1
     rows = deltalake.DeltaTable(table).to_pyarrow_table()["id"].to_pylist()
     assert sorted(rows) == list(range(30))
+
+
+def test_a_task_that_is_run_again_after_its_commit_adds_no_row_to_a_database(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(sqlite_driver(), world.directory)
+    pipeline = world.pipeline(JSON_TO.format(on_error="stop", more="", sink=DATABASE))
+    world.topic("orders", [json.dumps({"id": n}) for n in range(10)])
+    save = DataFrameWriter.save
+
+    def run_again(self: DataFrameWriter) -> None:
+        save(self)
+        save(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DataFrameWriter, "save", run_again)
+        with pytest.raises(PipelineFailed, match="pk_staged_row"):
+            world.run(pipeline)
+    world.run(pipeline)
+    database = sqlite3.connect(world.directory / "t.db")
+    assert database.execute("SELECT id FROM t ORDER BY id").fetchall() == [(n,) for n in range(10)]
+    database.close()
 
 
 FILES = {
