@@ -23,31 +23,34 @@ __all__ = ["PAGE", "RESULTS", "Answer", "Results", "load", "merged", "nothing", 
 TEXT: Final = """\
 # Compatibility
 
-Clients and frameworks that others wrote, run on pk. No setting and no line of their programs is
-there for pk. `scripts/compatibility` runs them and writes this page; `scripts/compatibility --only
-sarama` repeats one row, and `--broker apache` runs the same on Apache Kafka. Last run: {day}.
+This page lists clients and frameworks of other authors that work with pk. They run unchanged, with
+no settings for pk. `scripts/compatibility` runs them and writes this page. `scripts/compatibility
+--only sarama` repeats one row, and `--broker apache` runs the same on Apache Kafka. The last run was
+on {day}.
 
 ## Clients
 
 {clients}
 
-*yes*: it passed. *–*: the client has nothing of the kind. In each column:
+*yes* means that the client passed, and *–* that it does not have the feature. The columns show these
+tests:
 
-- *records* and the codecs: keys, values, headers, times and tombstones are written, compressed, and
-  read back;
-- *group* and *KIP-848 group*: three members join and leave; partitions move; the third starts where
-  the group had committed;
-- *transactions*: one is aborted, one committed; read_committed sees only the latter;
-- *admin*: topics are created, described, configured and deleted.
+- *records* and the codecs: the client writes keys, values, headers, times and tombstones,
+  compressed, and reads them back.
+- *group* and *KIP-848 group*: three members join and leave, and partitions move. The third member
+  starts where the group had committed.
+- *transactions*: the client aborts one and commits one; read_committed shows only the latter.
+- *admin*: the client creates, describes, configures and deletes topics.
 
-The client checks what it reads; then librdkafka checks what the broker holds, and the batches in
-its files must be compressed as asked. `tests/compatibility/scenarios.py` has the details.
+The client checks the records that it reads. Then librdkafka checks the records on the broker, and
+the batches in the broker's files must have the codec. `tests/compatibility/scenarios.py` has the
+details.
 
 ## Frameworks
 
 {frameworks}
 
-## What did not pass or did not run, and why
+## Features that are missing, failed or not run
 
 {reasons}
 """
@@ -159,7 +162,7 @@ def page(results: Results) -> str:
         day=results["day"],
         clients="\n".join(_table(head, clients)),
         frameworks="\n".join(
-            _table(["framework", "version", "what its tests show", "outcome"], frameworks)
+            _table(["framework", "version", "scenario", "outcome"], frameworks)
         ),
         reasons="\n".join(reasons or ["Everything passed."]),
     )
