@@ -102,7 +102,8 @@ def test_no_step_is_left_out() -> None:
     """Each numbered line is a step that the test can read, and the four requests have their
     walks."""
     assert len(NUMBERED.findall(TEXT)) == sum(map(len, walks())) > 30
-    (section,) = re.findall(r"^## The walks\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    heading = "## Requests, step by step"
+    (section,) = re.findall(rf"^{heading}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
     _, *requests = re.split(r"^### ", section, flags=re.MULTILINE)
     assert len(requests) == 4
     assert all(STEP.search(request) for request in requests)

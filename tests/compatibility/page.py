@@ -25,15 +25,15 @@ TEXT: Final = """\
 
 This page lists clients and frameworks of other authors that work with pk. They run unchanged, with
 no settings for pk. `scripts/compatibility` runs them and writes this page. `scripts/compatibility
---only sarama` repeats one row, and `--broker apache` runs the same on Apache Kafka. The last run was
-on {day}.
+--only sarama` repeats one row, and `--broker apache` runs the same on Apache Kafka. The last run
+was on {day}.
 
 ## Clients
 
 {clients}
 
-*yes* means that the client passed, and *–* that it does not have the feature. The columns show these
-tests:
+*yes* means that the client passed, and *–* that it does not have the feature. The columns show
+these tests:
 
 - *records* and the codecs: the client writes keys, values, headers, times and tombstones,
   compressed, and reads them back.
@@ -161,8 +161,6 @@ def page(results: Results) -> str:
     return TEXT.format(
         day=results["day"],
         clients="\n".join(_table(head, clients)),
-        frameworks="\n".join(
-            _table(["framework", "version", "scenario", "outcome"], frameworks)
-        ),
+        frameworks="\n".join(_table(["framework", "version", "scenario", "outcome"], frameworks)),
         reasons="\n".join(reasons or ["Everything passed."]),
     )

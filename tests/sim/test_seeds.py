@@ -44,15 +44,15 @@ assert not left, f"in no seed: {left}"
 state."""
 
 KEPT = (4, 18, 24, 27, 33, 39, 1091, 1249, 1338, 5420, 8787, 20009)
-"""Seeds that once failed, with everything on (docs/simulator.md says by what; each bug has a test
-of its own where it was)."""
+"""Seeds that once failed with `--everything`. docs/simulator.md lists the bugs of pk that they
+found; each has a test of its own."""
 KEPT_AS_DRAWN = (
     *(78, 86, 327, 379, 688, 1213, 2131, 7084, 31026, 31821, 39137, 51238, 54464, 57753, 75139),
     *(410065, 501472, 700087, 700090, 700763, 701144, 702183, 702424),
 )
-"""The same, with the workloads and faults that the seed draws."""
+"""Seeds that once failed without `--everything`."""
 KEPT_TIERED = (6003,)
-"""The same, with a tiered topic (`--always tiered`)."""
+"""Seeds that once failed with `--always tiered`."""
 
 
 def simulate(*words: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:

@@ -1,1 +1,1 @@
-"""Requests of brokers to the controller, and how a request of a client gets there."""
+"""Requests of brokers to the controller, and forwarding of clients' requests."""

@@ -1,1 +1,1 @@
-"""Produce and Fetch, and what else is asked about the records of partitions."""
+"""Produce, Fetch, and the other requests about the records of partitions."""

@@ -1,1 +1,1 @@
-"""Replicas: reassignment, elections, and the log directories they are in."""
+"""Replicas: reassignment, elections, and their log directories."""

@@ -1,1 +1,1 @@
-"""Topics and their partitions: create, delete, describe, and find their leaders."""
+"""Topics and their partitions: creation, deletion, description, and leaders."""
