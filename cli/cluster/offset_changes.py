@@ -233,13 +233,11 @@ async def ask(
     *,
     unasked: bool,
 ) -> None:
-    """Shows the plan on standard error, unless the question is skipped, and asks. Raises
-    Refused."""
-    times: Times = {}
-    size = None
+    """Says on standard error what would change, with the plan unless the question is skipped, and
+    asks. Raises Refused."""
+    times = await target_times(admin, moves)
+    size = await bytes_of(admin, moves)
     if not unasked:
-        times = await target_times(admin, moves)
-        size = await bytes_of(admin, moves)
         rows = _rows(moves, times, "")
         if len(rows) > _ASKED_ROWS:  # rows with a note come first
             rows.sort(key=lambda row: not row["note"])

@@ -19,6 +19,7 @@ from pk.cli.command_line.nouns import NOUNS, under
 from pk.cli.command_line.renamed import renamed
 from pk.cli.exits import UsageError
 from pk.cli.options.parameters import (
+    Argument,
     Option,
     Parameter,
     options_of,
@@ -144,13 +145,19 @@ class _Parsing:
             if extra and isinstance(self, Command) and not given.get(HELP.name):
                 from pk.cli.command_line.other_tools import MORE
 
-                said = f"{ctx.command_path} takes no more arguments, got {extra[0]!r}"
+                said = self._too_many(ctx.command_path, extra[0])
                 instead = MORE.get(ctx.command_path)
                 raise refused(ctx, f"{said}; in pk that is `pk {instead}`" if instead else said)
             return given, extra, order
 
         parser.parse_args = parse_args
         return parser
+
+    def _too_many(self, path: str, extra: str) -> str:
+        """The sentence about an argument beyond those that the command has."""
+        names = [p.says.name for p in self.parameters if isinstance(p.says, Argument)]
+        besides = f" besides {join(names)}" if names else ""
+        return f"{path} takes no arguments{besides}, got {extra!r}"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Part of typer's Command. Raises UsageError."""

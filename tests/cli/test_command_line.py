@@ -486,7 +486,7 @@ def test_a_name_may_be_an_option_s_value(words: str, expected: dict[str, object]
 
 
 def test_a_name_that_is_given_twice_is_refused() -> None:
-    with pytest.raises(UsageError, match="takes no more arguments, got 'h'"):
+    with pytest.raises(UsageError, match="takes no arguments besides GROUP, got 'h'"):
         parse(["why", "lag", "-g", "g", "h"])
 
 
@@ -494,7 +494,7 @@ def test_a_topic_is_wanted_however_it_is_named() -> None:
     with pytest.raises(UsageError, match="pk topics delete needs TOPIC"):
         parse(["topics", "delete"])
     assert parse(["topics", "list", "-t", "a.*"]).values["pattern"] == "a.*"
-    with pytest.raises(UsageError, match="takes no more arguments, got 'b'"):
+    with pytest.raises(UsageError, match="takes no arguments besides PATTERN, got 'b'"):
         parse(["topics", "list", "-t", "a.*", "b"])
 
 
