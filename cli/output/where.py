@@ -124,6 +124,10 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(cast("Sequence[Any]", value)) == 2
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _number(value: Any) -> int | float | None:
     if isinstance(value, (int, float)):
         return value
@@ -166,6 +170,8 @@ def _compare(value: Any, wanted: Any, test: Callable[[Any, Any], bool]) -> bool:
     left, right = _number(value), _number(wanted)
     if left is not None and right is not None:
         return test(left, right)
+    if _is_number(value):
+        return False  # a number is neither above nor below a text
     return test(_text(value), _text(wanted))
 
 
@@ -198,7 +204,9 @@ class _Parser:
         self.fields = fields
         self.words = words
         self.equalled: list[tuple[str, str]] = []
-        """The fields that the condition compares with a text, and that text."""
+        """The fields that must equal a text, and that text."""
+        self.ordered: list[tuple[str, str]] = []
+        """The fields that must be above or below a text, and that text."""
 
     def peek(self) -> _Token | None:
         return self.tokens[self.position] if self.position < len(self.tokens) else None
@@ -297,6 +305,8 @@ class _Parser:
         if operator in ("~", "!~"):
             return _matching(path, _text(value), operator == "~")
         test = _ORDERINGS[operator]
+        if len(path) == 1 and isinstance(value, str):
+            self.ordered.append((path[0], value))
         return lambda row: _compare(value_at(row, path), value, test)
 
     def note(self, path: tuple[str, ...], wanted: Iterable[Any]) -> None:
@@ -351,6 +361,10 @@ def why_nothing(
 
     parser = _Parser(text, frozenset(key for row in rows[:1] for key in row), words)
     parser.either()
+    for field, wanted in parser.ordered:
+        found = [v for row in rows if (v := value_at(row, (field,))) is not None]
+        if found and all(map(_is_number, found)) and _number(wanted) is None:
+            return f"--where: {field} is a number, and {wanted!r} is not."
     for field, wanted in parser.equalled:
         equal = _same_word if field in words else _equal
         found = [value_at(row, (field,)) for row in rows]

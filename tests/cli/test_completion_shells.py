@@ -106,5 +106,8 @@ def test_words_names_values_and_what_they_are(line: Line) -> None:
     wanted += ["now 1000"] if line.shell != "bash" else []
     shown = line.lists("pk configs alter topic orders -c retention.", *wanted)
     assert ("now 1000" in shown) == (line.shell != "bash")
+    if line.shell == "zsh":
+        line.lists("pk consume x --forma", r"'%k\t%v\n'")
+        assert "--" not in line.lists("pk topics list -f ", "schema")
     line.terminal.keys("pk topics list --where 'part", "tab")
     line.terminal.wait_for("--where 'partitions'")

@@ -145,6 +145,18 @@ def test_why_nothing_is_found(condition: str, said: str | None) -> None:
     assert quiet == (f"--where: {said}" if said and "did you mean" in said else None)
 
 
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+def test_a_number_is_not_compared_with_a_text(operator: str) -> None:
+    """As texts, a lag of 300000 would be below `5m`, and one of 9 above it."""
+    rows = ({"lag": 300000, "group": "a"}, {"lag": 9, "group": "b"}, {"lag": None, "group": "c"})
+    holds = parse_where(f"lag {operator} 5m", rows[0])
+    assert not any(holds(row) for row in rows)
+    said = why_nothing(f"lag {operator} 5m", rows, all_values=False)
+    assert said == "--where: lag is a number, and '5m' is not."
+    assert parse_where("lag > '10'", rows[0])(rows[0])
+    assert why_nothing("group > z", rows, all_values=True) is None
+
+
 @given(st.text(alphabet="ab1 .'\"()=<>!~,andornti", max_size=30))
 def test_any_text_is_a_condition_or_a_sentence(text: str) -> None:
     try:
