@@ -143,6 +143,8 @@ OPTIONS = {
     ("pk consume", "-K"): "consume TOPIC -f '%k:%v\\n'",
     ("pk consume", "-s"): "consume TOPIC --decode auto",
     ("pk consume", "--filter"): "consume TOPIC --where EXPRESSION",
+    ("pk up", "--detach"): "node start --data DIR --detach",
+    ("pk up", "-d"): "node start --data DIR --detach",
     ("pk produce", "-P"): "produce TOPIC",
     ("pk produce", "-K"): "produce TOPIC -f '%k:%v\\n'",
     ("pk produce", "-l"): "produce TOPIC -F FILE",

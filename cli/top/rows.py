@@ -128,7 +128,7 @@ class PartitionRow(TypedDict):
     leader: int | None
     replicas: list[int]
     isr: Annotated[list[int], Drawn("ISR")]
-    end: Annotated[int | None, Drawn(show=show_count, falling=True)]
+    end: Annotated[int | None, Drawn(falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
     out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, falling=True)]
     bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, falling=True)]
@@ -183,10 +183,10 @@ class GroupOnScreen(_Group, LagOnScreen):
 class _GroupPartition(TypedDict):
     topic: str
     partition: Annotated[int, Drawn("PART")]
-    offset: Annotated[int, Drawn(show=show_count, drop=2, falling=True)]
+    offset: Annotated[int, Drawn(drop=2, falling=True)]
     """The committed offset; the start offset of a share group, which commits nothing."""
 
-    end: Annotated[int | None, Drawn(show=show_count, drop=1, falling=True)]
+    end: Annotated[int | None, Drawn(drop=1, falling=True)]
 
 
 class GroupPartitionRow(_GroupPartition, _Rates, _Trend, _TimeLag):

@@ -24,7 +24,15 @@ from pk.cli.up.etcd import (
     required_program,
     store_keys,
 )
-from pk.cli.up.node import HOST, PORT, broker_config, check_port, exit_of_server, remove_tree
+from pk.cli.up.node import (
+    HOST,
+    PORT,
+    broker_config,
+    check_port,
+    exit_of_server,
+    remove_tree,
+    say_stopped,
+)
 from pk.cli.up.options import Up
 from pk.cli.up.schema_registry import registry_port, serve_beside
 from pk.cli.up.secure import CONTROLLER as LISTENER
@@ -245,6 +253,7 @@ async def up_cluster(context: Context, options: Up, count: int) -> int:
 
                 ended_by = await _run_until_signal(run, supervisor, signals)
                 nursery.cancel_scope.cancel()
+    say_stopped(context, "The cluster")
     return exit_of_server(ended_by)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import trio
 
 from pk.cli.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.context import Context
 from pk.cli.up.logs import use_log_format
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.config.security_promises import check_security
@@ -79,6 +80,12 @@ def exit_of_server(signal_number: int | None) -> Exit:
     return Exit.INTERRUPTED if signal_number == signal.SIGINT else Exit.OK
 
 
+def say_stopped(context: Context, what: str) -> None:
+    """Says at a terminal that a server in the foreground has stopped, below the `^C` there."""
+    if context.streams.err_terminal:
+        context.say(f"\n{what} has stopped.")
+
+
 def ready_line(config: BrokerConfig, address: str, started: float, where: str) -> bytes:
     """The line that says that the broker is ready; its last word is the address."""
     spent = (time.monotonic() - started) * 1000
@@ -93,12 +100,17 @@ def remove_tree(path: str) -> None:
 
 
 def check_directory(path: str) -> None:
-    """Raises Unusable if something else than a directory is in the way of that data directory."""
+    """Creates a data directory. Raises Unusable if something else than a directory is in its way,
+    CommandError if it cannot be created."""
     above = os.path.abspath(path)
     while not os.path.lexists(above) and above != os.path.dirname(above):
         above = os.path.dirname(above)
     if not os.path.isdir(above):
         raise Unusable(f"--data: {above} is not a directory.")
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as e:
+        raise CommandError(f"--data: {path} cannot be created: {e.strerror}.") from None
 
 
 HOST = "127.0.0.1"

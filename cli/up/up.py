@@ -20,6 +20,7 @@ from pk.cli.up.node import (
     ready_line,
     remove_tree,
     run_broker,
+    say_stopped,
 )
 from pk.cli.up.options import Up
 from pk.cli.up.schema_registry import check_registry, registry_port, serve_beside
@@ -148,4 +149,5 @@ async def up(context: Context, options: Up) -> int:
 
             ended = await run_broker(config, memory=options.memory, on_ready=tell)
             nursery.cancel_scope.cancel()
+        say_stopped(context, f"Broker {config.node_id}")
         return ended

@@ -525,6 +525,14 @@ def test_data_that_cannot_be_a_directory_is_said_so(
         assert (ran.code, ran.err) == (2, f"--data: {file} is not a directory.\n")
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+@pytest.mark.parametrize("more", [(), ("--brokers", "3")])
+def test_data_that_cannot_be_created_is_one_sentence(pk: Run, more: tuple[str, ...]) -> None:
+    ran = pk("up", "--data", "/proc/pk-data", "--port", "0", *more)
+    said = "--data: /proc/pk-data cannot be created: No such file or directory.\n"
+    assert (ran.code, ran.out, ran.err) == (1, b"", said)
+
+
 def test_etcd_is_started_beside_the_brokers_and_any_node_may_be_killed(
     cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
 ) -> None:
