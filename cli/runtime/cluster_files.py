@@ -217,6 +217,17 @@ def at(addresses: Iterable[str]) -> ClusterState | None:
     return None
 
 
+def another_address() -> str | None:
+    """The address of a running broker of a cluster of this machine; None without any."""
+    for directory in running():
+        with contextlib.suppress(CommandError):
+            state = read_state(directory)
+            for node in state.nodes if state is not None else ():
+                if node.is_broker and node.address and node.state == RUNNING:
+                    return node.address
+    return None
+
+
 _WHY_SILENT: Final = {
     STOPPED: ("was stopped or killed", "start"),
     DEAD: ("has died", "start"),

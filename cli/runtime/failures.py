@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from pk.cli.exits import CommandError, Exit, UsageError
-from pk.cli.runtime.cluster_files import silent_nodes
+from pk.cli.runtime.cluster_files import another_address, silent_nodes
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.types import EncodeError
 from pk.net.client.errors import (
@@ -228,6 +228,12 @@ def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
         )
     if all(f.reached for f in failures):
         return f"No broker answers ({tried}); give another with -b HOST:PORT."
+    another = another_address()
+    if another is not None:
+        return (
+            f"No broker answers ({tried}); a cluster of this machine runs at {another} "
+            f"(-b {another})."
+        )
     return (
         f"No broker answers ({tried}); start one with `pk up`, or give another with -b HOST:PORT."
     )

@@ -113,6 +113,8 @@ def test_a_dead_controller_and_a_dead_first_broker(
     first, second = up.bootstrap.split(",")
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", first)
     assert pk("topics", "create", "t", "-r", "2").code == 0
+    wrong = pk("topics", "list", "-b", "127.0.0.1:1")
+    assert f"a cluster of this machine runs at {first} (-b {first})." in wrong.err
     assert pk("node", "kill", "0", "-y").code == 0
     for words in (
         ("topics", "create", "more"),
