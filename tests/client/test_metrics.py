@@ -85,7 +85,7 @@ def test_records_that_are_refused_and_batches_that_are_split(kafka: Kafka, fresh
 
 
 def test_the_documentation_names_each_metric(kafka: Kafka) -> None:
-    text = (ROOT / "docs/client.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/client-metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (producer|consumer) \| (`[^|]*`) \|$", text, re.MULTILINE)
     named = {client: re.findall("`([^`]+)`", cells) for client, cells in rows}
     with (

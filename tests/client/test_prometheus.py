@@ -61,7 +61,8 @@ def test_a_producer_and_a_consumer_in_one_registry(kafka: Kafka, fresh: Fresh) -
 
 
 def test_the_program_of_the_page(kafka: Kafka) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    page = (docs / "client-metrics.md").read_text(encoding="utf-8")
     [program] = re.findall(r"```python\n([^`]*ClientMetrics[^`]*)```", page)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

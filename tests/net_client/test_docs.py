@@ -1,4 +1,4 @@
-"""The programs of docs/client.md, run as they stand there, and on asyncio and blocking with the
+"""The programs of docs/client*.md, run as they stand there, and on asyncio and blocking with the
 changes that the page names. Pieces of programs get what is around them."""
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FIRST = ("### On trio", "### On asyncio", "### Without an event loop")
 """The headings of programs that the page has for each way."""
 
 PROGRAMS = (
-    "## Keys and values",
-    "### With a schema registry",
+    "## With your own functions",
+    "## With a schema registry",
     "### Exactly once",
     "## Share consumer",
     "## Hooks and traces",
@@ -85,7 +85,8 @@ except Enough:
 
 def program(heading: str) -> str:
     """The code under a heading."""
-    text = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    pages = sorted((ROOT / "docs").glob("client*.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     section = text[text.index(heading) :]
     found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert found is not None
@@ -166,7 +167,7 @@ def test_the_first_program_sends_a_record_and_reads_it(
 @pytest.mark.parametrize(
     "way", [*WAYS, pytest.param("trio, of pk-client[schemas]", marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("heading", ["## Keys and values", "### With a schema registry"])
+@pytest.mark.parametrize("heading", ["## With your own functions", "## With a schema registry"])
 def test_the_typed_programs_send_an_order_and_read_it(
     kafka: Kafka, tmp_path: Path, fresh: Callable[[str], str], heading: str, way: str
 ) -> None:
