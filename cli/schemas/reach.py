@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.context import Context
+from pk.core.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from pk.net.schemas.client import SchemaRegistry
 
 ENVIRONMENT = "PK_SCHEMA_REGISTRY"
 USER_ENVIRONMENT = "PK_SCHEMA_REGISTRY_USER"
+
+_SUBJECT_NOT_FOUND = 40401
 
 
 def where(context: Context, given: str | None) -> str:
@@ -32,8 +35,11 @@ def where(context: Context, given: str | None) -> str:
 
 
 @asynccontextmanager
-async def registry(context: Context, given: str | None) -> "AsyncGenerator[SchemaRegistry]":
-    """The registry, closed at the end of the block; its errors become a CommandError."""
+async def registry(
+    context: Context, given: str | None, subject: str | None = None
+) -> "AsyncGenerator[SchemaRegistry]":
+    """The registry, closed at the end of the block; its errors become a CommandError, with a
+    suggestion if `subject` does not exist."""
     try:
         from pk.core.schemas.registry.errors import RegistryError
         from pk.core.schemas.schema import MissingLibrary, SchemaError
@@ -54,7 +60,11 @@ async def registry(context: Context, given: str | None) -> "AsyncGenerator[Schem
         raise CommandError(f"{e}.", Exit.NO_CONNECTION) from None
     except RegistryError as e:
         code = Exit.NOT_AUTHORISED if e.status in (401, 403) else Exit.FAILED
-        raise CommandError(f"{e.message.rstrip('.')} ({e.code}).", code) from None
+        end = "."
+        if e.code == _SUBJECT_NOT_FOUND and subject is not None:
+            known = await found.subjects()
+            end = did_you_mean(subject, known, "; `pk schema list` lists subjects.")
+        raise CommandError(f"{e.message.rstrip('.')} ({e.code}){end}", code) from None
     except (SchemaError, MissingLibrary) as e:
         raise CommandError(f"{str(e).rstrip('.')}.") from None
     finally:

@@ -125,7 +125,10 @@ class HttpClient:
         while True:
             event: Any = connection.next_event()
             if event is h11.NEED_DATA:
-                connection.receive_data(bytes(await stream.receive_some(_READ_BYTES)))
+                data = bytes(await stream.receive_some(_READ_BYTES))
+                if not data and connection.their_state is h11.SEND_RESPONSE:
+                    raise h11.RemoteProtocolError("no answer")
+                connection.receive_data(data)
             elif isinstance(event, h11.ConnectionClosed):
                 raise h11.RemoteProtocolError("no answer")
             elif not isinstance(event, h11.InformationalResponse):

@@ -1,12 +1,25 @@
 """The responses of a registry, as all its clients know them."""
 
-from typing import Final
+import os
+from typing import Any, Final, cast
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
 
 class RegistryUnreachable(Exception):
     """The registry does not answer, or the server there is not a registry."""
+
+
+def silence(url: str, error: Exception) -> RegistryUnreachable:
+    """What is raised if the registry at `url` cannot be reached."""
+    # trio's own errors say that all attempts failed, and repeat the address.
+    cause: Any = error.__cause__ or error
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cast("BaseExceptionGroup[Exception]", cause).exceptions[0]
+    number = getattr(cause, "errno", None) or 0
+    why = os.strerror(number) if number > 0 else getattr(cause, "strerror", None) or str(cause)
+    why = why or "it takes too long"
+    return RegistryUnreachable(f"{url} does not answer: {why[:1].lower()}{why[1:]}")
 
 
 ANSWERED: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")

@@ -23,7 +23,7 @@ from pk.core.schemas.wire_format import SchemaId
 from pk.net.http.address import address
 from pk.net.http.client import HttpClient
 from pk.net.http.messages import HttpError, Request
-from pk.net.schemas.answers import CONTENT_TYPE, RegistryUnreachable
+from pk.net.schemas.answers import CONTENT_TYPE, RegistryUnreachable, silence
 from pk.net.schemas.directory import DirectoryRegistry
 
 _DEPTH_MAX: Final = 100
@@ -89,9 +89,10 @@ class UrlRegistry:
         data = b"" if body is None else json.dumps(body).encode()
         try:
             found = await self._client.ask(Request(method, target, headers, data))
-        except (HttpError, OSError, trio.TooSlowError) as e:
-            why = str(e) or type(e).__name__
-            raise RegistryUnreachable(f"{self._client.where.url} does not answer: {why}") from None
+        except HttpError as e:
+            raise RegistryUnreachable(str(e)) from None
+        except (OSError, trio.TooSlowError) as e:
+            raise silence(self._client.where.url, e) from None
         try:
             answer = found.json()
         except HttpError as e:

@@ -76,7 +76,7 @@ def _row(version: Version, level: str) -> SubjectRow:
 
 async def show(context: Context, options: ShowSchema) -> None:
     """`pk schema show`."""
-    async with registry(context, options.schema_registry) as asked:
+    async with registry(context, options.schema_registry, options.subject) as asked:
         schema = await _named(asked, options.subject, options.version)
     context.write(f"{_pretty(schema)}\n".encode())
 
@@ -133,7 +133,7 @@ async def _canonical(asked: "SchemaRegistry", schema: Schema, subject: str) -> S
 
 async def check(context: Context, options: AddSchema) -> None:
     """`pk schema check`."""
-    async with registry(context, options.schema_registry) as asked:
+    async with registry(context, options.schema_registry, options.subject) as asked:
         schema = await _canonical(asked, _read(options), options.subject)
         reasons = await asked.check(options.subject, schema)
     # The rest of the messages names the old schema, which `pk schema diff` shows better.
@@ -150,7 +150,7 @@ async def check(context: Context, options: AddSchema) -> None:
 async def add(context: Context, options: AddSchema) -> None:
     """`pk schema add`."""
     subject = options.subject
-    async with registry(context, options.schema_registry) as asked:
+    async with registry(context, options.schema_registry, options.subject) as asked:
         schema = await _canonical(asked, _read(options), subject)
         existing = await _existing(asked, subject, schema)
         if existing is not None:
@@ -193,7 +193,7 @@ def _changed(
 async def delete(context: Context, options: DeleteSchema) -> None:
     """`pk schema delete`."""
     subject = options.subject
-    async with registry(context, options.schema_registry) as asked:
+    async with registry(context, options.schema_registry, options.subject) as asked:
         versions = await asked.versions(subject, deleted=options.permanent)
         numbers = [each.version for each in versions]
         if options.version is not None and options.version not in numbers:
@@ -218,7 +218,7 @@ async def delete(context: Context, options: DeleteSchema) -> None:
 async def diff(context: Context, options: DiffSchemas) -> None:
     """`pk schema diff`."""
     subject = options.subject
-    async with registry(context, options.schema_registry) as asked:
+    async with registry(context, options.schema_registry, options.subject) as asked:
         newest = await asked.version(subject, options.to_version or -1)
         if options.other is not None:
             older, name = newest, options.other

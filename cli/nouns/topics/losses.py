@@ -61,4 +61,4 @@ def lost_records(records: int | None) -> str:
     """`up to 1,204 records`: an offset may be a transaction's marker, or compacted away."""
     if records is None:
         return "all its records"
-    return f"up to {count(records, 'record')}" if records else "no record"
+    return f"up to {count(records, 'record')}" if records else "no records"
