@@ -1,5 +1,5 @@
-"""pk-client where nothing else is installed: what it brought, how long its import takes, and a
-record produced and consumed on trio, on asyncio and without an event loop.
+"""Check pk-client in an environment without anything else: its dependencies, the time of its
+import, and a record produced and consumed on trio, on asyncio and without an event loop.
 
     python -I scripts/check_client.py BOOTSTRAP
 """
@@ -60,7 +60,7 @@ def without_a_loop(servers: str, topic: str) -> bytes | None:
 
 
 def main(servers: str) -> None:
-    """Raises AssertionError for what is not as it should be."""
+    """Run the checks. Raises AssertionError if one fails."""
     found = [name for name in ABSENT if importlib.util.find_spec(name) is not None]
     assert not found, found
     assert trio.run(on_trio, servers, "on-trio") == b"trio"

@@ -28,7 +28,7 @@ BOLD, DIM, PLAIN = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else
 
 
 def step(text: str) -> None:
-    """Say what comes next."""
+    """Print the title of the next step."""
     print(f"\n{BOLD}{text}{PLAIN}", flush=True)
 
 
@@ -38,8 +38,8 @@ def show(*words: str) -> None:
 
 
 def pk(*words: str, shown: int | None = None, stdin: TextIO | None = None) -> str:
-    """Run a command of pk; print what it prints, at most `shown` lines of it. Ends the demo where
-    it fails."""
+    """Run a command of pk, and print its output, at most `shown` lines. If it fails, end the
+    demo."""
     show(*words)
     done = subprocess.run(
         [PK, *words], check=False, text=True, encoding="utf-8", stdout=subprocess.PIPE, stdin=stdin
@@ -106,7 +106,7 @@ def run(source: Path, key: str | None, home: Path) -> None:
     topic = re.sub(r"[^a-zA-Z0-9._-]", "-", source.stem)[:200]
     step("1. A broker of our own")
     broker, address = start_broker(home / "data")
-    # Where reset-offsets keeps what undoes it: that goes with the rest.
+    # The files for undo are in the temporary directory, too, and are deleted with it.
     os.environ |= {"PK_BOOTSTRAP_SERVER": address, "XDG_STATE_HOME": str(home / "state")}
     try:
         step("2. A topic, and the file in it, with keys")

@@ -1,5 +1,4 @@
-"""What the wheel has beside the packages: man pages, made from the commands when it is built. (A
-hook of hatchling's.)"""
+"""A hook for hatchling: adds man pages to the wheel, generated from the commands."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from pk.net.client.config import (
 )
 
 _DRAWN = re.compile(r"^```mermaid\n(?:(?!```).*\n)+```\n<!-- on the site: (.+) -->$", re.MULTILINE)
-"""A drawing in Mermaid, and the image that stands for it."""
+"""A drawing in Mermaid, and the image that replaces it on the site."""
 
 _WIDE = ("---", "hide: [toc]", "---", "")
 """A page whose tables need the width of the list of headings."""
@@ -69,7 +69,7 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def configs() -> str:
-    """Every key, by what it configures."""
+    """The page of configs: every key, grouped by its entity."""
     ignored = {*unsupported_keys(BROKER_KEYS), *TOPIC_KEYS_NOT_ENFORCED}
     lines = [
         *_WIDE,
@@ -109,7 +109,7 @@ def _table(table: Mapping[str, Key], ignored: Iterable[str], *, changes: bool) -
 
 
 def errors() -> str:
-    """Every error code, what it means, and what to do."""
+    """The page of errors: every code, its meaning, and what to do."""
     lines = [
         *_WIDE,
         "# Errors",

@@ -87,7 +87,7 @@ def make(name: str, directory: Path, properties: Mapping[str, str] | None = None
 
 
 def in_turn(names: list[str], number: int) -> list[str]:
-    """The order of a round: who goes first changes."""
+    """The order of the systems in a round. The first one changes from round to round."""
     return names if number % 2 == 0 else names[::-1]
 
 

@@ -1,9 +1,9 @@
-"""Measures three brokers of pk beside three of Apache Kafka: replication, and many partitions.
+"""Compares three brokers of pk with three of Apache Kafka: replication, and many partitions.
 
 Both clusters run at once on this machine and take turns, as in scripts/bench; topics have
 replication factor 3 and min.insync.replicas 2, producers acks=all. CPU and memory are those of all
-processes of a cluster (pk's controller included). With many partitions: what the idle cluster
-costs, and how long a producer that writes to every partition that a broker leads waits after that
+processes of a cluster (pk's controller included). With many partitions, it measures the CPU of the
+idle cluster, and how long a producer that writes to every partition of a broker waits after the
 broker is killed (-9).
 
     PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.cluster
@@ -132,7 +132,8 @@ def cpu_seconds_settled(cluster: Cluster) -> float:
 
 
 def many_partitions(cluster: Cluster, partitions: int, results: report.Results) -> None:
-    """Idle CPU with so many partitions, and the failover of a broker that leads a third of them."""
+    """Measure idle CPU with `partitions`, and the failover of a broker that leads a third of
+    them."""
     create_replicated(cluster.bootstrap, "many", partitions)
     for _ in range(3):
         cpu_seconds_settled(cluster)

@@ -29,8 +29,8 @@ LEAST_RATE = 150_000
 cores."""
 
 RECORDS_A_LINE = 4
-"""The tools get so many times the lines of `size.console_lines`: their start must not be what is
-measured."""
+"""The factor by which the tools get more lines than `size.console_lines`, so that their start does
+not dominate."""
 
 
 class Tool(NamedTuple):
@@ -42,7 +42,7 @@ class Tool(NamedTuple):
 
 
 class Took(NamedTuple):
-    """What a command took."""
+    """The time and CPU of a command."""
 
     seconds: float
     cpu_seconds: float
@@ -55,7 +55,7 @@ def measure(system: System, size: Size, results: Results, folder: Path) -> None:
 
 
 def lines_file(folder: Path, count: int) -> Path:
-    """A file of so many lines of 100 B, their ends not counted."""
+    """Write a file of `count` lines of 100 B, without the line ends."""
     path = folder / f"console-{count}.txt"
     if not path.exists():
         with path.open("w") as file:
@@ -64,7 +64,8 @@ def lines_file(folder: Path, count: int) -> Path:
 
 
 def keyed_file(folder: Path, count: int) -> Path:
-    """A file of so many lines with a key of 8 B, a tab and a value of 91 B; 50,000 keys in turn."""
+    """Write a file of `count` lines with a key of 8 B, a tab and a value of 91 B; 50,000 keys in
+    turn."""
     path = folder / f"keyed-{count}.txt"
     if not path.exists():
         with path.open("w") as file:
@@ -73,7 +74,7 @@ def keyed_file(folder: Path, count: int) -> Path:
 
 
 def timed(tool: Tool, *, stdin: Path | None = None, stdout: Path | None = None) -> Took:
-    """Runs a tool from and to files. Raises RuntimeError where it fails."""
+    """Run a tool from and to files. Raises RuntimeError if it fails."""
     with (
         (stdin or Path(os.devnull)).open("rb") as source,
         (stdout or Path(os.devnull)).open("wb") as sink,

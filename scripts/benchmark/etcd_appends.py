@@ -1,8 +1,8 @@
-"""How many appends a second the metadata log takes in etcd: `scripts/bench --etcd`.
+"""Measures appends to the metadata log in etcd: `scripts/bench --etcd`.
 
-A controller appends one decision at a time and waits until etcd has it; what is decided meanwhile
-goes into the next append. So appends a second bound how soon a decision counts, not how many
-decisions there can be. Each member syncs every write; all members and the controller share this
+A controller makes one append at a time and waits until etcd has it. Decisions made in the meantime
+go into the next append. The rate of appends therefore limits the latency of a decision, not the
+number of decisions. Each member syncs every write; all members and the controller share this
 machine, and its disk.
 """
 

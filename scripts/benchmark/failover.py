@@ -1,14 +1,15 @@
-"""How long producing stops when the leader of a partition goes: pk and Apache Kafka, three brokers
-each, one after the other.
+"""Measures how long producing stops when the leader of a partition fails, for three brokers of pk
+and then three of Apache Kafka.
 
 A topic of one partition, replication factor 3, min.insync.replicas 2; an idempotent producer of
 librdkafka with acks=all sends a record every few milliseconds. Then its leader is killed (-9),
 stopped from running (SIGSTOP, as a pause or a hang of the machine), or ended in order (SIGTERM).
-The brokers are at their defaults; so is the producer, but that it waits one second for an answer
-(request.timeout.ms, socket.timeout.ms): by default it would wait a minute for a stopped broker,
-whichever broker leads meanwhile. The figure is the longest time without an acknowledgement around
-that moment; in each round the broker comes back, and the next round waits until all replicas are
-in sync. At the end the log is checked against the producer's acknowledgements.
+The brokers and the producer have their defaults, except that the producer waits only one second for
+an answer (request.timeout.ms, socket.timeout.ms). By default, it would wait a minute for a stopped
+broker, even if another broker already leads. The figure is the longest time without an
+acknowledgement around that moment; in each round the broker comes back, and the next round waits
+until all replicas are in sync. At the end the log is checked against the producer's
+acknowledgements.
 
     PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.failover --rounds 3
 
@@ -51,7 +52,7 @@ AFTERWARDS_S = 60.0
 
 
 class Cluster(Protocol):
-    """What a fault needs of a cluster."""
+    """The parts of a cluster that a fault uses."""
 
     @property
     def bootstrap(self) -> str: ...

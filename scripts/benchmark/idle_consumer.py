@@ -1,7 +1,7 @@
-"""What a consumer of many idle partitions costs a broker.
+"""Measures a broker's CPU for a consumer of many idle partitions.
 
-librdkafka has no fetch sessions: it names all partitions in each request, and wants all in the
-answer. Run by work.py in a process of its own.
+librdkafka has no fetch sessions. It names all partitions in each request, and expects all of them
+in the answer. work.py runs this in a separate process.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ STATISTICS_MS = 200
 
 
 def measure(options: Mapping[str, Any]) -> dict[str, float]:
-    """Fetches of `partitions` of `topic` for so many `seconds`, and the CPU seconds that process
-    `pid` used meanwhile."""
+    """Fetch `partitions` of `topic` for `seconds`. Returns the number of fetches, and the CPU
+    seconds that process `pid` used."""
     fetches = 0
 
     def note(statistics: str) -> None:

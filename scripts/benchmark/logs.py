@@ -1,10 +1,9 @@
-"""Measures what becomes of a broker's logs, pk beside Apache Kafka: starts, recovery, compaction,
-reads from a cold disk, offsets by time, a coordinator's replay of its log. `scripts/bench --log`.
+"""Compares the logs of pk and Apache Kafka: starts, recovery, compaction, reads from a cold disk,
+offsets by time, a coordinator's replay of its log. `scripts/bench --log`.
 
-Here a measurement needs a broker of its own that is stopped, killed and started again, so the two
-systems take turns, each alone on the machine. What is produced is what scripts/bench produces;
-files are taken out of the page cache one by one (posix_fadvise), so that other programs on the
-machine keep theirs.
+Each measurement stops, kills and starts its broker, so the two systems take turns, each alone on
+the machine. The records are those of scripts/bench. Files are removed from the page cache one by
+one (posix_fadvise), so that other programs keep their pages.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ def _properties(part: str) -> dict[str, str]:
 
 
 def clean_start(system: System, size: Size, results: Results, _: Path) -> None:
-    """From the start of a broker that was stopped in order, with many partitions of one record
+    """Measure the start of a broker that was stopped cleanly, with many partitions of one record
     each."""
     topics = Topics(system)
     names = []
@@ -160,8 +159,8 @@ def clean_start(system: System, size: Size, results: Results, _: Path) -> None:
 
 
 def recovery(system: System, size: Size, results: Results, _: Path) -> None:
-    """From the start of a broker that was killed with so much unsynced, to a record in the same
-    log."""
+    """Measure the time from the start of a broker that was killed with unsynced records to a new
+    record in the same log."""
     topics = Topics(system)
     partitions = max(2, -(-size.unclean_mb // RECOVERY_PARTITION_MB))
     topic = topics.make(partitions)
@@ -178,8 +177,8 @@ def recovery(system: System, size: Size, results: Results, _: Path) -> None:
 
 
 def compaction(system: System, size: Size, results: Results, directory: Path) -> None:
-    """From the moment when a topic is due for compaction until its old segments are compacted, and
-    what a client notices of it."""
+    """Measure the time from the moment when a topic is due for compaction until its old segments
+    are compacted, and the effect on a client."""
     topics = Topics(system)
     other = topics.make(1)
     topic = topics.make(1, segment_bytes=str(64 << 20))
@@ -245,8 +244,8 @@ def cold_reads(system: System, size: Size, results: Results, directory: Path) ->
 
 
 def replay(system: System, size: Size, results: Results, _: Path) -> None:
-    """From the start of a broker that was stopped in order to the committed offsets of a group,
-    with few records in its coordinator's log and with many."""
+    """Measure the time from the start of a broker that was stopped cleanly to a group's committed
+    offsets, with few records in the coordinator's log and with many."""
     topic = Topics(system).make(OFFSETS_A_COMMIT)
     for commits in (1, size.replayed // OFFSETS_A_COMMIT):
         _commit(system, topic, commits)
@@ -360,7 +359,7 @@ def _set(system: System, topic: str, key: str, value: str) -> None:
 
 
 def _log_bytes(directory: Path, topic: str) -> int:
-    """What a topic's segments take, those that are on their way in or out left aside."""
+    """The size of a topic's segments, except those that are being added or removed."""
     total = 0
     for file in directory.rglob(f"{topic}-*/*.log"):
         try:
@@ -380,8 +379,8 @@ def _drop(directory: Path, topic: str) -> None:
 
 
 def _read_bytes(pid: int) -> int:
-    """What a process has read so far by system calls, from whatever kind of file (not what it
-    maps)."""
+    """The bytes that a process has read by system calls, from any file. Mapped reads do not
+    count."""
     found = re.search(r"rchar: (\d+)", Path(f"/proc/{pid}/io").read_text())
     return int(found[1]) if found else 0
 

@@ -1,10 +1,10 @@
-"""How long the members of one group wait for an answer while a thousand others settle in another.
+"""Measures how long a member of one group waits for answers while a thousand members join another.
 
-A thousand members, each on a connection of its own, join one group at once. They have settled when
-all have the same epoch (or generation) and equal shares, and each partition has one owner; then a
-tenth leaves, and the rest settles again. Meanwhile one member of another group, whose records are
-in the same partition of `__consumer_offsets`, sends a heartbeat every two milliseconds. What is
-shown of each phase, in milliseconds:
+A thousand members, each on a separate connection, join one group at once. They have settled when
+all have the same epoch (or generation) and equal shares, and each partition has one owner. Then a
+tenth leaves, and the rest settles again. During this time, one member of another group, whose
+records are in the same partition of `__consumer_offsets`, sends a heartbeat every two milliseconds.
+The table shows for each phase, in milliseconds:
 
 - settled: until the group had settled. A classic group waits three seconds for its first members
   (`group.initial.rebalance.delay.ms`), and hears of those that left with the others' heartbeats,
@@ -52,7 +52,7 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 
 MEMBERS = 1000
 LEAVING = 10
-"""One in so many leaves in the second phase."""
+"""In the second phase, one in this many members leaves."""
 
 PROTOCOLS = ("consumer", "classic")
 PAUSE_S = 0.002
@@ -203,7 +203,7 @@ class ConsumerMember(Member):
 
 
 class ClassicMember(Member):
-    """A member of the classic protocol. The leader gives each member every so many-th partition."""
+    """A member of the classic protocol. The leader deals the partitions out in turn."""
 
     async def run(self) -> None:
         while not self.leaving:
@@ -361,7 +361,7 @@ def beat(port: int, topic: str, pipe: Connection) -> None:
 
 @dataclass
 class Figures:
-    """Of one phase, in milliseconds."""
+    """The figures of one phase, in milliseconds."""
 
     phase: str
     settled: float
@@ -377,7 +377,7 @@ class Figures:
 def _measured(
     phase: str, broker: Connection, other: Connection, found: list[Figures]
 ) -> Iterator[list[Any]]:
-    """Measures what is done within; the list takes what the large group says."""
+    """Measure the block. The list receives the results of the large group."""
     for pipe in (broker, other):
         pipe.send("begin")
         pipe.recv()

@@ -15,7 +15,8 @@ FIGURES = ROOT / "docs" / "figures"
 COLOURS = ("#3f51b5", "#9e9e9e")
 SYSTEMS = (("pk", "pk"), ("apache", "Apache Kafka"))
 OF_BROKERS = ("librdkafka", "Java perf tool", "/proc")
-"""Who drove the rows that compare brokers. The others compare tools, each on both brokers."""
+"""The clients in the rows that compare brokers. The other rows compare tools, each on both
+brokers."""
 
 WIDTH, BAR_HEIGHT, FRAME_HEIGHT = 900, 44, 190
 

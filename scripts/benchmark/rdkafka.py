@@ -1,15 +1,15 @@
 """A client that is not the bottleneck: librdkafka's own C functions, through ctypes.
 
-confluent-kafka's Python loop makes an object a record and tops out near half a million records a
-second, which is less than either broker takes. So this calls the library that confluent-kafka
-brings with it: `rd_kafka_produce_batch` takes ten thousand records a call, and consumption runs
-through `rd_kafka_consume_callback_queue` with a C function of the library itself as the callback
-(`rd_kafka_message_timestamp`: it reads a field and returns), so that no record becomes a Python
-object. Delivery reports go to another such function (`rd_kafka_name`), on the thread that sends, as
-rdkafka_performance has it: without a callback librdkafka's own thread frees each record, and waits
-for the lock under which the sending thread counts them.
+confluent-kafka's Python loop makes an object for each record and reaches about half a million
+records a second, which is less than either broker can handle. Therefore this module calls the
+library that confluent-kafka contains. `rd_kafka_produce_batch` takes ten thousand records in a
+call. To consume, it calls `rd_kafka_consume_callback_queue` with a C function of the library as the
+callback (`rd_kafka_message_timestamp` reads a field and returns), so that no record becomes a
+Python object. Delivery reports go to another such function (`rd_kafka_name`), on the thread that
+sends, as in rdkafka_performance. Without a callback, librdkafka's own thread frees each record, and
+waits for the lock under which the sending thread counts them.
 
-Each measurement runs in a process of its own, which prints one JSON object:
+Each measurement runs in a separate process, which prints one JSON object:
 
     python -m benchmark.rdkafka produce '{"bootstrap": ..., "topic": ..., ...}'
 """
@@ -42,7 +42,7 @@ WAIT_MS = 30_000
 
 
 class Reports(Enum):
-    """What a producer does with its delivery reports."""
+    """The ways in which a producer handles its delivery reports."""
 
     NONE = auto()
     QUEUED = auto()
@@ -197,8 +197,8 @@ class RdKafka:
 def _batch(
     size: int, partitions: int, *, keyed: bool = False
 ) -> tuple[ctypes.Array[Message], object]:
-    """Records that can be sent again and again, and what must live as long; with keys, each has its
-    own."""
+    """Records that can be sent repeatedly, and the objects that they need. With keys, each record
+    has a different key."""
     payload = ctypes.create_string_buffer(os.urandom(size), size)
     keys = [ctypes.create_string_buffer(b"key-%08d" % n, KEY_BYTES) for n in range(RECORDS_A_CALL)]
     messages = (Message * RECORDS_A_CALL)()
@@ -265,7 +265,7 @@ def _send_one(client: RdKafka, message: Message) -> None:
 
 
 def end_to_end(options: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Sends one record and waits until a consumer has it, `count` times; the milliseconds of
+    """Send one record and wait until a consumer has it, `count` times. Returns the milliseconds of
     each."""
     times = []
     base = {"bootstrap.servers": options["config"]["bootstrap.servers"], "log_level": 0}

@@ -1,4 +1,4 @@
-"""What was measured, as a table of ratios for people and as JSON for machines."""
+"""Results of a benchmark, as a table of ratios and as JSON."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rich.table import Table
 
 @dataclasses.dataclass
 class Row:
-    """One figure of each system. Values are one a round; a system's figure is their median.
+    """One figure of each system. Each round gives a value; the figure is their median.
 
-    `goal` is the bound of pk's figure over Apache's: a floor where more is better (`higher`), else
-    a ceiling; None where the ratio is only reported. `limit` is a ceiling of pk's figure itself,
-    where more is better a floor.
+    `goal` is the bound of the ratio of pk's figure to Apache's: a lower bound if more is better
+    (`higher`), and otherwise an upper bound. It is None if the ratio is only reported. `limit` is
+    such a bound of pk's figure itself.
     """
 
     name: str

@@ -1,16 +1,16 @@
-"""Measures how far a broker and a cluster carry: many partitions, many connections. `scripts/bench
+"""Measures a broker and a cluster with many partitions and many connections. `scripts/bench
 --scale`.
 
-One broker: partitions are made, and given a record each; thousands of clients connect and ask
-nothing; the broker is stopped in order and started; then every partition gets more records, it is
-killed (-9) and started. Three brokers, every partition on all of them: idle, failover of the third
-of the partitions that one of them leads, and a restart of each in turn while a producer sends.
+With one broker: partitions are created and get a record each; thousands of clients connect and send
+nothing; the broker is stopped cleanly and started; every partition gets more records; the broker is
+killed (-9) and started. With three brokers, and every partition on all of them: idle CPU, failover
+of the third of the partitions that one broker leads, and a restart of each broker in turn while a
+producer sends.
 
-Each system has the machine to itself, one after the other. Apache Kafka is given fewer partitions,
-which its figures say in the rows' names: more than some 15,000 are beyond what its heap of a
-gigabyte and the mappings that Linux allows a process bear. Ratios are of the figures as they are.
-Nothing is removed before the end: for minutes after many files were removed, ext4 takes long to
-make new ones.
+The systems run one after the other, each alone on the machine. Apache Kafka gets fewer partitions,
+as the names of its rows say: more than about 15,000 exceed its heap of a gigabyte and the mappings
+that Linux allows a process. The ratios do not correct for this. No files are removed before the
+end, because ext4 creates files slowly for minutes after many files were removed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ IN_SYNC_S = 600.0
 
 
 class OneBroker:
-    """What one broker is measured for, with so many partitions and connections."""
+    """The measurements of one broker, with many partitions and connections."""
 
     def __init__(self, shown: str, partitions: int, clients: int, results: Results) -> None:
         self._shown = shown
@@ -61,7 +61,7 @@ class OneBroker:
         self._clients = clients
         self._results = results
         self._start_cpu_s = 0.0
-        """What the last start took of the processor: the same on a busy machine."""
+        """CPU time of the last start, which a busy machine does not change."""
 
     def measure(self, system: System, unflushed_mb: int) -> None:
         """All of it; the system runs, and has no topics."""
@@ -115,7 +115,7 @@ class OneBroker:
 
 
 def fill(system: System, names: list[str], partitions: int, records: int, size: int) -> None:
-    """So many records to every partition of every topic."""
+    """Write `records` of `size` bytes to every partition of every topic."""
     for name in names:
         several = min(PARTITIONS_A_TOPIC, partitions)
         options = {"topic": name, "config": producer_config(system), "size": size}
@@ -145,7 +145,7 @@ def connections(system: System, count: int) -> Iterator[None]:
 def three_brokers(
     cluster: Cluster, shown: str, partitions: int, results: Results, log: Console
 ) -> None:
-    """What three brokers are measured for; they run, and have no topics."""
+    """Run the measurements of three brokers, which run and have no topics."""
 
     def add(name: str, value: float, unit: str = "s") -> None:
         results.row(f"{shown}: {name}", unit, LIBRDKAFKA, higher=False).add(cluster.name, value)

@@ -1,9 +1,9 @@
-"""How long somebody waits for the screen: keys in `pk shell`, the first screen of `pk top`, on a
-cluster of 5,000 topics and 2,000 groups.
+"""Measures how long a user waits for the screen: keys in `pk shell`, and the first screen of `pk
+top`, on a cluster of 5,000 topics and 2,000 groups.
 
-A key counts from the moment it is sent to the last thing that the shell drew for it (line, menu of
-completions, toolbar): then nothing changed for `QUIET_S`. What the terminal itself would need to
-draw is not in it.
+The time of a key ends with the last change that the shell draws for it (line, menu of completions,
+toolbar), after which nothing changes for `QUIET_S`. It does not include the time that a terminal
+needs to draw.
 
     scripts/bench --screens            a broker of pk's
     scripts/bench --screens --apache   Apache Kafka
@@ -40,7 +40,7 @@ LINES = (
     "groups describe readers-17",
     "consume events-4 --offset earliest",
 )
-"""What is typed, and taken back key by key."""
+"""The text that is typed, and deleted key by key."""
 
 KEY_MS = 50.0
 FIRST_SCREEN_MS = 1000.0
@@ -90,7 +90,7 @@ def _above_toolbar(terminal: Terminal) -> tuple[list[str], tuple[int, int]]:
 
 
 def keys(bootstrap: str, size: tuple[int, int], home: Path) -> list[float]:
-    """What each key took, in milliseconds."""
+    """The time of each key, in milliseconds."""
     columns, lines = size
     terminal = Terminal("shell", "-b", bootstrap, columns=columns, lines=lines, home=home)
     took = []
@@ -115,7 +115,8 @@ def keys(bootstrap: str, size: tuple[int, int], home: Path) -> list[float]:
 
 
 def first_screen(bootstrap: str, size: tuple[int, int], home: Path) -> float:
-    """From the start of `pk top` to its screen with the figures of the cluster, in milliseconds."""
+    """The time from the start of `pk top` to a screen with the cluster's figures, in
+    milliseconds."""
     columns, lines = size
     began = time.perf_counter()
     terminal = Terminal("top", "-b", bootstrap, columns=columns, lines=lines, home=home)

@@ -1,7 +1,7 @@
-"""pk in Spark beside Spark's own Kafka connector: an export, and streams.
+"""Compares pk in Spark with Spark's own Kafka connector: an export, and streams.
 
-pk starts from its archive of classes, which `pk spark warm-up` makes before the first round; the
-connector's programs start as its documentation has it.
+pk starts with the archive of classes that `pk spark warm-up` creates before the first round. The
+connector's programs start as in its documentation.
 
 scripts/bench --spark --records 2000000 --rounds 5
 scripts/bench --spark --quick                     # once, with fewer records

@@ -39,7 +39,7 @@ PARTITIONS = 2
 
 @dataclass(frozen=True)
 class Memory:
-    """What a driver's processes hold, in MB."""
+    """The memory of a driver's processes, in MB."""
 
     minutes: float
     batches: int
@@ -73,7 +73,7 @@ def feed(bootstrap: str) -> None:
 
 
 def measure(spark: Any, driver: int, began: float, batches: int) -> Memory:
-    """What is held now. Collects garbage first."""
+    """The memory now, after a garbage collection."""
     jvm = spark._jvm
     assert jvm is not None
     jvm.System.gc()
@@ -93,8 +93,8 @@ def measure(spark: Any, driver: int, began: float, batches: int) -> Memory:
 
 
 def run(bootstrap: str, seconds: float, batches: int, driver: int) -> tuple[Memory, Memory]:
-    """Runs the stream for so many seconds, and for so many batches at least; the memory after a
-    tenth, and at the end."""
+    """Run the stream for `seconds`, and for at least `batches`. Returns the memory after a tenth,
+    and at the end."""
     conf = {"spark.sql.shuffle.partitions": "2"}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())

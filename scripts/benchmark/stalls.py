@@ -1,9 +1,9 @@
-"""How long one large request keeps everybody else waiting.
+"""Measures how long one large request delays other clients.
 
-For each request that a broker serves and each array in it, a request is made with that array full
-(10,000 elements, unless `--elements` says otherwise) and sent three times. `Fetch topics` names so
-many topics with one partition each, `Fetch topics.partitions` one topic with so many partitions.
-What is shown of each, in milliseconds:
+For each kind of request and each array in it, a request with that array full (10,000 elements, or
+`--elements`) is sent three times. `Fetch topics` names this many topics with one partition each,
+and `Fetch topics.partitions` names one topic with this many partitions. The table shows for each,
+in milliseconds:
 
 - hold: the longest step that a task of the broker took without giving the loop back: of the
   processor's time, which a busy machine does not lengthen, and the task's name;
@@ -11,15 +11,16 @@ What is shown of each, in milliseconds:
 - produce p99 and max: how long another client, which sends a record every two milliseconds, waited
   for its answers meanwhile.
 
-While one request names 10,000 things, another client's p99 is to stay below 20 ms; while one names
-100,000, the most that a request may name (`pk.request.elements.max`), below 150 ms. An array whose
-elements have arrays themselves has fewer elements then, as many as a request may name.
+While a request names 10,000 elements, another client's p99 must stay below 20 ms. While one names
+100,000, the maximum (`pk.request.elements.max`), it must stay below 150 ms. An array whose elements
+have arrays themselves has fewer elements then, as many as a request may name.
 
-With `--partitions 50000` the cluster has so many, and requests that are answered about all of them
-are measured instead; p99 is to stay below 150 ms.
+With `--partitions 50000`, the cluster has this many partitions, and the requests are those whose
+answers cover all partitions; p99 must stay below 150 ms.
 
-The first row is the same without any large request: what the machine itself makes the client wait.
-With `--consumers 1000` so many consumers of 100 partitions each poll meanwhile, and find nothing.
+The first row is without a large request, and shows how long the machine itself makes the client
+wait. With `--consumers 1000`, this many consumers of 100 partitions each poll at the same time, and
+find nothing.
 
     scripts/bench --stalls --consumers 1000 --only OffsetCommit
 """
@@ -122,8 +123,8 @@ class Holds(trio.abc.Instrument):
             self.longest_s, self.task = took_s, task.name.rpartition("pk.")[2]
 
     def take(self) -> tuple[float, str, float]:
-        """The longest in seconds, which task's, and the longest collection; what follows counts
-        from zero."""
+        """The longest step in seconds, its task, and the longest collection, since the last
+        call."""
         found = self.longest_s, self.task, self.collected_s
         self.longest_s, self.task, self.collected_s = 0.0, "", 0.0
         return found
@@ -291,7 +292,7 @@ def prepare(client: Client) -> Names:
 
 
 def fill(client: Client, partitions: int) -> dict[str, bytes]:
-    """Topics of so many partitions together: name → id."""
+    """Create topics with `partitions` in total. Returns name → id."""
     topics: dict[str, bytes] = {}
     for number in range(partitions // PARTITIONS):
         topic = CreatableTopic(
@@ -305,8 +306,8 @@ def fill(client: Client, partitions: int) -> dict[str, bytes]:
 
 
 Frame = Callable[[], bytes]
-"""Makes a request as it is sent: 100,000 elements take a second, and what is not measured is not
-made."""
+"""Encodes a request. It is a function because 100,000 elements take a second, and only requests
+that are measured are encoded."""
 
 
 def framed(request: Any, version: int) -> bytes:
@@ -325,7 +326,7 @@ def things(part: Any) -> int:
 
 
 def plain(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
-    """Each array of each request, as the schema has them: (name, what makes the request)."""
+    """Each array of each request in the schema: (name, function that encodes the request)."""
 
     def made(kind: tuple[type[Request[Any]], int, Path]) -> bytes:
         one, two = (things(large(*kind, count, names).request) for count in (1, 2))
@@ -337,7 +338,8 @@ def plain(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
 
 
 def special(names: Names, elements: int) -> Iterator[tuple[str, Frame]]:
-    """What the schema does not say: states that a request leaves, and what it finds."""
+    """Requests that need more than the schema: states that a request leaves, and states that it
+    finds."""
 
     def numbers() -> list[int]:
         return [i % names.partitions for i in range(min(elements, ELEMENTS_MAX - 1))]
@@ -428,7 +430,7 @@ def of_all(topics: dict[str, bytes]) -> Iterator[tuple[str, Frame]]:
 
 @dataclass
 class Figures:
-    """Of one kind, in milliseconds."""
+    """The figures of one kind, in milliseconds."""
 
     name: str
     hold: float

@@ -1,8 +1,8 @@
-"""How long somebody waits for a command line: pk's start-up over a bare `python -c pass`, and a
-list of topics by the tools of three makers.
+"""Measures the start of a command: pk's compared with a bare `python -c pass`, and a list of topics
+by pk, Apache's tool and kcat.
 
-Each is the median of several runs, each beside a bare interpreter: what the machine is doing
-meanwhile happens to both.
+Each figure is the median of several runs. Each run takes turns with a bare interpreter, so that
+other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUDGETS = (
     ("completion of a topic", ("__complete", "topics", "describe", ""), 80),
     ("pk topics list", ("topics", "list"), 300),
 )
-"""What, its words, and how many ms more than a bare interpreter it may take."""
+"""Name, words of the command, and the ms that it may take beyond a bare interpreter."""
 
 
 def took_ms(command: Sequence[str], env: Mapping[str, str]) -> float:

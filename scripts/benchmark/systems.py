@@ -35,7 +35,7 @@ class System(Protocol):
     bootstrap: str
 
     def prepare(self) -> None:
-        """What must be done once before a first start, and is not part of it."""
+        """Do the work that is necessary before the first start and is not measured."""
         ...
 
     def start(self) -> None:

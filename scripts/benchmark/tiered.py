@@ -1,13 +1,13 @@
-"""What tiered storage costs, with a directory as the store. `scripts/bench --tiered`.
+"""Measures the cost of tiered storage, with a directory as the store. `scripts/bench --tiered`.
 
     produce     with copying on, beside a topic that is not tiered: at most 10 % less a second
     read        segments that are only in the store, beside a topic on the disk: at least half of it
     many        100,000 remote segments: the broker's memory, and how long after its start it knows
                 all of them
 
-The two sides of a comparison take turns on one broker, so that what else the machine does meets
-both. Apache Kafka has its LocalTieredStorage, a store for its own tests, which has a directory too;
-it is not asked for many segments.
+The two sides of a comparison take turns on one broker, so that other load on the machine affects
+both. Apache Kafka uses its LocalTieredStorage, a store for its own tests, which is also a
+directory. The measurement `many` does not run with Apache Kafka.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def _await_copies(system: System, topic: str, megabytes: int) -> None:
 
 
 def read(system: System, megabytes: int, rounds: int, results: Results) -> None:
-    """The same records from the store, and from the page cache. What the broker keeps of remote
-    segments in memory is less than a topic."""
+    """Read the same records from the store and from the page cache. The broker caches less of the
+    remote segments than a topic."""
     topics = Topics(system)
     local = topics.make(1, segment_bytes=str(SEGMENT_BYTES))
     remote = topics.make(1, **TIERED)
@@ -187,8 +187,8 @@ def read(system: System, megabytes: int, rounds: int, results: Results) -> None:
 
 
 def many(system: System, segments: int, results: Results) -> None:
-    """A partition with so many remote segments: of one record each, all still on the disk, and
-    noted in the metadata by hand."""
+    """Measure a partition with `segments` remote segments, of one record each, all still on the
+    disk, and added to the metadata directly."""
     topics = Topics(system)
     keys = {"remote_storage_enable": "true", "remote_log_copy_disable": "true"}
     name = topics.make(1, retention_ms="-1", **keys)

@@ -1,9 +1,9 @@
-"""Produce and consume over TLS beside Apache Kafka over TLS, and what an authorizer with 10,000
-ACLs costs pk.
+"""Compares producing and consuming over TLS with Apache Kafka, and measures the cost of an
+authorizer with 10,000 ACLs in pk.
 
 Both brokers have a listener with TLS 1.3 and a certificate of the same kind (EC, P-256); librdkafka
-is the client of both. The topics are made on a plain listener beside it. Of the authorizer the row
-is the ratio of two brokers of pk, one with ACLs and one without, measured in turn on a plain
+is the client of both. The topics are created on a plaintext listener. The row of the authorizer is
+the ratio of two brokers of pk, one with ACLs and one without, measured in turn on a plaintext
 listener.
 
     scripts/bench --tls --quick

@@ -49,7 +49,7 @@ SHARE_CONSUMERS = (1, 4)
 
 
 class Took(NamedTuple):
-    """What some producers did."""
+    """The results of some producers."""
 
     transactions: int
     seconds: float
@@ -128,7 +128,7 @@ def measure(system: System, seconds: float, results: Results) -> None:
 
 
 def share(system: System, consumers: int, count: int, results: Results) -> None:
-    """So many consumers of a share group read `count` records that are there, and accept them."""
+    """Measure `consumers` of a share group that read `count` existing records and accept them."""
     topic = Topics(system).make(PARTITIONS)
     producer: Any = confluent_kafka.Producer(client_config(system, linger_ms=5))
     value = b"x" * RECORD_BYTES
@@ -169,7 +169,7 @@ async def _begin_at_the_first_record(system: System, group: str) -> None:
 
 
 def transact(system: System, topic: str, producers: int, records: int, seconds: float) -> Took:
-    """So many producers, one transaction after another, for so long."""
+    """Run `producers` for `seconds`, each with one transaction after another."""
     made = [_producer(system, f"{topic}-{records}-{n}") for n in range(producers)]
     counts = [0] * producers
     until = [0.0]
@@ -195,8 +195,8 @@ def transact(system: System, topic: str, producers: int, records: int, seconds: 
 
 
 def end_to_end_ms(system: System, topic: str, seconds: float) -> list[float]:
-    """From before the begin of a transaction of one record to the record at a reader of committed
-    records."""
+    """The ms from the begin of a transaction of one record until a consumer with read_committed has
+    the record."""
     consumer: Any = confluent_kafka.Consumer(
         client_config(
             system,

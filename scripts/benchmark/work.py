@@ -85,7 +85,7 @@ def drive(what: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def environment_of_driver() -> dict[str, str]:
-    """Where `benchmark` is found, and `clients`."""
+    """The environment with the paths of `benchmark` and `clients`."""
     return {"PYTHONPATH": f"{SCRIPTS}:{SCRIPTS.parent / 'tests'}", "PATH": "/usr/bin:/bin"}
 
 
@@ -184,7 +184,7 @@ def one_record_requests(system: System, size: Size, results: Results) -> None:
 
 
 def idle_consumer(system: System, size: Size, results: Results) -> None:
-    """A consumer that fetches a thousand partitions, ten times a second, to which nobody writes."""
+    """Measure a consumer that fetches a thousand idle partitions ten times a second."""
     topics = Topics(system)
     topic = topics.make(IDLE_PARTITIONS)
     options = {"topic": topic, "partitions": IDLE_PARTITIONS, "pid": system.pid()}
@@ -252,7 +252,7 @@ def _java_consume(system: System, topic: str, count: int, results: Results) -> N
 
 
 def java_tool(tool: str, *options: str) -> str:
-    """What one of Apache's tools prints."""
+    """The output of one of Apache's tools."""
     command = java_command(f"org.apache.kafka.tools.{tool}", *options, jvm=PERF_JVM)
     return run(command, environment_of_driver())
 
@@ -268,10 +268,11 @@ def memory(system: System, results: Results, when: str) -> None:
 
 
 def first_acknowledged(system: System, results: Results) -> None:
-    """From the start of a broker on an empty directory to its first acknowledged record.
+    """Measure the time from the start of a broker on an empty directory to its first acknowledged
+    record.
 
-    The client is there before, and its topic is made on demand: the broker answers
-    UNKNOWN_TOPIC_OR_PARTITION once, as Apache Kafka does, and the client asks again.
+    The client starts first, and its topic is created on demand: the broker answers
+    UNKNOWN_TOPIC_OR_PARTITION once, as Apache Kafka does, and the client retries.
     """
     system.prepare()
     seconds = seconds_to_first(system, "first")
@@ -282,10 +283,10 @@ def first_acknowledged(system: System, results: Results) -> None:
 
 
 def seconds_to_first(system: System, topic: str) -> float:
-    """From the start of a broker to the first record that `topic` takes, by a client that is there
-    before, and asks every 10 ms. With librdkafka's own limit, a second, it doubles its pauses while
-    there is no broker: it then finds one, and a topic that is new, a third of a second late, and
-    that is what would be measured."""
+    """The time from the start of a broker to the first record in `topic`, by a client that starts
+    first and retries every 10 ms. With librdkafka's own limit of a second, the client doubles its
+    pauses while there is no broker, and would find the broker and the new topic a third of a second
+    late."""
     impatient = producer_config(
         system,
         linger_ms=0,
@@ -336,9 +337,9 @@ def command_line(system: System, size: Size, results: Results, lines: Path) -> N
 
 
 def hostile(system: System, size: Size, results: Results) -> None:
-    """Round trips of a good client while three thousand connections mean no good.
+    """Measure round trips of a client while three thousand hostile connections are open.
 
-    For pk alone: fifty frames that claim 100 MB each are more than Apache's heap of a gigabyte.
+    Only pk runs this: fifty frames that claim 100 MB each exceed Apache's heap of a gigabyte.
     """
     topics = Topics(system)
     topic = topics.make(1)
