@@ -267,6 +267,25 @@ class Faults:
         """A broker in the middle of something, if it may crash now."""
         self._crash_in(host, step, power=self._random.random() < 0.5)
 
+    def crash_all_in(self, host: str, step: str) -> None:
+        """All brokers are killed while one is in the middle of something, if that may happen
+        now."""
+        if "power" not in self.unclean.values():
+            self._history.chronicle.note("faults", f"{host} was the {step}; all are killed")
+            self._crash_all(power=False)
+            self.happened[f"all, {step}"] = self.happened.get(f"all, {step}", 0) + 1
+
+    def _crash_all(self, *, power: bool) -> None:
+        for node in self._nodes:
+            if node.up:
+                node.resume()
+                if power:
+                    node.cut_power(self._random)
+                else:
+                    node.kill()
+                self._crashed(node, power=power)
+                self.restart_later(node)
+
     def _crash_in(self, host: str, what: str, *, power: bool) -> None:
         node = next(n for n in self._nodes if n.host == host)
         if node in self._brokers() and self._has_victim() and self._crash(node, power=power):
@@ -301,15 +320,7 @@ class Faults:
             return False
         if power or "power" in self.unclean.values():
             self._beyond("every broker crashes")
-        for node in self._nodes:
-            if node.up:
-                node.resume()
-                if power:
-                    node.cut_power(self._random)
-                else:
-                    node.kill()
-                self._crashed(node, power=power)
-                self.restart_later(node)
+        self._crash_all(power=power)
         return True
 
     def _stop(self) -> bool:

@@ -178,6 +178,7 @@ async def restore(simulation: Simulation, tiers: Tiers, nursery: trio.Nursery) -
         simulation.book, kinds=KINDS, synced=set(), single=set(),
     )  # fmt: skip
     world.crashed, tiers.store.crash = faults.crashed, faults.crash_in
+    tiers.store.crash_all = faults.crash_all_in
     tiers.store.calm = random.random() < 0.3
     where: dict[str, Any] = {"topic": TOPIC, "partitions": PARTITIONS}
     producer = IdempotentProducer(*common("p9"), **where, in_flight=3, rate_s=0.5)

@@ -20,12 +20,16 @@ from sim.history import History
 from sim.nodes import SimNode
 
 from pk.core.broker.replication.partition import Partition
+from pk.core.broker.upkeep.retention import copies
 from pk.core.log.segment import Segment
 from pk.core.record.batch import CorruptBatch, check_crc, iter_headers
 
 AFTER_S: Final = 1.0
 """Between one damage and the next, on average, if nothing else is wrong."""
 SECTOR_BYTES: Final = 512
+UNCOPIED_CHANCE: Final = 0.5
+"""How likely a segment that its leader has yet to copy to remote storage is damaged, if there is
+one."""
 UNCOVERED_BYTES: Final = 16
 """A batch's offset, length and leader epoch: no CRC covers them."""
 
@@ -98,6 +102,9 @@ class Rot:
         closed = [found for node in self._nodes for found in self._closed(node)]
         if not closed:
             return False
+        uncopied = [found for found in closed if _is_to_be_copied(found[1], found[2])]
+        if uncopied and self._random.random() < UNCOPIED_CHANCE:
+            closed = uncopied
         node, partition, segment, following = self._random.choice(closed)
         data = node.disk.read(segment.file.path)
         batches = [(at, header.size) for at, header in iter_headers(data)]
@@ -141,6 +148,16 @@ class Rot:
             for segment, after in zip(log.state.segments, log.state.segments[1:], strict=False):
                 if segment.size and after.base_offset <= committed:
                     yield node, partition, segment, after.base_offset
+
+
+def _is_to_be_copied(partition: Partition, segment: Segment) -> bool:
+    remote = partition.remote
+    return (
+        partition.leads
+        and remote is not None
+        and copies(partition)
+        and segment.base_offset > remote.copied_to(partition.log)
+    )
 
 
 def _is_whole(data: bytes) -> bool:

@@ -36,7 +36,16 @@ from sim.share_groups import GROUP_CONFIGS as SHARE_GROUP_CONFIGS
 from sim.share_groups import KEYS as SHARE_GROUP_KEYS
 from sim.share_groups import Deliveries, ShareMember
 from sim.stores import Ensemble, ObservedStore
-from sim.tiered import CRASH_CHANCE, LateConsumer, ProcessStorage, RemoteStore, Rereader, Tiers
+from sim.tiered import (
+    CRASH_CHANCE,
+    REREADER_CHANCE,
+    UNDER_WAY_S,
+    LateConsumer,
+    ProcessStorage,
+    RemoteStore,
+    Rereader,
+    Tiers,
+)
 from sim.tiered import KEYS as TIERED_KEYS
 from sim.tiered import PARTITIONS as TIERED_PARTITIONS
 from sim.tiered import TOPIC as TIERED_TOPIC
@@ -247,6 +256,7 @@ class Simulation:
                 if tiers is not None and Random(f"{self.result.seed}/amid").random() < 0.5:
                     tiers.store.crash_chance = CRASH_CHANCE
                     tiers.store.crash = faults.crash_in
+                    tiers.store.crash_all = faults.crash_all_in
                 self.result.faults = faults.happened
                 duration = self.options.faults_s
                 if duration is None:
@@ -270,6 +280,10 @@ class Simulation:
                 self.book.idle = True
                 try:
                     await self.settle(admin)
+                    if tiers is not None:
+                        # Uploads that nobody waits for may have ended since.
+                        await trio.sleep(UNDER_WAY_S)
+                        await self.settle(admin)
                     world.crashed = lambda node: None
                     if tiers is not None and self.restored_too:
                         await restored.restore(self, tiers, nursery)
@@ -412,7 +426,7 @@ class Simulation:
             *common("p5"), **where, in_flight=random.choice((1, 3)), rate_s=min(rate_s, 0.5)
         )
         consumers = [Consumer(*common("c7"), **where), LateConsumer(*common("c8"), **where)]
-        if Random(f"{self.result.seed}/reads twice").random() < 0.5:
+        if Random(f"{self.result.seed}/reads twice").random() < REREADER_CHANCE:
             consumers.append(Rereader(*common("c9"), **where))
         self.producers.append(producer)
         self.consumers += consumers

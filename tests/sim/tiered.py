@@ -73,9 +73,13 @@ KEYS: Final = {
 AWAY_AFTER_S: Final = 6.0
 """Between two absences of the store, on average."""
 LATE_S: Final = 3.0
-"""By how much a list may be late, and a request that nobody waits for any more."""
+"""By how much a list may be late."""
+UNDER_WAY_S: Final = 6.0
+"""By how much a request may be late that nobody waits for any more."""
 AGAIN_CHANCE: Final = 0.2
 CRASH_CHANCE: Final = 0.1
+CRASH_ALL_CHANCE: Final = 0.25
+REREADER_CHANCE: Final = 0.8
 SCAN_S: Final = 5.0
 """How often a leader looks for objects that are no segments."""
 GONE_S: Final = 2.0
@@ -102,12 +106,14 @@ class RemoteStore:
         """How likely a broker crashes at each step of a copy or a deletion."""
         self.crash: Callable[[str, str], None] = lambda host, step: None
         """Called with a host that is to crash, and the step at which it is."""
+        self.crash_all: Callable[[str, str], None] = lambda host, step: None
+        """The same if all brokers are to crash."""
         self.deleted: Callable[[str], None] = lambda name: None
         """Called when an object is gone."""
         self._deleted: dict[str, _Object] = {}
         self._away: dict[str, float] = {}
         self._failing = random.choice((0.0, 0.05, 0.3))
-        self._partial = random.choice((0.0, 0.0, 0.1))
+        self._partial = random.choice((0.0, 0.1, 0.3))
         self._slow_s = random.choice((0.005, 0.05, 0.5))
 
     async def run(self, nodes: list[SimNode]) -> None:
@@ -124,10 +130,14 @@ class RemoteStore:
         self.calm = True
         self._away.clear()
 
-    def step(self, host: str, what: str) -> None:
-        """A broker is at a step of a copy or a deletion: it may crash there."""
-        if self.crash_chance and not self.calm and self.random.random() < self.crash_chance:
-            self.network.after(0.0, lambda: self.crash(host, f"leader, {what}"))
+    def step(self, host: str, what: str) -> bool:
+        """A broker is at a step of a copy or a deletion: it may crash there, or all do. Returns
+        whether that is tried."""
+        if self.calm or self.random.random() >= self.crash_chance:
+            return False
+        crash = self.crash_all if self.random.random() < CRASH_ALL_CHANCE else self.crash
+        self.network.after(0.0, lambda: crash(host, f"leader, {what}"))
+        return True
 
     def delay(self) -> float:
         """How long a request or an answer is under way."""
@@ -182,10 +192,11 @@ class ProcessStorage:
     def _do(self, what: str, effect: Callable[[], Any]) -> Any:
         if not self._process.alive:
             raise RemoteStorageError("the process is dead")
-        self._store.step(self._process.host, f"before {what}")
         fate = self._store.fate(self._process.host)
+        if self._store.step(self._process.host, f"before {what}") and fate == "done":
+            fate = self._store.random.choice(("done", "late"))  # it is under way already
         if fate == "late":
-            late_s = self._store.random.random() * LATE_S
+            late_s = self._store.random.random() * UNDER_WAY_S
             self._store.network.after(late_s, effect)
         if fate in ("before", "late"):
             raise RemoteStorageError(f"{what}: the store fails")
@@ -277,7 +288,10 @@ class Tiers:
         self._deleted_to: dict[Key, int] = {}
         """How far DeleteRecords was asked to delete."""
         self._given_up: dict[Key, int] = {}
-        """The highest local start of a log while remote storage was turned off somewhere."""
+        """The highest local start of a log while remote storage was turned off somewhere, or some
+        broker did not know yet that the segments of before are deleted."""
+        self._void: set[Uuid] = set()
+        """The segments that the topic had while remote storage was turned off."""
         self._local_starts: dict[Key, int] = {}
         """The highest local start that was seen."""
         history.committed = self._committed
@@ -301,6 +315,7 @@ class Tiers:
         self._seen.clear()
         self._verified.clear()
         self._given_up.clear()
+        self._void.clear()
         self._local_starts.clear()
 
     # --- what may be deleted ---
@@ -409,8 +424,13 @@ class Tiers:
         key = (partition.topic_id, partition.tp.partition)
         local_start = partition.log.state.local_log_start_offset
         self._local_starts[key] = max(local_start, self._local_starts.get(key, 0))
+        remote = partition.remote
         if off or not partition.config.remote_storage_enable:
-            self._given_up[key] = self._local_starts[key]
+            self._void |= {segment.id for segment in self.segments.get(TopicIdPartition(*key), ())}
+        elif remote is None or not any(segment.id in self._void for segment in remote.segments):
+            return
+        # A broker may drop what it believes to be in the store, as if it had done so before.
+        self._given_up[key] = self._local_starts[key]
 
     def _start_moved(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.tp.partition)
@@ -620,7 +640,7 @@ def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]
         patch.object(remote_log, "offload", slow),
         patch.object(remote_log_manager, "SCAN_S", SCAN_S),
         patch.object(deleted_topics, "GONE_S", GONE_S),
-        patch.object(deleted_topics, "LATE_S", 3 * LATE_S),
+        patch.object(deleted_topics, "LATE_S", LATE_S + UNDER_WAY_S),
         patch.object(deleted_topics, "FORGOTTEN_S", SCAN_S),
     ):
         yield

@@ -110,10 +110,10 @@ class TieredAdmin(SimClient):
         await self._alter(self.random.choice((COPY_OFF, COPY_ON)))
 
     async def _turn_off_or_on(self) -> None:
-        """It is turned on again only when all is deleted, as docs/tiered.md asks for."""
+        """It is often turned on again while the segments are still being deleted."""
         if not self.tiers.is_off:
             await self._alter(OFF)
-        elif self.tiers.is_deleted:
+        elif self.tiers.is_deleted or self.random.random() < 0.5:
             await self._alter(ON)
 
     async def _alter(self, changed: dict[str, str]) -> None:

@@ -565,6 +565,36 @@ class TestDeleting:
             assert len(await t.read(offset=16)) == 2
 
     @simulated
+    async def test_turned_on_again_before_all_is_deleted_it_has_what_was_here(self) -> None:
+        """Apache Kafka 4.3.1 takes the deleted segments for copied then, and deletes what was only
+        here."""
+        for last in (0, 2, 4):
+            async with tiered() as t:
+                await t.create(1)
+                await t.produce(2)
+                await t.turn()
+                await t.retain(1)
+                await t.produce(2)
+                await t.turn()
+                assert t.starts() == (0, 16, 36)
+                t.storage.asked.clear()
+                t.storage.fail = lambda operation, done, last=last: (
+                    operation == "delete" and t.storage.asked.count("delete") > last
+                )
+                await t.cluster.configure("t", "remote.log.delete.on.disable", "true")
+                await t.cluster.configure("t", "remote.storage.enable", "false")
+                with suppress(RemoteStorageError):
+                    await t.turn()
+                await t.cluster.configure("t", "remote.storage.enable", "true")
+                t.storage.fail = lambda operation, done: False
+                await t.turn()
+                await t.retain(1)
+                assert t.starts() == (16, 34, 36)
+                assert {s.state for s in t.segments()} == {COPIED}
+                assert len(t.storage.objects) == len(t.segments())
+                assert await t.read(offset=16) == t.sent[16:]
+
+    @simulated
     async def test_turned_off_each_replica_begins_with_what_it_has(self) -> None:
         async with tiered(2) as t:
             await t.create(1, 2)
