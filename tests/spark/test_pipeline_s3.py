@@ -105,7 +105,8 @@ def run(folder: Path, text: str, at: str, kafka: Kafka, server: S3, files: str) 
 def listed_ids(store: Store) -> list[int]:
     """What Spark's readers see: the rows of the files that Spark's sink has listed."""
     found: list[int] = []
-    for name in store.names("_spark_metadata"):
+    # Hadoop's file system also makes an object for the directory.
+    for name in (each for each in store.names("_spark_metadata") if each[-1].isdecimal()):
         _, *entries = store.read(name).decode().splitlines()
         for entry in map(json.loads, entries):
             file = entry["path"].rpartition("/")[2]
