@@ -26,6 +26,8 @@ class World:
         self.bootstrap = bootstrap
         self.spark = spark
         self.directory = directory
+        self.said: list[str] = []
+        """What pipelines have told their user."""
 
     def topic(self, name: str, values: Iterable[str | bytes] = (), partitions: int = 2) -> None:
         append(self.bootstrap, name, values, partitions)
@@ -46,7 +48,8 @@ class World:
         return parse_pipeline(text, str(path))
 
     def run(self, pipeline: Pipeline, *, once: bool = True) -> Status:
-        options = RunOptions({"kafka.bootstrap.servers": self.bootstrap}, once=once)
+        kafka = {"kafka.bootstrap.servers": self.bootstrap}
+        options = RunOptions(kafka, once=once, say=self.said.append)
         return run_pipeline(pipeline, options, self.spark).status
 
     def check(self, pipeline: Pipeline) -> dict[str, str]:

@@ -59,9 +59,9 @@ def check_in(spark: "SparkSession", pipeline: Pipeline, kafka: Mapping[str, str]
     from pk.spark.pipeline.sinks import queries
 
     places = Places(pipeline)
-    schemas = Fields(pipeline, places, kafka).known(spark)
+    fields = Fields(pipeline, places, kafka).known(spark)
     versions = RegistryVersions(pipeline, places, kafka).options()
-    relations = Builder(spark, pipeline, places, kafka, schemas, versions).build()
+    relations = Builder(spark, pipeline, places, kafka, fields, versions).build()
     problems: list[Problem] = []
     for query in queries(pipeline, places, relations, kafka):
         said = _unsupported(spark, query.frame, query.mode)

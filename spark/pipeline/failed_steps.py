@@ -34,7 +34,8 @@ from pk.spark.sink.foreach_batch import write_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+
+    from pk.spark.text.json_columns import JsonFields
 
 MOST: Final = 1_000
 """More records of one batch than this are not left out: then the step is wrong, not the records."""
@@ -93,7 +94,7 @@ class Search:
         pipeline: Pipeline,
         places: Places,
         kafka: Mapping[str, str],
-        schemas: "Mapping[str, StructType]",
+        fields: "Mapping[str, JsonFields]",
         versions: Mapping[str, Mapping[str, str]],
         asked: Callable[[], bool],
     ) -> None:
@@ -102,7 +103,7 @@ class Search:
         self._pipeline = pipeline
         self._places = places
         self._kafka = kafka
-        self._schemas = schemas
+        self._fields = fields
         self._versions = versions
         self._asked = asked
 
@@ -170,7 +171,7 @@ class Search:
             self._pipeline,
             self._places,
             self._kafka,
-            self._schemas,
+            self._fields,
             self._versions,
             without=left_out,
             records=chosen,

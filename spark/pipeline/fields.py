@@ -2,7 +2,8 @@
 sample of the topic."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import StructType
@@ -19,13 +20,25 @@ from pk.spark.read.plan import plan
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.read.sample import infer, sample
 from pk.spark.schemas.growth import widened
+from pk.spark.text.json_columns import JsonFields
 from pk.spark.text.json_reader import load
 from pk.spark.text.new_fields import as_text, names_of
+from pk.spark.text.wider_numbers import (
+    Path,
+    not_double,
+    shown_path,
+    whole_fields,
+    wider_numbers,
+    with_doubles,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAMPLE: Final = 20_000
+
+Refusal = Callable[[JsonFields, JsonFields], str | None]
+"""Why the pipeline cannot take over the second fields after the first; None if it can."""
 
 
 class Fields:
@@ -36,14 +49,14 @@ class Fields:
         self._places = places
         self._kafka = kafka
 
-    def known(self, spark: "SparkSession") -> dict[str, StructType]:
-        """The schema of each JSON source; samples topics for fields neither declared nor
+    def known(self, spark: "SparkSession") -> dict[str, JsonFields]:
+        """The fields of each JSON source; samples topics for fields neither declared nor
         remembered.
 
         Raises WrongPipeline, KafkaError, ClientError.
         """
         remembered = self._remembered()
-        found: dict[str, StructType] = {}
+        found: dict[str, JsonFields] = {}
         for source in self._pipeline.topics:
             if source.value != "json":
                 continue
@@ -51,29 +64,51 @@ class Fields:
             if source.fields is not None:
                 declared = parse_fields(self._pipeline, source, source.fields)
                 evolves = self._pipeline.schema == "evolve" and before is not None
-                found[source.name] = widened(declared, before) if evolves and before else declared
+                schema = widened(declared, before) if evolves and before else declared
+                stays = dict.fromkeys(whole_fields(declared), "is declared as BIGINT")
+                found[source.name] = JsonFields(schema, stays)
             else:
-                found[source.name] = before or self._sampled(spark, source)
+                found[source.name] = JsonFields(before or self._sampled(spark, source))
         return found
 
-    def remember(self, schemas: Mapping[str, StructType]) -> None:
+    def remember(self, found: Mapping[str, JsonFields]) -> None:
         """Keeps the schemas for the next start. Raises OSError."""
-        value = {name: schema.jsonValue() for name, schema in schemas.items()}
+        value = {name: each.schema.jsonValue() for name, each in found.items()}
         write_json(self._places.schemas, value)
 
     def widen(
-        self, spark: "SparkSession", known: StructType, source: TopicSource, seen: bytes
-    ) -> StructType:
+        self,
+        spark: "SparkSession",
+        known: JsonFields,
+        source: TopicSource,
+        seen: bytes,
+        refusal: Refusal,
+        say: Callable[[str], None],
+    ) -> JsonFields:
         """`known` with the fields of the records of the batch that failed; `seen` is an object of
-        some. One whose type is not found becomes text.
+        those for which the columns have to change. A field whose type is not found becomes text,
+        and a BIGINT field whose number in `seen` has a fraction becomes DOUBLE, unless `refusal`
+        says why not, or the records also have numbers that DOUBLE cannot hold.
 
         Raises KafkaError, ClientError, DataLost.
         """
         options = self._options(source)
         ranges = self._failed_ranges(source)
         texts = sample(ranges, options.read, ["value"], SAMPLE)["value"] if ranges else []
-        wider = widened(known, infer(spark, [*texts, seen]))
-        return widened(wider, as_text(load(seen), names_of(known)))
+        wider = widened(known.schema, infer(spark, [*texts, seen]))
+        found = load(seen)
+        evolved = replace(known, schema=widened(wider, as_text(found, names_of(known.schema))))
+        for path in wider_numbers(found, known.schema):
+            with_double = replace(evolved, schema=with_doubles(evolved.schema, [path]))
+            why = _rounded(texts, path) or refusal(evolved, with_double)
+            named = f"{source.name}: {shown_path(path)}"
+            if why is None:
+                evolved = with_double
+                say(f"{named} was BIGINT, and is DOUBLE from here on.")
+            else:
+                evolved = replace(evolved, stays={**evolved.stays, path: f"stays BIGINT: {why}"})
+                say(f"{named} stays BIGINT: {why}.")
+        return evolved
 
     def _remembered(self) -> dict[str, StructType]:
         try:
@@ -109,3 +144,9 @@ class Fields:
                 if tp not in found or each.end > found[tp].end:
                     found[tp] = each
         return list(found.values())
+
+
+def _rounded(texts: list[bytes], path: Path) -> str | None:
+    """Why records keep a field from being DOUBLE."""
+    large = not_double(texts, path)
+    return None if large is None else f"DOUBLE cannot hold {large}, which other records have"

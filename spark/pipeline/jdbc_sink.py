@@ -11,9 +11,10 @@ repeats it with an empty staging table.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType
 
 from pk.spark.errors import SparkFailed, TargetRefused
 from pk.spark.pipeline.definition import JdbcSink
@@ -29,6 +30,10 @@ ROW: Final = "pk_staged_row"
 
 _OWN: Final = ("user", "password", "driver")
 """Options that the driver's own connection needs too."""
+
+_WHOLE: Final = frozenset((-6, 5, 4, -5))
+_DECIMALS: Final = frozenset((2, 3))
+"""`java.sql.Types`: from TINYINT to BIGINT, NUMERIC and DECIMAL."""
 
 
 def write_jdbc(
@@ -148,6 +153,26 @@ def has_driver(spark: "SparkSession", url: str, options: Any) -> bool:
     return True
 
 
+class TableColumn(NamedTuple):
+    """A column of a database's table."""
+
+    name: str
+    kind: str
+    """The database's name of its type."""
+
+    number: int
+    """Its type in `java.sql.Types`."""
+
+    whole: bool
+    """Whether it rounds fractions."""
+
+
+def _has_fractions(kind: DataType) -> bool:
+    return isinstance(kind, FloatType | DoubleType) or (
+        isinstance(kind, DecimalType) and kind.scale > 0
+    )
+
+
 class Database:
     """A connection of the driver's JVM, through py4j."""
 
@@ -204,7 +229,7 @@ class Database:
 
     def check_rows(self, table: str, frame: "DataFrame") -> None:
         """Raises SparkFailed if the rows have a type that the database lacks, or a column that its
-        table lacks."""
+        table lacks, or whose values the table would round."""
         from py4j.protocol import Py4JJavaError
 
         self._columns(frame)
@@ -215,20 +240,37 @@ class Database:
             raise SparkFailed(f"the database cannot be read: {e.java_exception}") from e
         if not self.exists(table):
             return
-        known = self._columns_of(table)
-        small = {name.lower() for name in known}
-        for name in frame.columns:
-            if name.lower() not in small:
-                has = ", ".join(known)
-                raise TargetRefused(f"the table {table} has no column {name!r}; it has {has}")
+        known = self.columns_of(table)
+        for each in frame.schema.fields:
+            column = known.get(each.name.lower())
+            if column is None:
+                has = ", ".join(found.name for found in known.values())
+                raise TargetRefused(f"the table {table} has no column {each.name!r}; it has {has}")
+            if column.whole and _has_fractions(each.dataType):
+                raise TargetRefused(
+                    f"the table's column {column.name} is {column.kind}, which would round its"
+                    f" values: they are {each.dataType.simpleString().upper()}; cast them"
+                )
 
-    def _columns_of(self, table: str) -> list[str]:
+    def columns_of(self, table: str) -> dict[str, "TableColumn"]:
+        """The columns of a table, by their names in lower case."""
         made = self._connection.createStatement()
         try:
             told = made.executeQuery(f"SELECT * FROM {table} WHERE 1 = 0").getMetaData()
-            return [str(told.getColumnName(n + 1)) for n in range(told.getColumnCount())]
+            found = [self._column_of(told, n + 1) for n in range(told.getColumnCount())]
         finally:
             made.close()
+        return {each.name.lower(): each for each in found}
+
+    def _column_of(self, told: Any, number: int) -> "TableColumn":
+        kind = told.getColumnType(number)
+        whole = kind in _WHOLE or (
+            # Without a precision it is a decimal of any scale.
+            kind in _DECIMALS and told.getPrecision(number) > 0 and told.getScale(number) == 0
+        )
+        exact = self._dialect == "sqlite"  # its columns keep values of other types as they are
+        name, shown = str(told.getColumnName(number)), str(told.getColumnTypeName(number))
+        return TableColumn(name, shown, kind, whole and not exact)
 
     def _columns(self, frame: "DataFrame") -> str:
         from py4j.protocol import Py4JJavaError

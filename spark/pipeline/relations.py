@@ -42,7 +42,7 @@ from pk.spark.pipeline.upgrade import sources_of
 from pk.spark.read.options import parse_options
 from pk.spark.reasons import has_no_driver, jdbc_sentence, sentence, silence_query_log
 from pk.spark.schemas.options import split_options
-from pk.spark.text.json_columns import json_parser
+from pk.spark.text.json_columns import JsonFields, json_parser
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -81,7 +81,7 @@ class Builder:
         pipeline: Pipeline,
         places: Places,
         kafka: Mapping[str, str],
-        schemas: Mapping[str, StructType],
+        fields: Mapping[str, JsonFields],
         versions: Mapping[str, Mapping[str, str]] | None = None,
         *,
         without: Sequence[FailedRecord] = (),
@@ -94,7 +94,7 @@ class Builder:
         """The options of the topics: addresses of brokers and client configs, as the data source
         has them."""
 
-        self._schemas = schemas
+        self._fields = fields
         """Source → the fields of its JSON values."""
 
         self._versions = versions or {}
@@ -208,7 +208,7 @@ class Builder:
         with a field that is not known fails the batch."""
         evolves = self._pipeline.schema == "evolve"
         try:
-            parse = json_parser(self._spark, self._schemas[source.name], evolves=evolves)
+            parse = json_parser(self._spark, self._fields[source.name], evolves=evolves)
         except OptionError as e:
             raise self._pipeline.problem((*source.path, "fields"), str(e)) from e
         raw = raw.withColumn(_JSON, parse("value"))

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -36,11 +37,11 @@ from pk.spark.session.local import HERE, OwnSpark, Where, launch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.types import StructType
 
     from pk.spark.pipeline.fields import Fields
     from pk.spark.pipeline.relations import Relations
     from pk.spark.pipeline.sinks import Query
+    from pk.spark.text.json_columns import JsonFields
 
 _POLL_S: Final = 0.2
 _FAR_POLL_S: Final = 2.0
@@ -380,18 +381,18 @@ class _Run:
 
         spark = self._spark
         fields = Fields(self._pipeline, self._places, self._options.kafka)
-        schemas = fields.known(spark)
-        fields.remember(schemas)
+        known = fields.known(spark)
+        fields.remember(known)
         watchers = self._watch_databases(spark)
         try:
             while True:
-                failure = self._round(spark, schemas, watchers)
+                failure = self._round(spark, known, watchers)
                 if failure is None:
                     return self._asked()
-                found = self._after(failure, spark, schemas, fields)
+                found = self._after(failure, spark, known, fields)
                 if found is None:
                     return True
-                schemas = found
+                known = found
         finally:
             for watcher in watchers:
                 watcher.stop()
@@ -410,7 +411,7 @@ class _Run:
     def _round(
         self,
         spark: "SparkSession",
-        schemas: Mapping[str, "StructType"],
+        known: "Mapping[str, JsonFields]",
         watchers: list["_Watcher"],
     ) -> _Failure | None:
         """Runs the queries until they end; why one failed."""
@@ -418,22 +419,14 @@ class _Run:
         from pyspark.errors import PySparkException
 
         from pk.spark.pipeline.registry_sources import RegistryVersions
-        from pk.spark.pipeline.relations import Builder
         from pk.spark.pipeline.shared_variables import complete_shared_variables
-        from pk.spark.pipeline.sinks import queries, start
+        from pk.spark.pipeline.sinks import start
 
-        kafka = self._options.kafka
-        versions = RegistryVersions(self._pipeline, self._places, kafka)
+        versions = RegistryVersions(self._pipeline, self._places, self._options.kafka)
         chosen = versions.options()
         versions.remember()
 
-        def built(without: Sequence[FailedRecord] = ()) -> "Relations":
-            given = (spark, self._pipeline, self._places, kafka, schemas, chosen)
-            return Builder(*given, without=without).build()
-
-        names = [sink.name for sink in self._pipeline.sinks]
-        own = {name: built(without) for name in names if (without := self._failed.of(name))}
-        planned = queries(self._pipeline, self._places, built(), kafka, own)
+        planned = self._planned(spark, known, chosen)
         self._write_letters(spark, planned)
         complete_shared_variables(spark)
         running: dict[str, StreamingQuery] = {}
@@ -550,10 +543,10 @@ class _Run:
         self,
         failure: _Failure,
         spark: "SparkSession",
-        schemas: "Mapping[str, StructType]",
+        known: "Mapping[str, JsonFields]",
         fields: "Fields",
-    ) -> "dict[str, StructType] | None":
-        """The schemas for a restart, or None if a stop was requested in the meantime. Raises
+    ) -> "dict[str, JsonFields] | None":
+        """The fields for a restart, or None if a stop was requested in the meantime. Raises
         PipelineFailed if a restart would not help."""
         from pk.spark.pipeline import json_values
         from pk.spark.pipeline.failed_steps import is_of_values
@@ -564,12 +557,14 @@ class _Run:
             raise KeyboardInterrupt
         said = failure.said
         if is_new_version(said):
-            return dict(schemas)
+            return dict(known)
         new = json_values.said_new_fields(said)
         if new is not None:
             name, seen = new
             [source] = [s for s in self._pipeline.topics if s.name == name]
-            found = {**schemas, name: fields.widen(spark, schemas[name], source, seen)}
+            refusal = partial(self._refusal, spark, known, name)
+            wider = fields.widen(spark, known[name], source, seen, refusal, self._options.say)
+            found = {**known, name: wider}
             fields.remember(found)
             return found
         bad = json_values.said_bad_record(said)
@@ -577,24 +572,64 @@ class _Run:
             raise PipelineFailed(f"a record does not parse: {bad}; {_GOES_ON}", lasting=True)
         if _CONNECT_BACK in said and self._connects < _CONNECT_ATTEMPTS:
             self._connects += 1
-            return dict(schemas)
+            return dict(known)
         if said == HAS_GROWN and self._grown < _GROWN_ATTEMPTS:
             self._grown += 1
             self._options.say(f"{said}; it starts again from its checkpoint.")
-            return dict(schemas)
+            return dict(known)
         of_values = storage_cause(said) is None and is_of_values(said)
         if failure.query is not None and failure.query.sink is not None and of_values:
-            return self._without_failing(failure.query, said, spark, schemas, fields)
+            return self._without_failing(failure.query, said, spark, known, fields)
         raise PipelineFailed(_why(failure), lasting=is_said_to_last(said))
+
+    def _refusal(
+        self,
+        spark: "SparkSession",
+        known: "Mapping[str, JsonFields]",
+        source: str,
+        before: "JsonFields",
+        after: "JsonFields",
+    ) -> str | None:
+        """Why the pipeline cannot go on with other fields of a source. Raises WrongPipeline if it
+        cannot go on with those `before` either."""
+        from pk.spark.pipeline.registry_sources import RegistryVersions
+        from pk.spark.pipeline.widening import why_not
+
+        versions = RegistryVersions(self._pipeline, self._places, self._options.kafka).options()
+
+        def planned(given: "JsonFields") -> "list[Query]":
+            return self._planned(spark, {**known, source: given}, versions)
+
+        return why_not(self._places, planned(before), lambda: planned(after))
+
+    def _planned(
+        self,
+        spark: "SparkSession",
+        known: "Mapping[str, JsonFields]",
+        versions: Mapping[str, Mapping[str, str]],
+    ) -> "list[Query]":
+        """The queries. Raises WrongPipeline."""
+        from pk.spark.pipeline.relations import Builder
+        from pk.spark.pipeline.sinks import queries
+
+        pipeline, places, kafka = self._pipeline, self._places, self._options.kafka
+
+        def built(without: Sequence[FailedRecord] = ()) -> "Relations":
+            given = (spark, pipeline, places, kafka, known, versions)
+            return Builder(*given, without=without).build()
+
+        names = [sink.name for sink in pipeline.sinks]
+        own = {name: built(without) for name in names if (without := self._failed.of(name))}
+        return queries(pipeline, places, built(), kafka, own)
 
     def _without_failing(
         self,
         query: "Query",
         said: str,
         spark: "SparkSession",
-        schemas: "Mapping[str, StructType]",
+        known: "Mapping[str, JsonFields]",
         fields: "Fields",
-    ) -> "dict[str, StructType] | None":
+    ) -> "dict[str, JsonFields] | None":
         """Finds the records with which a step fails, and leaves them out from here on, as
         `on_error` says. Raises PipelineFailed if there are none, or if it says stop."""
         from pk.spark.pipeline.failed_steps import MOST, Interrupted, Search, Unsearchable
@@ -602,7 +637,7 @@ class _Run:
 
         pipeline, kafka = self._pipeline, self._options.kafka
         versions = RegistryVersions(pipeline, self._places, kafka).options()
-        search = Search(spark, pipeline, self._places, kafka, schemas, versions, self._asked)
+        search = Search(spark, pipeline, self._places, kafka, known, versions, self._asked)
         stops = pipeline.on_error == "stop"
         if not stops:
             self._options.say(
@@ -620,7 +655,7 @@ class _Run:
                 lasting=is_said_to_last(said),
             ) from e
         if other is not None:
-            return self._after(_Failure(other), spark, schemas, fields)
+            return self._after(_Failure(other), spark, known, fields)
         if not found:
             why = "no record of the batch fails by itself"
             raise PipelineFailed(f"{reason(said)}; {why}", lasting=is_said_to_last(said))
@@ -638,7 +673,7 @@ class _Run:
         if pipeline.on_error == "skip":
             self._failed.written(query.name)
         self._status.dead_letters += len(found)
-        return dict(schemas)
+        return dict(known)
 
     def _write_letters(self, spark: "SparkSession", planned: list["Query"]) -> None:
         """Makes sure that the failed records are in the topic of dead letters before their batch is

@@ -8,8 +8,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from pk.spark.errors import SparkError, SparkFailed, TargetRefused
 from pk.spark.files.causes import one_sentence
+from pk.spark.files.columns import arrow_columns
 from pk.spark.files.object_path import spark_url
 from pk.spark.locations import is_remote, scheme
 from pk.spark.pipeline.definition import (
@@ -26,8 +29,8 @@ from pk.spark.pipeline.jdbc_sink import Database, has_driver
 from pk.spark.pipeline.places import Places
 from pk.spark.pipeline.row_changes import check_changes, table_rows
 from pk.spark.pipeline.table_sinks import catalog_of, table_store
-from pk.spark.reasons import DRIVER_JAR, NO_DRIVER, jdbc_sentence, reason
-from pk.spark.tables.lake_commit import delta_columns
+from pk.spark.reasons import DRIVER_JAR, NO_DRIVER, jdbc_sentence, reason, sentence
+from pk.spark.tables.lake_commit import check_iceberg, delta_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,9 +52,9 @@ def check_target(pipeline: Pipeline, places: Places, sink: Sink, frame: "DataFra
     elif isinstance(sink, DeltaSink):
         if not is_remote(sink.delta):
             _check_directory(pipeline, sink, "delta", places.path(sink.delta))
-        _check_delta(pipeline, places, sink)
+        _check_delta(pipeline, places, sink, frame)
     elif isinstance(sink, IcebergSink):
-        _check_iceberg(pipeline, places, sink)
+        _check_iceberg(pipeline, places, sink, frame)
     elif isinstance(sink, JdbcSink):
         _check_jdbc(pipeline, places, sink, frame)
 
@@ -59,7 +62,6 @@ def check_target(pipeline: Pipeline, places: Places, sink: Sink, frame: "DataFra
 def check_every(pipeline: Pipeline, stream: "DataFrame") -> None:
     """Raises WrongPipeline if `every` is not a time that Spark reads."""
     from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
 
     if pipeline.every is None:
         return
@@ -110,10 +112,10 @@ def _check_file_system(pipeline: Pipeline, sink: ParquetSink, spark: "SparkSessi
         raise pipeline.problem((*sink.path, "parquet"), message) from e
 
 
-def _check_delta(pipeline: Pipeline, places: Places, sink: DeltaSink) -> None:
+def _check_delta(pipeline: Pipeline, places: Places, sink: DeltaSink, frame: "DataFrame") -> None:
     path = (*sink.path, "delta")
     try:
-        columns = delta_columns(places.store(sink.delta))
+        columns = delta_columns(places.store(sink.delta), frame.schema.json())
     except SparkError as e:
         raise pipeline.problem(path, str(e)) from e
     except Exception as e:  # deltalake has errors of its own
@@ -125,14 +127,20 @@ def _check_delta(pipeline: Pipeline, places: Places, sink: DeltaSink) -> None:
         raise pipeline.problem((*sink.path, "partition_by"), message)
 
 
-def _check_iceberg(pipeline: Pipeline, places: Places, sink: IcebergSink) -> None:
+def _check_iceberg(
+    pipeline: Pipeline, places: Places, sink: IcebergSink, frame: "DataFrame"
+) -> None:
     path = (*sink.path, "iceberg")
     try:
         catalog = catalog_of(sink, places, make=False)
         if catalog is not None and catalog.table_exists(sink.iceberg):
-            table_store(catalog.load_table(sink.iceberg))
+            table = catalog.load_table(sink.iceberg)
+            table_store(table)
+            check_iceberg(table, arrow_columns(frame.schema))
     except SparkError as e:
         raise pipeline.problem(path, str(e)) from e
+    except PySparkException as e:
+        raise pipeline.problem((*sink.path, "from"), sentence(e)) from e
     except Exception as e:  # pyiceberg and its catalogs have errors of their own
         message = f"the catalog cannot be used: {one_sentence(e)}"
         raise pipeline.problem((*sink.path, "catalog"), message, passing=True) from e

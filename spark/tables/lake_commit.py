@@ -102,11 +102,17 @@ def _relative(store: Store, url: str) -> str:
     return url.removeprefix("file://").removeprefix(f"{_delta_place(store)}/")
 
 
-def delta_columns(store: Store) -> tuple[str, ...] | None:
+def delta_columns(store: Store, schema: str) -> tuple[str, ...] | None:
     """The columns that a table is partitioned by; None if there is no table yet. Raises
-    SparkMissing, DeltaError, OSError."""
+    SparkMissing, DeltaError, OSError; TargetRefused if a column of the table cannot hold the values
+    of `schema`, Spark's as JSON."""
     table = delta_table_of(store)
-    return None if table is None else tuple(table.metadata().partition_columns)
+    if table is None:
+        return None
+    from deltalake import Schema
+
+    _check_types(table.schema(), Schema.from_json(_nullable(schema)))
+    return tuple(table.metadata().partition_columns)
 
 
 def delta_add(
@@ -220,11 +226,7 @@ def _delta_with(store: Store, wanted: Any, partition_by: Sequence[str], *, keep:
         return DeltaTable.create(place, wanted, partition_by=columns, storage_options=options)
     if not keep:
         return table
-    has, given = json.loads(table.schema().to_json()), json.loads(wanted.to_json())
-    known = {field["name"]: field["type"] for field in has["fields"]}
-    for field in given["fields"]:
-        if field["name"] in known:
-            _check_type(field["name"], known[field["name"]], field["type"])
+    has, given = _check_types(table.schema(), wanted)
     wider = _with_fields(has, given)
     if wider == has:
         return table
@@ -255,6 +257,17 @@ _WIDER: Final = (("byte", "short", "integer", "long"), ("float", "double"))
 """Types of which each holds all values of those before it."""
 
 
+def _check_types(has: Any, given: Any) -> tuple[Any, Any]:
+    """Two schemas of deltalake as Delta's JSON. Raises TargetRefused if a column of the first
+    cannot hold all values of the second's."""
+    first, second = json.loads(has.to_json()), json.loads(given.to_json())
+    known = {field["name"]: field["type"] for field in first["fields"]}
+    for field in second["fields"]:
+        if field["name"] in known:
+            _check_type(field["name"], known[field["name"]], field["type"])
+    return first, second
+
+
 def _check_type(column: str, has: Any, given: Any) -> None:
     """Whether a column of the type `has` holds all values of the type `given`: types as Delta's
     JSON has them. Fields that only one of two structs has are not compared.
@@ -282,6 +295,17 @@ def _check_type(column: str, has: Any, given: Any) -> None:
 
 def _type_name(kind: Any) -> str:
     return str(kind["type"] if isinstance(kind, dict) else kind)
+
+
+def check_iceberg(table: Any, columns: Any) -> None:
+    """Raises TargetRefused if pyiceberg's table has a column that neither holds the values of
+    Arrow's `columns` nor can widen for them."""
+    from pyiceberg.exceptions import ValidationError
+
+    try:
+        table.update_schema().union_by_name(columns)  # which nobody commits
+    except (ValidationError, ValueError) as e:
+        raise TargetRefused(f"the table cannot take the rows: {e}") from e
 
 
 def iceberg_last(table: Any, writer: str) -> int:

@@ -1,6 +1,7 @@
 """A column of JSON texts as a struct, beside the reason why a text does not fit."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pyspark.sql.types import StringType, StructType
 from pk.spark.connect import struct_of
 from pk.spark.text.json_reader import TOO_DEEP, JsonReader, Unfit, fields_of, load_all
 from pk.spark.text.new_fields import Names, names_of, new_fields, shown
+from pk.spark.text.wider_numbers import Path, shown_path, wider_numbers, with_doubles
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -19,22 +21,35 @@ ERROR: Final = "error"
 NEW: Final = "new"
 
 
+@dataclass(frozen=True)
+class JsonFields:
+    """The fields of JSON objects, which may evolve."""
+
+    schema: StructType
+    stays: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    """BIGINT fields that do not become DOUBLE, with the reasons."""
+
+
 def json_parser(
-    spark: "SparkSession", fields: StructType | str, *, evolves: bool = False
+    spark: "SparkSession", fields: JsonFields | StructType | str, *, evolves: bool = False
 ) -> "Callable[[Column | str], Column]":
     """What makes of a column of bytes a struct: `value`, the JSON as a struct of `fields`, and
     `error`, why it is none. Both are null where the bytes are. If the fields evolve, there is also
-    `new`, those that have no column yet as JSON, and a name that cannot become one is an error.
+    `new`, as JSON: those that have no column yet, and those whose numbers their columns cannot
+    hold. A name that cannot become a column is an error.
 
     Raises OptionError for a type that JSON lacks, PySparkException for DDL that is wrong.
     """
-    schema = struct_of(spark, fields) if isinstance(fields, str) else fields
+    if isinstance(fields, str):
+        fields = struct_of(spark, fields)
+    known = fields if isinstance(fields, JsonFields) else JsonFields(fields)
+    schema = known.schema
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     names = names_of(schema) if evolves else None
     JsonReader(fields_of(schema), zone)
 
     def parse(texts: pa.Array) -> pa.Array:
-        return read_column(texts.to_pylist(), schema, zone, names)
+        return read_column(texts.to_pylist(), known, zone, names)
 
     made = StructType().add(VALUE, schema).add(ERROR, StringType()).add(NEW, StringType())
     # Spark would parse once for a filter by `error` and once more for `value`, if it might.
@@ -43,13 +58,16 @@ def json_parser(
 
 
 def read_column(
-    texts: Sequence[bytes | None], schema: StructType, zone: str, names: Names | None
+    texts: Sequence[bytes | None], known: JsonFields, zone: str, names: Names | None
 ) -> pa.Array:
     """The column that `json_parser` makes of texts; `names` are those of fields that evolve."""
-    reader = JsonReader(fields_of(schema), zone)
+    reader = JsonReader(fields_of(known.schema), zone)
     objects, reasons = load_all(texts)
     columns = reader.columns(objects, reasons)
-    new = _new_fields(objects, reasons, names)
+    new: list[str | None] = [None] * len(objects)
+    if names is not None:
+        for number, value in enumerate(objects):
+            new[number], reasons[number] = _evolution(value, reasons[number], known, zone, names)
     absent = [t is None or reason is not None for t, reason in zip(texts, reasons, strict=True)]
     whole = pa.StructArray.from_arrays(
         columns, fields=list(reader.schema), mask=pa.array(absent, pa.bool_())
@@ -63,18 +81,38 @@ def _whole(text: str | None) -> str | None:
     return None if text is None else text.encode(errors="backslashreplace").decode()
 
 
-def _new_fields(
-    objects: Sequence[Mapping[str, Any]], reasons: list[str | None], names: Names | None
-) -> list[str | None]:
-    """Each row's fields without a column; adds to `reasons` why a name cannot become one."""
-    found: list[str | None] = [None] * len(objects)
-    if names is None:
-        return found
-    for number, value in enumerate(objects):
-        if reasons[number] is None:
-            try:
-                new = new_fields(value, names)
-                found[number] = shown(new, names) if new else None
-            except (Unfit, RecursionError) as e:
-                reasons[number] = str(e) if isinstance(e, Unfit) else TOO_DEEP
-    return found
+def _evolution(
+    value: Mapping[str, Any], reason: str | None, known: JsonFields, zone: str, names: Names
+) -> tuple[str | None, str | None]:
+    """The fields of an object for which the columns have to change, as JSON, and the reason why the
+    object does not fit. It has none if it will fit then; `reason` is that of today."""
+    try:
+        wider = {} if reason is None else wider_numbers(value, known.schema)
+        if wider:
+            stays = [
+                f"{shown_path(path)} {known.stays[path]}" for path in wider if path in known.stays
+            ]
+            if stays:
+                return None, "; ".join((reason or "", *stays))
+            reason = _misfit(value, with_doubles(known.schema, wider), zone)
+        if reason is not None:
+            return None, reason
+        new = new_fields(value, names)
+        for path, number in wider.items():
+            _put(new, path, number)
+        return (shown(new, names) if new else None), None
+    except (Unfit, RecursionError) as e:
+        return None, str(e) if isinstance(e, Unfit) else TOO_DEEP
+
+
+def _misfit(value: Mapping[str, Any], schema: StructType, zone: str) -> str | None:
+    reasons: list[str | None] = [None]
+    JsonReader(fields_of(schema), zone).columns([value], reasons)
+    return reasons[0]
+
+
+def _put(fields: dict[str, Any], path: Path, value: Any) -> None:
+    *outer, name = path
+    for each in outer:
+        fields = fields.setdefault(each, {})
+    fields[name] = value

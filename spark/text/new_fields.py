@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pk.spark.text.json_reader import Unfit, json_text, load
+from pk.spark.text.json_reader import Number, Unfit, json_text, load
 
 _SHOWN_MAX: Final = 100_000
 """The longest text of new fields that goes along in an error message, in characters."""
@@ -65,14 +65,16 @@ def new_fields(value: Mapping[str, Any], names: Names, path: str = "") -> dict[s
 
 
 def shown(found: Mapping[str, Any], names: Names) -> str:
-    """New fields as JSON; without their values where these are long."""
+    """New fields as JSON; without their values where these are long. Numbers stay."""
     text = json_text(found)
     return text if len(text) <= _SHOWN_MAX else json_text(_named(found, names))
 
 
 def _named(found: Mapping[str, Any], names: Names) -> dict[str, Any]:
     return {
-        name: _named(each, names.inner[name]) if name in names.inner else None
+        name: _named(each, names.inner[name])
+        if name in names.inner
+        else (each if type(each) is Number and name in names.exact else None)
         for name, each in found.items()
     }
 

@@ -13,9 +13,9 @@ deltalake = pytest.importorskip("deltalake")
 
 from pyarrow import parquet
 
-from pk.spark.errors import SparkFailed
+from pk.spark.errors import SparkFailed, TargetRefused
 from pk.spark.files.store import LocalStore
-from pk.spark.tables.lake_commit import LakeFile, delta_add, read_footer
+from pk.spark.tables.lake_commit import LakeFile, delta_add, delta_columns, read_footer
 
 ARROW = {
     "integer": pa.int32(),
@@ -91,3 +91,17 @@ def test_a_field_that_is_new_inside_a_struct_is_added(tmp_path: Path) -> None:
     version = deltalake.DeltaTable(tmp_path / "t").version()
     assert not delta_add(store, [file], schema, "w", 1)
     assert deltalake.DeltaTable(tmp_path / "t").version() == version
+
+
+def test_columns_are_compared_before_anything_is_written(tmp_path: Path) -> None:
+    def schema(kind: str) -> str:
+        column = {"name": "n", "type": kind, "nullable": True, "metadata": {}}
+        return json.dumps({"type": "struct", "fields": [column]})
+
+    store = LocalStore(tmp_path / "t")
+    assert delta_columns(store, schema("double")) is None
+    add(tmp_path / "t", 0, "long", 1)
+    assert delta_columns(store, schema("integer")) == ()
+    with pytest.raises(TargetRefused, match="column n is long, and its new values are double"):
+        delta_columns(store, schema("double"))
+    assert deltalake.DeltaTable(tmp_path / "t").schema().fields[0].type.type == "long"

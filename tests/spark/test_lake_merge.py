@@ -15,9 +15,15 @@ pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
 
-from pk.spark.errors import SparkFailed
+from pk.spark.errors import SparkFailed, TargetRefused
 from pk.spark.files.store import LocalStore
-from pk.spark.tables.lake_commit import delta_last, delta_merge, iceberg_last, iceberg_merge
+from pk.spark.tables.lake_commit import (
+    check_iceberg,
+    delta_last,
+    delta_merge,
+    iceberg_last,
+    iceberg_merge,
+)
 
 DELETED = "_pk_deleted"
 COLUMNS = pa.schema(
@@ -223,6 +229,9 @@ def test_an_iceberg_column_that_cannot_widen_is_refused(
     table.merge(marked[0], ["Id"], 0)
     with pytest.raises(Exception, match="Cannot change column type: n") as raised:
         table.merge(marked[1], ["Id"], 1)
+    with pytest.raises(TargetRefused, match="cannot take the rows: Cannot change column type: n"):
+        check_iceberg(table.catalog.load_table("a.t"), rows[1].schema)
+    check_iceberg(table.catalog.load_table("a.t"), rows[0].schema)
     assert has.replace("int64", "long") in str(raised.value) and given in str(raised.value)
 
 

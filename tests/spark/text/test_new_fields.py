@@ -13,9 +13,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql import types as t
 
 from pk.spark.schemas.growth import widened
-from pk.spark.text.json_columns import read_column
+from pk.spark.text.json_columns import JsonFields, read_column
 from pk.spark.text.json_reader import Unfit, load
 from pk.spark.text.new_fields import as_text, in_one_case, names_of, new_fields, shown
+from pk.spark.text.wider_numbers import not_double, wider_numbers, with_doubles
 
 INNER = t.StructType().add("y", t.ArrayType(t.LongType())).add("z", t.StructType().add("q", "long"))
 SCHEMA = (
@@ -33,7 +34,7 @@ NAMES = names_of(SCHEMA)
 
 
 def read(*texts: bytes) -> list[dict[str, Any]]:
-    return read_column(texts, SCHEMA, "UTC", NAMES).to_pylist()
+    return read_column(texts, JsonFields(SCHEMA), "UTC", NAMES).to_pylist()
 
 
 @for_each(
@@ -105,14 +106,17 @@ def test_no_record_stops_the_reading(texts: list[str]) -> None:
     """Each has a value, a reason, or fields that are new; and these are columns of the next run."""
     given = [text.encode(errors="replace") for text in texts]
     schema = SCHEMA
-    for row in read_column(given, schema, "UTC", names_of(schema)).to_pylist():
-        assert (row["error"] is None) != (row["value"] is None)
-        if row["new"] is not None:
+    known = JsonFields(schema)
+    for row in read_column(given, known, "UTC", names_of(schema)).to_pylist():
+        if row["new"] is None:
+            assert (row["error"] is None) != (row["value"] is None)
+        else:
             assert row["error"] is None
-            new = as_text(load(row["new"].encode()), names_of(SCHEMA))
-            schema = widened(schema, new)
+            new = load(row["new"].encode())
+            schema = widened(schema, as_text(new, names_of(SCHEMA)))
+            schema = with_doubles(schema, wider_numbers(new, schema))
     assert len({name.lower() for name in schema.names}) == len(schema.names)
-    for row in read_column(given, schema, "UTC", names_of(schema)).to_pylist():
+    for row in read_column(given, JsonFields(schema), "UTC", names_of(schema)).to_pylist():
         assert row["new"] is None
 
 
@@ -127,3 +131,59 @@ def test_an_object_that_fits_is_no_error() -> None:
     with pytest.raises(Unfit):
         new_fields({"ID": 1}, NAMES)
     assert new_fields({"id": 1, "m": {"A": "1", "a": "2"}}, NAMES) == {}
+
+
+WIDE = JsonFields(SCHEMA, {("x", "z", "q"): "stays BIGINT: there is a reason"})
+
+
+def evolved(text: str) -> tuple[str | None, str | None]:
+    """What has to change for a text, and why it does not fit."""
+    [row] = read_column([text.encode()], WIDE, "UTC", NAMES).to_pylist()
+    return row["new"], row["error"]
+
+
+def test_a_number_with_a_fraction_in_a_bigint_field_is_something_new() -> None:
+    assert evolved('{"id":1.50,"s":"a","more":{"a":1}}') == ('{"more":{"a":1},"id":1.50}', None)
+    assert evolved('{"id":1e3}') == ('{"id":1e3}', None)
+    assert evolved('{"id":1}') == (None, None)
+
+
+def test_a_number_in_an_object_that_does_not_fit_anyway_is_nothing_new() -> None:
+    assert evolved('{"id":1.5,"day":"x"}') == (None, "day is not DATE: x")
+    assert evolved('{"id":1.5,"ID":1}') == (
+        None,
+        "the value has the field ID, which differs from id in upper and lower case alone",
+    )
+    assert evolved('{"id":1e400}') == (None, "id is not DOUBLE: 1e400")
+    long = f"0.{'1' * 200}"
+    assert evolved(f'{{"id":{long}}}') == (None, f"id is not BIGINT: {long[:100]}")
+    assert evolved('{"x":{"y":[1.5]}}')[0] is None
+
+
+def test_a_field_that_stays_says_why() -> None:
+    new, error = evolved('{"x":{"z":{"q":1.5}}}')
+    assert new is None and error is not None
+    assert error.endswith("; x.z.q stays BIGINT: there is a reason")
+    assert evolved('{"x":{"z":{"q":7}}}') == (None, None)
+
+
+def test_the_type_becomes_double_where_the_number_is() -> None:
+    found = wider_numbers(load(b'{"id":1,"x":{"z":{"q":0.5}},"s":2.5}'), SCHEMA)
+    assert found == {("x", "z", "q"): "0.5"}
+    wider = with_doubles(SCHEMA, found)
+    assert "z:struct<q:double>" in wider["x"].dataType.simpleString()
+    assert with_doubles(wider, []) == wider != SCHEMA
+    assert wider["id"] == SCHEMA["id"]
+
+
+def test_whole_numbers_that_no_double_is_are_found() -> None:
+    exact = [b'{"a":{"b":9007199254740992}}', b'{"a":{"b":1.5}}', b"{", b'{"a":7}', b"{}"]
+    assert not_double(exact, ("a", "b")) is None
+    assert not_double([*exact, b'{"a":{"b":9007199254740993}}'], ("a", "b")) == 2**53 + 1
+    huge = b'{"a":1' + b"0" * 400 + b"}"
+    assert not_double([huge], ("a",)) == 10**400
+
+
+def test_numbers_stay_where_long_values_do_not() -> None:
+    [row] = read(b'{"id":0.5,"new":"' + b"x" * 200_000 + b'"}')
+    assert row["new"] == '{"new":null,"id":0.5}'
