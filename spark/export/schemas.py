@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import StructType
 
@@ -12,7 +12,7 @@ from pk.core.schemas.registry.errors import RegistryError
 from pk.core.schemas.schema import MissingLibrary, SchemaError
 from pk.net.schemas.answers import RegistryUnreachable
 from pk.spark.errors import OptionError
-from pk.spark.schemas.growth import is_wider
+from pk.spark.schemas.growth import NUMBERS, is_wider
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.schemas.reading import Reading, Written
 from pk.spark.schemas.source_columns import reading_of, source_columns
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pk.spark.export.options import ExportOptions
+
+_NUMBERS: Final[Mapping[str | None, frozenset[tuple[str, str]]]] = {
+    None: NUMBERS,
+    "iceberg": NUMBERS - {("int", "double")},
+    "delta": frozenset(),
+}
+"""The numbers that become wider in a resumed export, by the kind of its table; None: files alone.
+Iceberg's format excludes the one, and deltalake cannot change types."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,8 @@ class Decoding:
 def decoding(options: ExportOptions, known: Mapping[str, Any]) -> Decoding | None:
     """How the records that are in the topic by now are decoded; None if neither keys nor values
     have schemas. `known` has the columns of a resumed export, which stay, unless it evolves and the
-    newest schemas have all of them. Raises OptionError."""
+    newest schemas have all of them, whose numbers may be wider if the table can take that. Raises
+    OptionError."""
     kinds = {"key": options.key, "value": options.value}
     formats = {f"{name}.format": KINDS[kind] for name, kind in kinds.items() if kind in KINDS}
     if not formats:
@@ -53,7 +62,9 @@ def decoding(options: ExportOptions, known: Mapping[str, Any]) -> Decoding | Non
         chosen = reading.choose(None if options.evolve else before)
         if options.evolve and before is not None:
             written = [name for name, kind in kinds.items() if kind in KINDS]
-            if not all(is_wider(before[n].dataType, chosen[n].dataType) for n in written):
+            numbers = {n: _NUMBERS[options.table] if kinds[n] == "avro" else () for n in written}
+            types = {n: (before[n].dataType, chosen[n].dataType) for n in written}
+            if not all(is_wider(*types[n], numbers[n]) for n in written):
                 chosen = reading.choose(before)
         columns = source_columns(chosen, headers=True)
         return Decoding(reading, reading.written(), columns)

@@ -29,6 +29,9 @@ from pk.spark.pipeline.upgrade import check_changes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pk.spark.pipeline.relations import Relations
+    from pk.spark.pipeline.sinks import Query
+
 
 @dataclass(frozen=True)
 class Checked:
@@ -60,8 +63,14 @@ def check_in(spark: "SparkSession", pipeline: Pipeline, kafka: Mapping[str, str]
 
     places = Places(pipeline)
     fields = Fields(pipeline, places, kafka).known(spark)
-    versions = RegistryVersions(pipeline, places, kafka).options()
-    relations = Builder(spark, pipeline, places, kafka, fields, versions).build()
+
+    def built(versions: Mapping[str, Mapping[str, str]]) -> "Relations":
+        return Builder(spark, pipeline, places, kafka, fields, versions).build()
+
+    def planned(versions: Mapping[str, Mapping[str, str]]) -> "list[Query]":
+        return queries(pipeline, places, built(versions), kafka)
+
+    relations = built(RegistryVersions(pipeline, places, kafka).options(planned))
     problems: list[Problem] = []
     for query in queries(pipeline, places, relations, kafka):
         said = _unsupported(spark, query.frame, query.mode)

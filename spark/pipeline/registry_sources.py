@@ -4,13 +4,15 @@ A source's columns are those of the subject's latest version. With `schema = "ev
 ends before a batch that may have a newer version, and restarts with that version's columns;
 the offsets of the batch stay. A newer version that lacks a column, or has it with another type, is
 not used: the source keeps the previous version, and a record that this cannot read counts as one
-that does not parse (`on_error`). `fixed` keeps the first run's version.
+that does not parse (`on_error`). Numbers may be wider, if the state of the steps and the sinks take
+them. `fixed` keeps the first run's version.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import DataType, StructType
 
@@ -22,12 +24,19 @@ from pk.spark.errors import OptionError
 from pk.spark.files.object_path import write_json
 from pk.spark.pipeline.definition import Column, Pipeline, TopicSink, TopicSource
 from pk.spark.pipeline.places import Places
-from pk.spark.schemas.growth import is_wider
+from pk.spark.pipeline.widening import why_not
+from pk.spark.schemas.growth import NUMBERS, is_wider
 from pk.spark.schemas.kinds import KINDS
 from pk.spark.schemas.options import split_options
 from pk.spark.schemas.reading import NEW_VERSION
 from pk.spark.schemas.source_columns import reading_of
 from pk.spark.schemas.writing import encoders
+
+if TYPE_CHECKING:
+    from pk.spark.pipeline.sinks import Query
+
+Plan = Callable[[Mapping[str, Mapping[str, str]]], "Sequence[Query]"]
+"""Makes the queries with some options of each source. Raises WrongPipeline."""
 
 _OURS: Final = (
     *("key.format", "value.format", "schema.on.error", "schema.on.new.version"),
@@ -118,14 +127,35 @@ class RegistryVersions:
         self._kafka = kafka
         self._chosen: dict[str, int] = {}
 
-    def options(self) -> dict[str, dict[str, str]]:
-        """Source → the options that set the versions. Raises WrongPipeline."""
+    def options(
+        self, plan: Plan, say: Callable[[str], None] = lambda _: None
+    ) -> dict[str, dict[str, str]]:
+        """Source → the options that set the versions. A version with wider numbers is used if the
+        queries that `plan` makes of such options can go on with it; else `say` tells why not.
+        Raises WrongPipeline."""
         before = self._remembered()
         found: dict[str, dict[str, str]] = {}
+        wider: list[tuple[TopicSource, Column, int]] = []
         for source in self._pipeline.topics:
             for column in source.formats:
                 chosen = found.setdefault(source.name, {})
-                chosen |= self._options(source, column, before.get(_name(source, column)))
+                name = _name(source, column)
+                version, latest, grown = self._version(source, column, before.get(name))
+                if version is not None and latest is not None:
+                    chosen |= self._choose(source, column, version, latest)
+                    if grown:
+                        wider.append((source, column, latest))
+        for source, column, latest in wider:
+            given = found[source.name] | self._as_options(column, latest, latest)
+            given.pop(f"{column}.schema.version", None)
+            trial = {**found, source.name: given}
+            why = why_not(self._places, plan(found), partial(plan, trial))
+            if why is None:
+                found = trial
+                self._chosen[_name(source, column)] = latest
+            else:
+                said = f"{source.name}: version {latest} of the {column}'s schema is not used"
+                say(f"{said}, because it has wider numbers: {why}.")
         return found
 
     def remember(self) -> None:
@@ -139,17 +169,32 @@ class RegistryVersions:
         except FileNotFoundError:
             return {}
 
-    def _options(self, source: TopicSource, column: Column, before: int | None) -> dict[str, str]:
+    def _version(
+        self, source: TopicSource, column: Column, before: int | None
+    ) -> tuple[int | None, int | None, bool]:
+        """The version to use, the latest one, and whether this would be used but for its wider
+        numbers. No versions if the file names one."""
         pinned = (f"{column}.schema.version", f"{column}.schema.id")
         found, latest = self._asked(source, column, None)
         if latest is None or any(name.lower() in pinned for name in source.options):
-            return {}
-        version = latest
-        if before is not None and before != latest:
-            fixed = self._pipeline.schema == "fixed"
-            if fixed or not is_wider(self._asked(source, column, before)[0], found):
-                version = before
+            return None, None, False
+        if before is None or before == latest:
+            return latest, latest, False
+        if self._pipeline.schema == "fixed":
+            return before, latest, False
+        known = self._asked(source, column, before)[0]
+        if is_wider(known, found):
+            return latest, latest, False
+        numbers = NUMBERS if source.formats[column] == "avro" else ()
+        return before, latest, is_wider(known, found, numbers)
+
+    def _choose(
+        self, source: TopicSource, column: Column, version: int, latest: int
+    ) -> dict[str, str]:
         self._chosen[_name(source, column)] = version
+        return self._as_options(column, version, latest)
+
+    def _as_options(self, column: Column, version: int, latest: int) -> dict[str, str]:
         if self._pipeline.schema == "evolve" and version == latest:
             return {"schema.on.new.version": "fail"}
         return {f"{column}.schema.version": str(version)}

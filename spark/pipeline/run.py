@@ -418,15 +418,10 @@ class _Run:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from pk.spark.pipeline.registry_sources import RegistryVersions
         from pk.spark.pipeline.shared_variables import complete_shared_variables
         from pk.spark.pipeline.sinks import start
 
-        versions = RegistryVersions(self._pipeline, self._places, self._options.kafka)
-        chosen = versions.options()
-        versions.remember()
-
-        planned = self._planned(spark, known, chosen)
+        planned = self._planned(spark, known, self._versions(spark, known, self._options.say))
         self._write_letters(spark, planned)
         complete_shared_variables(spark)
         running: dict[str, StreamingQuery] = {}
@@ -592,15 +587,29 @@ class _Run:
     ) -> str | None:
         """Why the pipeline cannot go on with other fields of a source. Raises WrongPipeline if it
         cannot go on with those `before` either."""
-        from pk.spark.pipeline.registry_sources import RegistryVersions
         from pk.spark.pipeline.widening import why_not
 
-        versions = RegistryVersions(self._pipeline, self._places, self._options.kafka).options()
+        versions = self._versions(spark, known)
 
         def planned(given: "JsonFields") -> "list[Query]":
             return self._planned(spark, {**known, source: given}, versions)
 
         return why_not(self._places, planned(before), lambda: planned(after))
+
+    def _versions(
+        self,
+        spark: "SparkSession",
+        known: "Mapping[str, JsonFields]",
+        say: Callable[[str], None] = lambda _: None,
+    ) -> dict[str, dict[str, str]]:
+        """Source → the options that set the versions of its schemas, which are remembered. Raises
+        WrongPipeline, OSError."""
+        from pk.spark.pipeline.registry_sources import RegistryVersions
+
+        versions = RegistryVersions(self._pipeline, self._places, self._options.kafka)
+        found = versions.options(lambda given: self._planned(spark, known, given), say)
+        versions.remember()
+        return found
 
     def _planned(
         self,
@@ -633,10 +642,9 @@ class _Run:
         """Finds the records with which a step fails, and leaves them out from here on, as
         `on_error` says. Raises PipelineFailed if there are none, or if it says stop."""
         from pk.spark.pipeline.failed_steps import MOST, Interrupted, Search, Unsearchable
-        from pk.spark.pipeline.registry_sources import RegistryVersions
 
         pipeline, kafka = self._pipeline, self._options.kafka
-        versions = RegistryVersions(pipeline, self._places, kafka).options()
+        versions = self._versions(spark, known)
         search = Search(spark, pipeline, self._places, kafka, known, versions, self._asked)
         stops = pipeline.on_error == "stop"
         if not stops:

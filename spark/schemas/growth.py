@@ -1,6 +1,13 @@
 """How the columns of keys and values grow with the fields that records gain."""
 
+from collections.abc import Container
+from typing import Final
+
 from pyspark.sql.types import DataType, StructField, StructType
+
+NUMBERS: Final = frozenset((("int", "bigint"), ("int", "double"), ("float", "double")))
+"""Types of numbers, each with a wider one that holds all its values: not BIGINT with DOUBLE, which
+lacks most whole numbers above 2^53. Avro reads the values of one as the other; protobuf may not."""
 
 
 def widened(known: StructType, found: StructType) -> StructType:
@@ -21,11 +28,14 @@ def widened(known: StructType, found: StructType) -> StructType:
     return StructType([*fields, *others.values()])
 
 
-def is_wider(known: DataType, found: DataType) -> bool:
-    """Whether a type has every field of another, with its type, and maybe more."""
+def is_wider(known: DataType, found: DataType, numbers: Container[tuple[str, str]] = ()) -> bool:
+    """Whether a type has every field of another, with its type or a wider one of `numbers`, and
+    maybe more."""
     if not isinstance(known, StructType) or not isinstance(found, StructType):
-        return known.simpleString() == found.simpleString()
+        types = known.simpleString(), found.simpleString()
+        return types[0] == types[1] or types in numbers
     others = {each.name: each.dataType for each in found.fields}
     return all(
-        each.name in others and is_wider(each.dataType, others[each.name]) for each in known.fields
+        each.name in others and is_wider(each.dataType, others[each.name], numbers)
+        for each in known.fields
     )

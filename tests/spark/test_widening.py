@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,11 @@ from clients.pk_broker import PkBroker
 from pipeline_examples import duckdb
 from pipeline_world import World
 
+from pk.core.schemas.schema import Resolved, Schema
+from pk.core.schemas.serialization import encoder
+from pk.net.schemas.blocking import Schemas
+from pk.spark.errors import SparkFailed
+from pk.spark.export.exporter import ExportOptions, export
 from pk.spark.pipeline.definition import WrongPipeline, parse_pipeline
 from pk.spark.pipeline.run import PipelineFailed, settings
 from pk.spark.session.local import launch
@@ -109,10 +115,7 @@ def test_a_topic_takes_doubles_and_a_number_that_none_is_becomes_a_dead_letter(
 STAYS = {
     "parquet": (
         'parquet = "rows"',
-        (
-            "rows has files in which n is BIGINT, and Spark does not read them together with files of"
-            " DOUBLE"
-        ),
+        "rows has files in which n is BIGINT, and Spark does not read them together with files",
     ),
     "delta": ('delta = "rows"', "the table's column n is long, and its new values are double;"),
     "iceberg": (
@@ -268,3 +271,151 @@ def test_a_declared_type_stays_and_a_pipeline_that_stops_says_why(world: World) 
         world.run(world.pipeline(text))
     world.run(world.pipeline(text.replace("n BIGINT", "n DOUBLE")))
     assert world.rows("out") == [{"id": 1, "n": 1}, {"id": 2, "n": 1.5}]
+
+
+NEW = '{"id": 2, "n": 2, "more": "x"}'
+
+
+@pytest.mark.parametrize("kind", ["topic", *STAYS])
+def test_a_new_field_is_a_new_column_but_not_in_a_database(world: World, kind: str) -> None:
+    sink = 'topic = "out"' if kind == "topic" else STAYS[kind][0].replace("stays", "new")
+    world.topic("out", (), 1)
+    world.topic("orders", ['{"id": 1, "n": 1}'], 1)
+    pipeline = world.pipeline(FILE.format(sink=sink))
+    world.run(pipeline)
+    world.topic("orders", [NEW])
+    if kind == "jdbc":
+        with pytest.raises(WrongPipeline, match="the table t has no column 'more'; it has id, n"):
+            world.run(pipeline)
+        return
+    world.run(pipeline)
+    assert rows_of(world, kind)[1] == json.loads(NEW)
+
+
+def rows_of(world: World, kind: str) -> list[dict[str, Any]]:
+    """The rows of a sink by their ids."""
+    if kind == "topic":
+        rows = world.rows("out")
+    elif kind == "parquet":
+        files = f"read_parquet('{world.directory}/rows/*.parquet', union_by_name = true)"
+        [rows] = duckdb(f"SELECT list(r) FROM {files} r")[0]
+    elif kind == "delta":
+        from deltalake import DeltaTable
+
+        rows = DeltaTable(str(world.directory / "rows")).to_pyarrow_table().to_pylist()
+    else:
+        from pyiceberg.catalog import load_catalog
+
+        catalog = load_catalog("default", type="sql", uri=f"sqlite:///{world.directory}/c.db")
+        rows = catalog.load_table("a.b").scan().to_arrow().to_pylist()
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def order(**kinds: str) -> Schema:
+    fields = [{"name": name, "type": kind, "default": 0} for name, kind in kinds.items()]
+    return Schema(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+
+
+FIRST = order(id="long", i="int", f="float")
+SECOND = order(id="long", i="long", f="double")
+SMALL = {"id": 1, "i": 1, "f": 0.5}
+WIDE = {"id": 2, "i": 2**40, "f": 1e300}
+
+
+def produce(world: World, schema: Schema, value: dict[str, Any]) -> None:
+    """Appends a value of a schema, which is registered in a directory."""
+    registry = world.directory / "registry"
+    registry.mkdir(exist_ok=True)
+    write = encoder(Resolved(schema), Schemas(str(registry)).register("orders-value", schema))
+    world.topic("orders", [write(value)], 1)
+
+
+def run_versions(world: World, sink: str) -> None:
+    """A run with the first version, and one with the second, whose numbers are wider."""
+    text = FILE.replace('value = "json"', 'value = "avro"')
+    text = text.replace("[[source]]", '[schema_registry]\nurl = "registry"\n[[source]]', 1)
+    pipeline = world.pipeline(text.format(sink=sink))
+    for schema, value in ((FIRST, SMALL), (SECOND, WIDE)):
+        produce(world, schema, value)
+        world.run(pipeline)
+
+
+@pytest.mark.parametrize("kind", ["topic", "parquet", "iceberg"])
+def test_a_version_with_wider_numbers_is_used(world: World, kind: str) -> None:
+    world.topic("out", (), 1)
+    run_versions(world, 'topic = "out"' if kind == "topic" else STAYS[kind][0])
+    assert rows_of(world, kind) == [SMALL, WIDE]
+    assert letters(world) == {} and world.said == []
+    if kind == "parquet":
+        read = world.spark.read.schema("id BIGINT, i BIGINT, f DOUBLE")
+        rows = read.parquet(f"file://{world.directory}/rows").orderBy("id").collect()
+        assert [row.asDict() for row in rows] == [SMALL, WIDE]
+
+
+def test_a_delta_table_keeps_the_version_before(world: World) -> None:
+    run_versions(world, 'delta = "rows"')
+    assert rows_of(world, "delta") == [SMALL]
+    [why] = letters(world).values()
+    assert "long" in why
+    assert world.said == [
+        (
+            "orders: version 2 of the value's schema is not used, because it has wider numbers: the"
+            " table's column i is integer, and its new values are long; write them to another table,"
+            " or cast them."
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ('"i" INTEGER, "f" DOUBLE', "column i is INTEGER, and cannot hold BIGINT"),
+        ('"i" BIGINT, "f" REAL', "column f is REAL, and cannot hold DOUBLE"),
+        ('"i" BIGINT, "f" DOUBLE', None),
+    ],
+)
+def test_a_database_takes_wider_numbers_if_its_columns_hold_them(
+    world: World, columns: str, said: str | None
+) -> None:
+    name = world.directory.name.replace("-", "_")
+    derby(world.spark, name, f'CREATE TABLE t ("id" BIGINT, {columns})')
+    run_versions(world, f'jdbc = "{DERBY.format(name=name)}"\ntable = "t"')
+    rows = derby(world.spark, name, 'SELECT * FROM t ORDER BY "id"')
+    assert rows == [tuple(SMALL.values()), *([tuple(WIDE.values())] if said is None else [])]
+    assert len(letters(world)) == len(world.said) == (0 if said is None else 1)
+    assert said is None or said in world.said[0]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_a_resumed_export_takes_wider_numbers_that_its_table_can_have(
+    world: World, kind: str
+) -> None:
+    given = ExportOptions(
+        bootstrap=world.bootstrap,
+        topic="orders",
+        directory=world.directory / "out",
+        value="avro",
+        table=None if kind == "parquet" else kind,
+        schemas={"schema.registry.url": str(world.directory / "registry")},
+    )
+    produce(world, FIRST, SMALL)
+    export(given, spark=world.spark)
+    produce(world, SECOND, WIDE)
+    again = replace(given, mode="resume", evolve=True)
+    if kind == "delta":
+        with pytest.raises(SparkFailed, match="offset 1 of orders-0 cannot be decoded: "):
+            export(again, spark=world.spark)
+        return
+    assert export(again, spark=world.spark).records == 1
+    if kind == "iceberg":
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("pk", uri=f"sqlite:///{world.directory}/out/_pk_catalog.db")
+        rows = catalog.load_table("pk.export").scan().to_arrow().sort_by("offset")
+        assert rows.column("value").to_pylist() == [SMALL, WIDE]
+        return
+    files = f"read_parquet('{world.directory}/out/*.parquet', union_by_name = true)"
+    assert duckdb(f'SELECT value FROM {files} ORDER BY "offset"') == [(SMALL,), (WIDE,)]
+    read = world.spark.read.schema("value STRUCT<id: BIGINT, i: BIGINT, f: DOUBLE>, offset BIGINT")
+    found = read.parquet(f"file://{world.directory}/out").orderBy("offset").collect()
+    assert [row["value"].asDict() for row in found] == [SMALL, WIDE]

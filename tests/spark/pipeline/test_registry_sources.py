@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from pk.core.schemas.schema import Schema
 from pk.net.schemas.blocking import Schemas
 from pk.spark.pipeline.definition import WrongPipeline, parse_pipeline
+from pk.spark.pipeline.document import Position, Problem
 from pk.spark.pipeline.places import Places
-from pk.spark.pipeline.registry_sources import RegistryVersions
+from pk.spark.pipeline.registry_sources import Plan, RegistryVersions
+from pk.spark.pipeline.sinks import Query
 
 KAFKA = {"kafka.bootstrap.servers": "localhost:1"}
 LATEST = {"orders": {"schema.on.new.version": "fail"}}
@@ -53,7 +56,12 @@ class World:
         (folder / f"v{number}-id{number}.avsc").write_text(order(**fields).text)
 
     def start(
-        self, schema: str = "evolve", options: str = "", formats: str = 'value = "avro"'
+        self,
+        schema: str = "evolve",
+        options: str = "",
+        formats: str = 'value = "avro"',
+        plan: Plan = lambda _: [],
+        say: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, str]]:
         """What a start of the pipeline chooses, and keeps."""
         url = self.directory / "registry"
@@ -61,7 +69,7 @@ class World:
         pipeline = parse_pipeline(text, str(self.directory / "p.toml"))
         (self.directory / "cp" / "pk").mkdir(parents=True, exist_ok=True)
         versions = RegistryVersions(pipeline, Places(pipeline), KAFKA)
-        found = versions.options()
+        found = versions.options(plan, say)
         versions.remember()
         return found
 
@@ -127,3 +135,34 @@ def test_problems_have_their_place(world: World) -> None:
     world.add(id="long")
     with pytest.raises(WrongPipeline, match=r"value\.format is set by key, value, on_error and"):
         world.start(options="'value.format' = 'json'")
+
+
+def test_wider_numbers_of_avro_are_used_if_the_queries_take_them(world: World) -> None:
+    def start(refusal: str | None) -> dict[str, dict[str, str]]:
+        tried: list[Mapping[str, Mapping[str, str]]] = []
+
+        def plan(given: Mapping[str, Mapping[str, str]]) -> list[Query]:
+            tried.append(given)
+            if refusal is not None and len(tried) == 2:
+                raise WrongPipeline("p.toml", [Problem(Position(1, 1), refusal)])
+            return []
+
+        said.clear()
+        return world.start(plan=plan, say=said.append)
+
+    said: list[str] = []
+    world.add(id="int", price="float", n="int")
+    assert start("no")["orders"] == LATEST["orders"]
+    world.add(id="long", price="double", n="double")
+    kept = {"orders": {"value.schema.version": "1"}}
+    assert start("the sink says no") == kept
+    assert said == [
+        (
+            "orders: version 2 of the value's schema is not used, because it has wider numbers: the"
+            " sink says no."
+        )
+    ]
+    assert start(None) == LATEST and said == []
+    assert start("nobody is asked again") == LATEST
+    world.add(id="double", price="double", n="double")  # which would round
+    assert start(None) == {"orders": {"value.schema.version": "2"}}
