@@ -97,12 +97,17 @@ def sink_options(pipeline: Pipeline, sink: TopicSink) -> dict[str, str]:
 
 
 def check_encoders(
-    pipeline: Pipeline, sink: TopicSink, options: Mapping[str, str], rows: StructType
+    pipeline: Pipeline,
+    sink: TopicSink,
+    options: Mapping[str, str],
+    rows: StructType,
+    *,
+    register: bool = False,
 ) -> None:
-    """Check that a sink's rows fit their schema. Schemas yet to be registered are not checked.
-    Raises WrongPipeline."""
+    """Check that a sink's rows fit their schema. Schemas yet to be registered are not checked,
+    unless they are to be registered here. Raises WrongPipeline."""
     schemas = split_options(options, sink=True)[1]
-    if schemas is None or schemas.register:
+    if schemas is None or (schemas.register and not register):
         return
     for column, given in schemas.columns.items():
         try:

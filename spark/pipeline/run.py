@@ -22,7 +22,7 @@ from pk.spark.files.causes import storage_cause
 from pk.spark.files.object_path import ObjectPath, write_json
 from pk.spark.files.store import settings_of
 from pk.spark.pipeline.checkpoints import last_batch
-from pk.spark.pipeline.definition import JdbcSource, Pipeline
+from pk.spark.pipeline.definition import JdbcSource, Pipeline, TopicSink
 from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
 from pk.spark.pipeline.group_offsets import GroupOffsets
 from pk.spark.pipeline.lasting import is_lasting, is_said_to_last
@@ -592,7 +592,7 @@ class _Run:
         versions = self._versions(spark, known)
 
         def planned(given: "JsonFields") -> "list[Query]":
-            return self._planned(spark, {**known, source: given}, versions)
+            return self._ready(spark, {**known, source: given}, versions)
 
         return why_not(self._places, planned(before), lambda: planned(after))
 
@@ -607,8 +607,27 @@ class _Run:
         from pk.spark.pipeline.registry_sources import RegistryVersions
 
         versions = RegistryVersions(self._pipeline, self._places, self._options.kafka)
-        found = versions.options(lambda given: self._planned(spark, known, given), say)
+        found = versions.options(lambda given: self._ready(spark, known, given), say)
         versions.remember()
+        return found
+
+    def _ready(
+        self,
+        spark: "SparkSession",
+        known: "Mapping[str, JsonFields]",
+        versions: Mapping[str, Mapping[str, str]],
+    ) -> "list[Query]":
+        """The queries, once the registry has the schemas of what they write, or refuses one. Raises
+        WrongPipeline."""
+        from pk.spark.pipeline.registry_sources import check_encoders
+        from pk.spark.pipeline.sinks import topic_options
+
+        found = self._planned(spark, known, versions)
+        for query in found:
+            if isinstance(query.sink, TopicSink):
+                options = topic_options(self._pipeline, self._options.kafka, query.sink)
+                given = (self._pipeline, query.sink, options, query.frame.schema)
+                check_encoders(*given, register=True)
         return found
 
     def _planned(

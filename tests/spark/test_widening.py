@@ -13,7 +13,7 @@ from pipeline_examples import duckdb
 from pipeline_world import World
 
 from pk.core.schemas.schema import Resolved, Schema
-from pk.core.schemas.serialization import encoder
+from pk.core.schemas.serialization import Deserializer, encoder
 from pk.net.schemas.blocking import Schemas
 from pk.spark.errors import SparkFailed
 from pk.spark.export.exporter import ExportOptions, export
@@ -311,6 +311,48 @@ def rows_of(world: World, kind: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["id"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "registers", "why"),
+    [
+        ("avro", True, None),
+        ("avro", False, "n is double, but the schema has long"),
+        ("protobuf", True, "n is double, "),  # a message keeps its fields
+    ],
+)
+def test_a_topic_with_schemas_takes_what_its_schema_can_be(
+    world: World, kind: str, registers: bool, why: str | None
+) -> None:
+    (world.directory / "registry").mkdir()
+    schemas = Schemas(str(world.directory / "registry"))
+    if not registers:
+        schemas.register("out-value", order(id="long", n="long"))
+    world.topic("out", (), 1)
+    options = f'{{ "auto.register.schemas" = {str(registers).lower()} }}'
+    sink = f'topic = "out"\nformat = "{kind}"\noptions = {options}\n'
+    run_twice(world, f'{sink}[schema_registry]\nurl = "registry"')
+    read = Deserializer(schemas.by_id)
+    rows = [read.decode(value or b"") for _, value, _ in world.committed("out")]
+    taken = [] if why else [{"id": 2, "n": 1.5}]
+    assert [{"id": int(row["id"]), "n": float(row["n"])} for row in rows] == [
+        {"id": 1, "n": 1},
+        *taken,
+        {"id": 3, "n": 3},
+    ]
+    assert [why in said if why else said for said in letters(world).values()] == [True] * bool(why)
+
+
+def test_a_directory_without_files_takes_doubles(world: World) -> None:
+    text = FILE.format(sink='parquet = "rows"').replace(
+        "FROM orders", "FROM orders WHERE value.id > 1"
+    )
+    world.topic("orders", ['{"id": 1, "n": 1}'], 1)
+    world.run(world.pipeline(text))
+    world.topic("orders", ['{"id": 2, "n": 1.5}'])
+    world.run(world.pipeline(text))
+    assert found(world, "parquet") == [(2, 1.5)]
+    assert letters(world) == {}
+
+
 def order(**kinds: str) -> Schema:
     fields = [{"name": name, "type": kind, "default": 0} for name, kind in kinds.items()]
     return Schema(json.dumps({"type": "record", "name": "Order", "fields": fields}))
@@ -360,8 +402,8 @@ def test_a_delta_table_keeps_the_version_before(world: World) -> None:
     assert world.said == [
         (
             "orders: version 2 of the value's schema is not used, because it has wider numbers: the"
-            " table's column i is integer, and its new values are long; write them to another table,"
-            " or cast them."
+            " table's column i is integer, and its new values are long; write them to another"
+            " table, or cast them."
         )
     ]
 
