@@ -29,8 +29,8 @@ from pk.spark.pipeline.upgrade import check_changes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pk.spark.pipeline.query import Query
     from pk.spark.pipeline.relations import Relations
-    from pk.spark.pipeline.sinks import Query
 
 
 @dataclass(frozen=True)

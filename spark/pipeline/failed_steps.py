@@ -22,11 +22,12 @@ from pk.spark.pipeline.definition import Pipeline, TopicSink, TopicSource, Wrong
 from pk.spark.pipeline.failed_records import FailedRecord, FailedRecords
 from pk.spark.pipeline.halving import failing
 from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.query import Query
 from pk.spark.pipeline.registry_sources import source_options
 from pk.spark.pipeline.relations import Builder
 from pk.spark.pipeline.row_changes import marked
 from pk.spark.pipeline.row_filters import is_in_ranges, is_one_of
-from pk.spark.pipeline.sinks import Query, records, topic_options
+from pk.spark.pipeline.sinks import records, topic_options
 from pk.spark.read.ranges import OffsetRange
 from pk.spark.reasons import reason
 from pk.spark.schemas.options import split_options

@@ -33,7 +33,7 @@ from pk.spark.schemas.source_columns import reading_of
 from pk.spark.schemas.writing import encoders
 
 if TYPE_CHECKING:
-    from pk.spark.pipeline.sinks import Query
+    from pk.spark.pipeline.query import Query
 
 Plan = Callable[[Mapping[str, Mapping[str, str]]], "Sequence[Query]"]
 """Makes the queries with some options of each source. Raises WrongPipeline."""

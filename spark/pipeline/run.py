@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from pk.spark.pipeline.fields import Fields
+    from pk.spark.pipeline.query import Query
     from pk.spark.pipeline.relations import Relations
-    from pk.spark.pipeline.sinks import Query
     from pk.spark.text.json_columns import JsonFields
 
 _POLL_S: Final = 0.2

@@ -8,7 +8,6 @@ transaction. Without such a sink they get a query of their own.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,7 @@ from pk.spark.pipeline.definition import (
 )
 from pk.spark.pipeline.jdbc_sink import write_jdbc
 from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.query import Query
 from pk.spark.pipeline.registry_sources import check_encoders, sink_options
 from pk.spark.pipeline.relations import Relations
 from pk.spark.pipeline.table_sinks import write_delta, write_iceberg, write_parquet
@@ -49,20 +49,6 @@ if TYPE_CHECKING:
 
 DEAD_LETTERS: Final = "dead-letters"
 """The query for dead letters that no topic sink takes along."""
-
-
-@dataclass(frozen=True)
-class Query:
-    """One query, ready to start."""
-
-    name: str
-    frame: "DataFrame"
-    mode: str
-    sources: frozenset[str]
-    """The sources that it reads."""
-
-    sink: Sink | None
-    """None: dead letters alone."""
 
 
 def queries(

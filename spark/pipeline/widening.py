@@ -26,7 +26,7 @@ from pk.spark.pipeline.row_changes import table_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pk.spark.pipeline.sinks import Query
+    from pk.spark.pipeline.query import Query
 
 _KEEPS_KEYS: Final = ("Deduplicate", "DeduplicateWithinWatermark")
 

@@ -13,8 +13,8 @@ from pk.net.schemas.blocking import Schemas
 from pk.spark.pipeline.definition import WrongPipeline, parse_pipeline
 from pk.spark.pipeline.document import Position, Problem
 from pk.spark.pipeline.places import Places
+from pk.spark.pipeline.query import Query
 from pk.spark.pipeline.registry_sources import Plan, RegistryVersions
-from pk.spark.pipeline.sinks import Query
 
 KAFKA = {"kafka.bootstrap.servers": "localhost:1"}
 LATEST = {"orders": {"schema.on.new.version": "fail"}}
