@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from each import for_each
 from schemas.avro_pairs import PAIRS, Pair, asked
 
 from pk.core.schemas.avro.fingerprint import crc_64
+from pk.core.schemas.avro.values import plain_writer, reader
 from pk.core.schemas.languages import Parsed, differences, parse
-from pk.core.schemas.schema import Resolved, Schema, SchemaError
+from pk.core.schemas.schema import Resolved, Schema, SchemaError, UnfitValue
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "schemas" / "avro.json"
 
@@ -39,3 +41,11 @@ def answers(pair: Pair) -> dict[str, Any]:
 @for_each("pair", PAIRS, ids=lambda pair: pair[0])
 def test_each_pair_is_judged_as_by_apaches_library(pair: Pair) -> None:
     assert answers(pair) == json.loads(GOLDEN.read_text())[pair[0]]
+
+
+def test_a_value_that_another_schema_cannot_read_does_not_fit() -> None:
+    written, wanted = '"long"', '"int"'
+    data = plain_writer(written)(7)
+    assert reader(written)(data) == 7
+    with pytest.raises(UnfitValue, match="does not read what another wrote: .*long is not int"):
+        reader(written, (), (wanted, ()))(data)

@@ -329,7 +329,7 @@ def test_a_topic_with_schemas_takes_what_its_schema_can_be(
     world.topic("out", (), 1)
     options = f'{{ "auto.register.schemas" = {str(registers).lower()} }}'
     sink = f'topic = "out"\nformat = "{kind}"\noptions = {options}\n'
-    run_twice(world, f'{sink}[schema_registry]\nurl = "registry"')
+    run_twice(world, f'{sink}[schema_registry]\nurl = "{world.directory}/registry"')
     read = Deserializer(schemas.by_id)
     rows = [read.decode(value or b"") for _, value, _ in world.committed("out")]
     taken = [] if why else [{"id": 2, "n": 1.5}]
@@ -375,8 +375,8 @@ def produce(world: World, schema: Schema, value: dict[str, Any]) -> None:
 def run_versions(world: World, sink: str) -> None:
     """A run with the first version, and one with the second, whose numbers are wider."""
     text = FILE.replace('value = "json"', 'value = "avro"')
-    text = text.replace("[[source]]", '[schema_registry]\nurl = "registry"\n[[source]]', 1)
-    pipeline = world.pipeline(text.format(sink=sink))
+    registry = f'[schema_registry]\nurl = "{world.directory}/registry"\n[[source]]'
+    pipeline = world.pipeline(text.format(sink=sink).replace("[[source]]", registry, 1))
     for schema, value in ((FIRST, SMALL), (SECOND, WIDE)):
         produce(world, schema, value)
         world.run(pipeline)

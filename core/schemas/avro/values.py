@@ -47,6 +47,7 @@ def reader(
     With `named`, a value of a union of several named types is a pair of its type's name and itself.
     """
     import fastavro
+    from fastavro.read import SchemaResolutionError
 
     schemaless_reader = cast(Any, fastavro).schemaless_reader
     schema = _prepared(text, tuple(dependencies))
@@ -57,6 +58,8 @@ def reader(
         stream = io.BytesIO(payload)
         try:
             found: Any = schemaless_reader(stream, schema, target, **names)
+        except SchemaResolutionError as e:
+            raise UnfitValue(f"the schema does not read what another wrote: {e}") from None
         except _PROBLEMS as e:
             raise UnfitValue(f"not Avro of its schema: {e or type(e).__name__}") from None
         if stream.tell() != len(payload):
