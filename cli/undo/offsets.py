@@ -88,7 +88,7 @@ async def _moves(context: Context, admin: Admin, kept: list[Kept]) -> list[Move]
     tps = sorted({k.tp for k in kept})
     starts, ends = await bounds_of(admin, tps)
     moves: list[Move] = []
-    for k in kept:
+    for k in sorted(kept, key=lambda k: (names.index(k.group), k.tp)):
         found = NO_COMMITS if is_absent(commits, k.group) else commits.value(k.group)
         move = _move(k, found.ok.get(k.tp), starts, ends)
         if move.error is not None:

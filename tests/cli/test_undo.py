@@ -170,6 +170,16 @@ def test_deleted_offsets_and_groups_come_back(at: Run, fresh: Fresh, timed_topic
     assert committed(at, group) == {(timed_topic, 0): 5, (timed_topic, 1): 2}
 
 
+def test_offsets_that_come_back_are_listed_by_partition(at: Run, fresh: Fresh) -> None:
+    topic, group = fresh("many"), fresh("ordered")
+    at("topics", "create", topic, "-p", "6")
+    for partition in (4, 0, 5, 2, 1, 3):
+        at("groups", "reset-offsets", group, "-t", topic, "--to", f"{partition}=0", "-y")
+    deleted = at("groups", "delete", group, "-y")
+    plan = at("undo", _id(deleted.err), "-d", "-f", "json").json
+    assert [row["partition"] for row in plan] == list(range(6))
+
+
 def test_a_group_that_has_moved_on_is_left_alone_without_anyway(
     at: Run, fresh: Fresh, timed_topic: str
 ) -> None:

@@ -53,7 +53,9 @@ async def describe(context: Context, options: DescribeConfigs) -> None:
     else:
         context.show(listing)
     if hidden and not options.keys and context.streams.out_terminal:
-        context.say(f"{count(hidden, 'key')} at the default; -a shows them too, --docs explains.")
+        context.say(
+            f"{count(hidden, 'key')} at the default; -a shows them too, --docs describes all."
+        )
 
 
 async def _all_of(context: Context, kind: ResourceType) -> list[ConfigResource]:
