@@ -336,7 +336,7 @@ def command(state: ClusterState, do: str, node: int, timeout_s: float) -> NodeSt
         now = read_state(state.directory)
         if now is not None and number in now.answers:
             if (wrong := now.answers[number]) is not None:
-                raise CommandError(wrong)
+                raise CommandError(f"{wrong[:1].upper()}{wrong[1:]}")
             return now.node(node)
         if now is None or not is_held(state.directory):
             raise CommandError(f"The cluster in {state.directory} has stopped.")

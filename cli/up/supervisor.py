@@ -168,15 +168,13 @@ class Supervisor:
         runs = node.node in self._children
         name = node.name
         if node.node in self._spawning:
-            raise CommandError(f"{name[:1].upper()}{name[1:]} is already starting.")
+            raise CommandError(f"{name} is already starting.")
         if do == "start":
             if runs:
-                raise CommandError(
-                    f"{name[:1].upper()}{name[1:]} is already running, as process {node.pid}."
-                )
+                raise CommandError(f"{name} is already running, as process {node.pid}.")
         elif not runs and do != "restart":
             if do not in ("stop", "kill") or not self._leave(node):
-                raise CommandError(f"{name[:1].upper()}{name[1:]} is not running.")
+                raise CommandError(f"{name} is not running.")
             self._move(node, STOPPED)
             return
         self._leave(node)

@@ -80,7 +80,8 @@ def test_brokers_come_up_are_killed_restarted_and_go(
     again = nodes_of(pk)[2]
     assert (again["state"], again["address"]) == ("running", nodes[2]["address"])
     assert again["pid"] != nodes[2]["pid"]
-    assert pk("node", "start", "2").code == 1, "it runs already"
+    again = pk("node", "start", "2")
+    assert again.code == 1 and again.err.startswith("Broker 2 is already running, as process ")
     assert pk("node", "stop", "1").code == 0
     assert nodes_of(pk)[1]["state"] == "stopped"
     assert pk("node", "status").code == 1
