@@ -217,7 +217,7 @@ NOUNS: Final[dict[str, Entry]] = {
             "log",
             "logs",
         ),
-        "A broker's files, without the broker: dump, verify, cat, adopt.",
+        "A broker's files, without the broker: dump, verify, cat, remote, adopt.",
         "pk.cli.nouns.log.commands:LOG",
     ),
     "doctor": Entry(

@@ -232,8 +232,8 @@ Decode = Annotated[
     Option(
         "--decode",
         help=(
-            "Show values as JSON, decoded with the schemas that they name, of this language or "
-            "any (auto)."
+            "Decode values with the schemas that they name, which must be of this type (auto: "
+            "any), and show them as JSON."
         ),
     ),
 ]

@@ -224,7 +224,7 @@ class _Table:
         self._room = width if terminal and wide else 0
         self._heads = ["TOPIC", "PARTITION", "OFFSET", "TIME", "KEY"]
         if wide:
-            self._heads += ["TIME-TYPE", "EPOCH", "HEADERS"]
+            self._heads += ["TIME TYPE" if terminal else "TIME-TYPE", "EPOCH", "HEADERS"]
         self._widths = [len(head) for head in self._heads]
         self._headed = False
 

@@ -370,7 +370,7 @@ def _before(options: ExportOptions, before: Manifest | None) -> Manifest | None:
     if options.mode == "new":
         raise DirectoryRefused(
             f"the directory {options.directory} holds an export of {before.topic} with "
-            f"{before.records:,} records; resume it, or overwrite it"
+            f"{before.records:,} records; resume it, or overwrite it (--resume, --overwrite)"
         )
     if before.topic != options.topic:
         raise DirectoryRefused(

@@ -105,10 +105,8 @@ def test_a_directory_that_holds_an_export_is_named_as_it_is(
             Manifest("orders", "4S-K2a9bTDeJy7Pg-rvZcw", "bytes", "json", {}, {}, ()), {}
         )
     refused = pk("spark-export", "orders", "--to", "out")
-    assert (refused.code, refused.err) == (
-        5,
-        "The directory out holds an export of orders with 0 records; resume it, or overwrite it.\n",
-    )
+    said = "The directory out holds an export of orders with 0 records; resume it, or overwrite it "
+    assert (refused.code, refused.err) == (5, f"{said}(--resume, --overwrite).\n")
     other = pk("spark-export", "payments", "--to", "out", "--resume")
     assert (other.code, other.err) == (
         5,

@@ -61,7 +61,10 @@ class Consume:
         bool,
         Option(
             "--from-beginning",
-            help="From the start: -o start; with a group, only where it has no committed offset.",
+            help=(
+                "Read from the start: same as -o start. With a group, this applies to partitions "
+                "without a committed offset."
+            ),
         ),
     ] = False
     partitions: PartitionNumbers = ()
