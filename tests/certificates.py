@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it signs, as files."""
+"""Certificates for tests: an authority and the certificates that it signs, as files."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Every command of the tree, and how the matrix drives it.
+"""Every command of the tree, and the cases in which the matrix runs it.
 
 A `Case` is a command line against a world: topics `{orders}` and `{payments}`, the group
 `{billing}` that lags behind on `{orders}`, the group `{ready}` that does not, the broker `{broker}`
-with its files in `{data}`, a folder `{tmp}` for what is written. `{new}` is a topic that exists for
-this run of this case alone. Each case is driven into a pipe and on terminals of both sizes; what is
-here must end by itself. What stays on the screen is in `LIVE`, with the test that drives it.
+with its files in `{data}`, and a folder `{tmp}` for written files. `{new}` is a topic that exists
+only for this run of the case. Each case runs into a pipe and on terminals of both sizes, and must
+end by itself. `LIVE` has the commands that stay on the screen, with their tests.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 
 class Case(NamedTuple):
-    """A command line, and what it is to answer."""
+    """A command line and its expected results."""
 
     words: str
     code: int = 0
     stdin: bytes = b""
     screen: str | None = None
-    """The name of the stored screen it is compared with, where it shows the same each time."""
+    """The name of the stored screen to compare with, if the output is always the same."""
 
     only: str | None = None
-    """`pk` or `apache`, where the other would answer otherwise."""
+    """`pk` or `apache`, if the case runs only against this broker."""
 
     typed: str = ""
-    """What is typed on the terminal; into a pipe the case is then not driven."""
+    """Input for the terminal. A case with input does not run into a pipe."""
 
     raw: bool = False
     """Whether it writes data or a script as it is, however wide."""
@@ -202,7 +202,7 @@ CASES: list[Case] = _all(
     Case("log cat {tmp}/nowhere", code=1),
     Case("log adopt {tmp}/nowhere -d", code=1),
     Case("log remote file://{tmp}/nowhere", code=1),
-    # what is wrong, and why
+    # problems and their reasons
     Case("doctor --fail-on never"),
     Case("doctor --list", screen="doctor-list"),
     Case("doctor --check groups-without-members --fail-on warning", code=1),
@@ -280,7 +280,7 @@ CASES: list[Case] = _all(
     Case("spark package --to /dev/null/package", code=1),
     Case("spark warm-up -f jsn", code=2),
     Case("spark pipeline export {tmp}/none.toml --declarative --to {tmp}/project", code=2),
-    # what is no command
+    # words that are not a command
     Case("nonsense", code=2, screen="usage"),
     Case("topics lst", code=2),
     Case("topics list --wher x", code=2),
@@ -304,4 +304,4 @@ LIVE: dict[str, str] = {
     "produce": "tests/cli/test_produce_editor.py::test_lines_and_documents_are_sent_and_acknowledged",
     "isr": "tests/cli/test_shell.py::test_isr_watches_until_interrupted",
 }
-"""What stays on a terminal, and the test that drives it there."""
+"""Command that stays on the screen → the test that runs it."""

@@ -21,7 +21,7 @@ from pk.cli.runtime import session
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command answered."""
+    """The results of a command."""
 
     code: int
     out: bytes

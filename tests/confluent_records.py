@@ -39,8 +39,8 @@ AVRO_DEFAULTS: dict[Any, Any] = {
     "": b"",
     0: datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
 }
-"""Of fields that a record lacks fastavro, and so Confluent's deserializer, gives the defaults as
-the schema has them in JSON."""
+"""Expected values with defaults. For missing fields, fastavro, and so Confluent's deserializer,
+returns the schema's defaults in their JSON form."""
 
 AVRO_VALUES: list[dict[str, Any]] = [
     {"id": 1, "old": "gone"},

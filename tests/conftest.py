@@ -70,8 +70,8 @@ _EXCLUDED = re.compile(r"not (\w+)")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a file none of whose tests would run: every worker imports every file, and
-    those against peers import much. A file that the command line names is collected."""
+    """Skip a file if none of its tests would run, because every worker imports every file, and
+    tests against peers import much. A file that the command line names is collected."""
     terms = [_EXCLUDED.fullmatch(term) for term in config.option.markexpr.split(" and ")]
     excluded = {term[1] for term in terms if term is not None}
     if not excluded or not collection_path.name.startswith("test_"):

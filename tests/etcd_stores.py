@@ -1,4 +1,4 @@
-"""Metadata stores on a real etcd, and what may befall their leases."""
+"""Metadata stores on a real etcd, and events of their leases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SESSION_MS = 30_000
 """Long enough for a machine that has much else to do."""
 
 SHORT_MS = 3000
-"""For tests in which etcd falls silent, and whose store may lose its lease at any time."""
+"""Session timeout for tests in which etcd stops answering and the store may lose its lease."""
 
 _FRESH = itertools.count(1)
 
@@ -60,16 +60,16 @@ class EtcdStores:
         return [key.removeprefix(f"{self.path}/") for key in found]
 
     async def write(self, name: str, value: bytes) -> None:
-        """What somebody else does to a key."""
+        """Write a key as another client."""
         body = {"key": _text(f"{self.path}/{name}"), "value": _text(value)}
         await self.ask("/v3/kv/put", body)
 
     async def delete(self, name: str) -> None:
-        """What somebody else does to a key."""
+        """Delete a key as another client."""
         await self.ask("/v3/kv/deleterange", {"key": _text(f"{self.path}/{name}")})
 
     async def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """What a server that runs answers to somebody else."""
+        """The answer of a running server to another client."""
         return await trio.to_thread.run_sync(self.servers.running[0].ask, path, body)
 
     def _range(self, name: str) -> dict[str, Any]:

@@ -38,8 +38,8 @@ def empty(table: str | None = None, *, export_id: str = "pk-1") -> Manifest:
 
 
 def a_run(before: Manifest, files: Store, records: int) -> tuple[Manifest, dict[str, int]]:
-    """One more run, of so many records: the manifest with it, and the sizes of its files, which it
-    writes."""
+    """Write the files of another run of `records`. Returns the manifest with the run, and the sizes
+    of the files."""
     begin = before.partitions.get(0, (0, 0))[1]
     run_id = f"{len(before.runs):08x}"
     ranges: list[ExportedRange] = []

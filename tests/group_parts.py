@@ -19,7 +19,7 @@ FIRST_MS = 1_000_000_000_000
 
 
 def committed(at: Run, group: str) -> dict[tuple[str, int], int | None]:
-    """What a group has committed, as `pk groups describe` says."""
+    """The committed offsets of a group, from `pk groups describe`."""
     (found,) = at("groups", "describe", group, "-f", "json").json
     return {(o["topic"], o["partition"]): o["committed"] for o in found["offsets"]}
 
@@ -61,7 +61,7 @@ class Reader:
         self.read(1 if read else 0)
 
     def read(self, records: int) -> None:
-        """Waits until it has shown so many more."""
+        """Wait until it has shown `records` more."""
         assert self.process.stdout is not None
         for _ in range(records):
             assert self.process.stdout.readline()

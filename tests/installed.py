@@ -1,4 +1,4 @@
-"""What an installation of pk with some extras brings, and a Python that has no more than that."""
+"""The distributions of an installation of pk with some extras, and a Python with only these."""
 
 import os
 import tomllib
@@ -33,8 +33,8 @@ def project(name: str) -> dict[str, object]:
 
 
 def own_requirements(name: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The requirements of one of the repository's distributions, and those of its extras. From
-    pyproject.toml: an environment may have been installed before its last change."""
+    """The requirements of one of the repository's distributions, and those of its extras, from
+    pyproject.toml. The metadata of the environment may be older."""
     table = project(name)
     dependencies, extras = table["dependencies"], table["optional-dependencies"]
     assert isinstance(dependencies, list) and isinstance(extras, dict)
@@ -42,7 +42,7 @@ def own_requirements(name: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _requirements(name: str, extras: Iterable[str]) -> list[Requirement]:
-    """What a distribution requires if it is installed with `extras`.
+    """The requirements of a distribution with `extras`.
 
     Raises PackageNotFoundError if it is not installed here."""
     if name in PROJECTS:

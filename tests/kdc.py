@@ -1,7 +1,7 @@
 """Starts a real KDC: Debian's `krb5-kdc`, for one realm, on a free port of loopback.
 
-Where the package, or the Python library gssapi, is missing, tests that need it are skipped with
-that reason.
+If the package or the Python library gssapi is missing, tests that need it are skipped with that
+reason.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATH: Final = os.pathsep.join(
 
 
 def missing() -> str | None:
-    """What this machine lacks for Kerberos, None where it has all."""
+    """The part of Kerberos that this machine lacks, or None."""
     for program in ("krb5kdc", "kdb5_util", "kadmin.local", "kinit"):
         if shutil.which(program, path=_PATH) is None:
             return f"{program} is not installed"
@@ -83,7 +83,7 @@ class Kdc:
         return path
 
     def tickets(self, principal: str, keytab: Path) -> Path:
-        """What kinit fetches, in a cache of its own."""
+        """The cache of the tickets that kinit fetches."""
         cache = self.folder / "kinit-tickets"
         self.run("kinit", "-k", "-t", str(keytab), "-c", str(cache), principal)
         return cache

@@ -107,7 +107,7 @@ def check(form: str, out: Path) -> None:
 
 
 def forked(work: Any, *args: Any) -> int:
-    """What became of a process that does `work`."""
+    """The exit status of a process that does `work`."""
     child = os.fork()
     if child == 0:
         try:

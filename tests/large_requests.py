@@ -1,8 +1,8 @@
-"""Requests that name as many things as asked, of every kind that a broker serves.
+"""Requests with a given number of elements, of every kind that a broker serves.
 
-They are made from the schema: of each array in a request, one that has it full, and a single
-element in every other array. What is named is as it would be in practice: one topic that exists
-with many partitions, or many topics, groups, ids.
+They are generated from the schema. For each array in a request, one request has this array full,
+and a single element in every other array. The names are as in practice: one existing topic with
+many partitions, or many topics, groups, ids.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What exists."""
+    """The names that exist on the broker."""
 
     topic: str
     topic_id: bytes
@@ -57,7 +57,7 @@ def kinds(skipped: frozenset[int] = frozenset()) -> list[tuple[type[Request[Any]
 
 
 def large(cls: type[Request[Any]], version: int, path: Path, elements: int, names: Names) -> Large:
-    """A request whose array at `path` has so many elements."""
+    """A request whose array at `path` has `elements`."""
     return Large(_Maker(version, path, elements, names).make(cls, (), 0), version, path)
 
 
@@ -108,7 +108,7 @@ class _Maker:
         return self._number(name, default)
 
     def _number(self, name: str, default: Any) -> Any:
-        """What a field is that does not name one of many."""
+        """The value of a field that does not name an element."""
         if name == "validate_only":
             return True
         if name == "acks":
@@ -116,7 +116,7 @@ class _Maker:
         return 1 if default is None else default
 
     def _text(self, path: Path, number: int, default: Any, *, of_many: bool) -> Any:
-        """A name: of what exists, where this is not one of many."""
+        """A name. If this is not one of many, it exists."""
         name, owner = path[-1], path[-2] if len(path) > 1 else ""
         if name in ("group_instance_id", "subscribed_topic_regex"):
             return None
@@ -128,5 +128,5 @@ class _Maker:
 
 
 def name_of(kind: tuple[type[Request[Any]], int, Path]) -> str:
-    """For people: the request and the array."""
+    """The names of the request and the array, for people."""
     return f"{kind[0].__name__.removesuffix('Request')} {'.'.join(kind[2])}"

@@ -54,7 +54,8 @@ def left(run: str) -> Iterator[int]:
 
 
 def main(run: str) -> None:
-    """Waits for the run's end; then kills what it left, and what that starts meanwhile."""
+    """Wait for the end of the run. Then kill the processes that it left, and those that they
+    start."""
     sys.stdin.buffer.read()
     while found := list(left(run)):
         for pid in found:

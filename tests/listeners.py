@@ -1,5 +1,5 @@
-"""Who may listen at an address beside a broker: servers of other kinds, and a broker that answers
-as the test says; each in a thread of its own, for commands that run in this process."""
+"""Servers other than a real broker: servers of other kinds, and a broker with the test's answers.
+Each runs in a thread, for commands in this process."""
 
 import contextlib
 import socket

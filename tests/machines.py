@@ -68,8 +68,8 @@ class Machine:
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """What a command line begins with that runs there, in the root directory. A kill of the
-        process meets only `nsenter`, so what runs there dies with its parent."""
+        """The first words of a command line that runs there, in the root directory. A kill reaches
+        only `nsenter`, so the process there dies with its parent."""
         nsenter = ("nsenter", "--target", str(self.pid), "--net", "--mount", "--pid", "--")
         return (*nsenter, "setpriv", "--pdeathsig", "KILL", "--")
 
@@ -83,7 +83,7 @@ class Machine:
         subprocess.run([*enter, "ip", *words], check=True)
 
     def received_bytes(self) -> int:
-        """What has come to it from other machines, as its kernel counts it."""
+        """The bytes received from other machines, as the kernel counts them."""
         # Interface, then its numbers; the first is the bytes received.
         rows = Path(f"/proc/{self.pid}/net/dev").read_text().splitlines()
         return sum(int(row.split()[1]) for row in rows if row.lstrip().startswith("eth0: "))
@@ -94,7 +94,8 @@ class Machine:
 
 
 class Machines:
-    """A machine with a bridge, `hub`, and others at it. As a context manager it ends them all."""
+    """A machine with a bridge, `hub`, and machines connected to it. As a context manager, it ends
+    them all."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()

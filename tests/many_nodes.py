@@ -46,7 +46,7 @@ class Cluster:
 
     @property
     def controller_id(self) -> int:
-        """Which node has the active controller; `CONTROLLER` where none has."""
+        """The node of the active controller, or `CONTROLLER` if there is none."""
         for node_id, node in self.nodes.items():
             controller = node.broker.cluster.controller
             if controller is not None and controller.active:
@@ -55,7 +55,7 @@ class Cluster:
 
     @property
     def image(self) -> MetadataImage:
-        """What the controller has committed."""
+        """The image that the controller has committed."""
         controller = self.controller.broker.cluster.controller
         assert controller is not None
         return controller.image
@@ -78,7 +78,7 @@ class Cluster:
         ended.set()
 
     async def kill(self, node_id: int) -> None:
-        """End a node as kill -9 would, but that its disk keeps what was written."""
+        """End a node like kill -9. Its disk keeps written bytes."""
         del self.nodes[node_id]
         self.scopes[node_id].cancel()
         await self.ended[node_id].wait()
@@ -89,7 +89,7 @@ class Cluster:
             await trio.sleep(0.005)
 
     def _port(self, node_id: int) -> int:
-        """A node's own port: nobody else is given it while the node is down."""
+        """The node's port, which stays reserved while the node is down."""
         if node_id not in self._ports:
             (self._ports[node_id],) = free_ports(1)
         return self._ports[node_id]
@@ -118,10 +118,10 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(brokers: int = 2, **keys: str) -> AsyncIterator[Cluster]:
-    """A controller and so many brokers, killed at the end; in `keys` a dot is two underscores.
+    """A controller and `brokers` brokers, killed at the end. In `keys`, a dot is two underscores.
 
-    Where the controller has a node of its own, each has said by then what it says at its start:
-    nothing more is committed unless the test does something.
+    If the controller has a separate node, all brokers have finished their start: nothing more is
+    committed unless the test does something.
     """
     given = {name.replace("__", "."): value for name, value in keys.items()}
     async with trio.open_nursery() as nursery:

@@ -98,8 +98,8 @@ async def decide(broker: Broker, decide: Decide) -> Any:
 
 @contextmanager
 def refusing() -> Iterator[int]:
-    """A port of 127.0.0.1 that takes no connections, for as long as the block lasts: one that was
-    let go may be somebody else's."""
+    """A port of 127.0.0.1 that refuses connections until the block ends. A released port might be
+    reused."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # and does not listen
         yield held.getsockname()[1]
@@ -208,12 +208,12 @@ class Cluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The cluster as the controller has it."""
+        """The controller's image of the cluster."""
         assert self.controller.broker.cluster.controller is not None
         return self.controller.broker.cluster.controller.image
 
     def config(self, node_id: int, **keys: str) -> BrokerConfig:
-        """What a node runs with; where it listened before, it listens again."""
+        """The config of a node. A node keeps its port."""
         address = f"127.0.0.1:{self._port(node_id)}"
         given = {"node__id": str(node_id), "controller__listener__names": "CONTROLLER"}
         if node_id == self.CONTROLLER:
@@ -225,7 +225,7 @@ class Cluster:
         return config_of(**given | self._keys | keys)
 
     def _port(self, node_id: int) -> int:
-        """A node's own port: nobody else is given it while the node is down."""
+        """The node's port, which stays reserved while the node is down."""
         if node_id not in self._ports:
             (self._ports[node_id],) = free_ports(1)
         return self._ports[node_id]
@@ -257,7 +257,7 @@ class Cluster:
         del self.nodes[node_id]
 
     async def crash(self, node_id: int) -> None:
-        """End a node as a kill does: what was written stays, nothing is closed in order."""
+        """End a node like a kill. Written bytes stay, and nothing is closed."""
         self._scopes[node_id].cancel()
         await self._ended[node_id].wait()
         del self.nodes[node_id]
@@ -274,7 +274,7 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(brokers: int = 3, **keys: str) -> AsyncIterator[Cluster]:
-    """A cluster that serves; its nodes are ended without ceremony. In `keys`, for every node, a dot
+    """A running cluster, whose nodes are killed at the end. In `keys`, which every node gets, a dot
     is two underscores."""
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, keys)

@@ -1,4 +1,4 @@
-"""The examples of pipelines: their data, what is in topics after them, and what should be."""
+"""The examples of pipelines: their data, their results in topics, and the expected results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the pipelines of a test run: topics, a directory, a Spark."""
+"""The environment of a test's pipelines: topics, a directory, a Spark session."""
 
 from __future__ import annotations
 

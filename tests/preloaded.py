@@ -159,7 +159,7 @@ def _serve(connection: socket.socket) -> int | None:
 
 
 def _run(request: dict[str, Any], fds: list[int]) -> int:
-    """In the child: be the process that was asked for."""
+    """Become the requested process, in the child."""
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

@@ -58,8 +58,7 @@ def state(cluster: Cluster, topic: str = "t", partition: int = 0) -> PartitionIm
 
 
 async def produce(cluster: Cluster, value: bytes, acks: int = -1, topic: str = "t") -> int:
-    """Produce as a client does: to whom it takes for the leader, again where that is not. The
-    record's offset."""
+    """Produce like a client, and retry if the broker does not lead. Returns the record's offset."""
     while True:
         leader = state(cluster, topic).leader
         if leader in cluster.nodes:

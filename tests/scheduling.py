@@ -1,8 +1,8 @@
-"""A pytest plugin: which tests one worker runs one after another, since they share what is dear to
-start; and which tests begin, so that no worker is alone with a long one at the end.
+"""A pytest plugin that runs tests with the same expensive fixtures on one worker, and starts long
+tests first, so that no worker is left with a long test at the end.
 
-xdist has marks for the former (`--dist loadgroup`), which it tells its scheduler by changing the
-ids of tests; pytest 9.2 does not let it. So this file says it to the scheduler, by file.
+xdist has marks for groups (`--dist loadgroup`), which it passes to its scheduler by changing the
+ids of tests. pytest 9.2 does not allow that. Therefore this plugin groups by file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stays_together(file: str) -> bool:
 
 
 def group_of(nodeid: str) -> str:
-    """What a test is scheduled with: itself, if it needs no other."""
+    """The group of a test: the test itself, if it needs no other."""
     file = nodeid.partition("::")[0]
     if not stays_together(file):
         return nodeid
@@ -58,7 +58,7 @@ def group_of(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes long first."""
+    """Put long tests first."""
 
     def place(item: pytest.Item) -> int:
         file = item.nodeid.partition("::")[0]

@@ -12,8 +12,8 @@ from pk.cli.command_line.tree import Command
 
 
 def check_json(words: Sequence[str], printed: bytes | str) -> Any:
-    """What a command line with `-f json` or `-f jsonl` printed, once it has proved to be what `-f
-    schema` says of it."""
+    """The parsed output of a command with `-f json` or `-f jsonl`, validated against its `-f
+    schema`."""
     parsed = parse(words)
     assert isinstance(parsed.node, Command)
     schema = schema_of(parsed)

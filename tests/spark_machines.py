@@ -53,7 +53,7 @@ class Driver(NamedTuple):
         return subprocess.Popen(command, env=environ, text=True, **options)
 
     def run(self, *words: str, environ: Mapping[str, str] | None = None) -> str:
-        """What a program there prints."""
+        """The output of a program on that machine."""
         pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
         with self.start(*words, environ=environ, **pipes) as process:
             try:
@@ -65,13 +65,14 @@ class Driver(NamedTuple):
         return out
 
     def python(self, text: str, *words: str, environ: Mapping[str, str] | None = None) -> str:
-        """What a program in Python there prints; it can import the modules of these tests."""
+        """The output of a Python program on that machine, which can import the modules of these
+        tests."""
         path = {"PYTHONPATH": f"{ROOT / 'tests'}:{pk_environment()['PYTHONPATH']}"}
         return self.run(sys.executable, "-c", text, *words, environ={**path, **(environ or {})})
 
     @property
     def conf(self) -> dict[str, str]:
-        """What a driver here needs, and a log of everything in the folder's `events`."""
+        """Configs for a driver on this machine, with an event log in the folder `events`."""
         return {
             "spark.driver.host": self.machine.address,
             "spark.driver.bindAddress": self.machine.address,

@@ -29,10 +29,10 @@ class Host:
 
     address: str = "127.0.0.1"
     enter: tuple[str, ...] = ()
-    """What a command line begins with that runs there."""
+    """The first words of a command line that runs there."""
 
     spark: Path | None = None
-    """Where it finds Spark and Java; None: where this machine does."""
+    """The directory with Spark and Java, or None for this machine's."""
 
     java: Path | None = None
 

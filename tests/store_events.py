@@ -1,4 +1,4 @@
-"""What the tests of metadata stores share: events to append, and what a store tells its
+"""Shared by the tests of metadata stores: events to append, and a store's messages to its
 controller."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def large(first: int, partitions: int = 500) -> list[Event]:
 
 
 class Losses:
-    """What a store tells its controller."""
+    """Records the losses that a store reports to its controller."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.reported: list[tuple[int, str]] = []

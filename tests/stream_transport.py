@@ -12,7 +12,7 @@ from pk.net.frames import FrameBuffer
 
 
 def feed(buffer: FrameBuffer, data: bytes) -> bool:
-    """Receive `data` whole; False where the server's memory is spent."""
+    """Receive all of `data`. False if the server has no memory left."""
     view = memoryview(data)
     while view:
         room = buffer.room()

@@ -1,13 +1,13 @@
 """A terminal for tests: a program on a pty of a given size, and what its screen shows.
 
 `Terminal("topics", "list", columns=80, lines=24)` runs that `pk` command as a person would.
-Everything waits for what the screen shows (`wait_for`), never for a time. pexpect holds the pty and
-pyte is the screen; what pyte lacks and programs use is added here: the alternate screen, and
-answers to what a program asks of its terminal.
+Everything waits for text on the screen (`wait_for`), never for a time. pexpect holds the pty and
+pyte is the screen. This module adds what pyte lacks: the alternate screen, and answers to a
+program's requests to its terminal.
 
-A terminal must be left as it was found. `traces()` says what is left behind: the line discipline's
-modes (what `stty -a` shows), the alternate screen, a hidden cursor, bracketed paste, mouse reports,
-a colour that is still on.
+A program must leave its terminal as it was. `traces()` lists the differences: modes of the line
+discipline (as in `stty -a`), the alternate screen, a hidden cursor, bracketed paste, mouse reports,
+a color that is still on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[
 """An escape sequence: CSI, OSC, or of two characters."""
 
 _ERASED = re.compile(rb"(?=(?<!\x1b\[K)(?<!\x1b\[2K)(?<!\x1b\[1A)\r?(?:\x1b\[1A)?\x1b\[[02]?[JK])")
-"""Where a line or more is erased, to be drawn again: the first of what erases several."""
+"""The first sequence that erases one or more lines before they are drawn again."""
 
 Wanted = str | re.Pattern[str] | Callable[[str], bool]
 
@@ -194,7 +194,7 @@ class Terminal:
         self._found = _modes_of_a_fresh_terminal()
         self._ended: int | None = None
 
-    # What it shows
+    # Output
 
     def screen(self) -> str:
         """The lines of the screen as it is now, without blanks at their ends and empty lines
@@ -206,7 +206,7 @@ class Terminal:
         return self.screen()
 
     def scrollback(self) -> str:
-        """What scrolled out of the screen, and the screen."""
+        """The lines that scrolled off the screen, and the screen."""
         columns = self.screen_of.columns
         above = [
             "".join(line[x].data for x in range(columns)).rstrip()
@@ -224,7 +224,7 @@ class Terminal:
         return self.screen_of.buffer[line][column]
 
     def colour_of(self, text: str) -> Any:
-        """The first cell of `text`, where the screen shows it first."""
+        """The first cell of the first occurrence of `text` on the screen."""
         for y, line in enumerate(self.screen_of.display):
             if (x := line.find(text)) >= 0:
                 return self.cell(x, y)
@@ -236,7 +236,7 @@ class Terminal:
         cells = (cell for line in self.screen_of.buffer.values() for cell in line.values())
         return {c for cell in cells for c in (cell.fg, cell.bg)} - {"default"}
 
-    # What one does
+    # Input
 
     def send(self, text: str | bytes) -> None:
         self.child.send(text)
@@ -260,8 +260,8 @@ class Terminal:
     # Waiting
 
     def read(self, seconds: float = 0.0) -> bool:
-        """Feeds the screen with what comes within `seconds`; whether anything did. False at the
-        end, too."""
+        """Feed the screen with output that arrives within `seconds`. False if there was none, or at
+        the end."""
         try:
             data = self.child.read_nonblocking(65536, timeout=seconds)
         except (pexpect.TIMEOUT, pexpect.EOF):
@@ -270,7 +270,7 @@ class Terminal:
         return True
 
     def feed(self, data: bytes) -> None:
-        """Shows what was read from the program."""
+        """Show output of the program."""
         self.output += data
         self._stream.feed(data)
 
@@ -340,8 +340,8 @@ class Terminal:
         return self._ended
 
     def traces(self) -> list[str]:
-        """What it left behind on its terminal, once it has ended; nothing, if it is
-        well-behaved."""
+        """The changes that the program left on its terminal after its end; empty if there are
+        none."""
         assert self._ended is not None, "it has not ended yet"
         found = [
             f"{name}: {_shown(was)} became {_shown(now)}"
@@ -364,7 +364,7 @@ class Terminal:
         return found
 
     def close(self) -> None:
-        """Ends it, whatever it does."""
+        """End the program."""
         try:
             self.child.close(force=True)
         except pexpect.ExceptionPexpect:
@@ -399,7 +399,7 @@ def start_on_pty(
 
 
 def read_until(end: int, wanted: bytes) -> bytes:
-    """What comes from a terminal up to there."""
+    """The bytes from a terminal up to `wanted`."""
     said = b""
     while wanted not in said:
         said += os.read(end, 4096)
@@ -471,13 +471,13 @@ def size_name(size: tuple[int, int]) -> str:
 
 _END_OF_INPUT = "\x04" * 8
 _END_OF_OUTPUT = b"\0\0"
-"""What this process writes last. The end of a pty will not do: Linux (6.18) may tell a reader of
-it, and lose what was written immediately before the close, a few times in a hundred thousand on
-busy cores."""
+"""The last bytes that this process writes. The end of the pty is not reliable: on busy cores, Linux
+(6.18) loses bytes that were written immediately before the close, a few times in a hundred
+thousand."""
 
 
 class Shown(NamedTuple):
-    """What a command showed on a terminal."""
+    """The output of a command on a terminal."""
 
     code: int
     screen: str
@@ -485,7 +485,7 @@ class Shown(NamedTuple):
     colours."""
 
     raw: str
-    """What was written to the terminal, escape sequences and all."""
+    """The bytes written to the terminal, with escape sequences."""
 
     said: str
     """The part of it that went to standard error."""

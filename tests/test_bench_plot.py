@@ -28,7 +28,7 @@ def plot(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def texts(path: Path) -> set[str]:
-    """What a picture says."""
+    """The texts in a picture."""
     root = ElementTree.parse(path).getroot()
     assert root.tag.endswith("svg") and not list(root.iter("{http://www.w3.org/2000/svg}script"))
     return {text.strip() for text in root.itertext() if text.strip()}
@@ -41,7 +41,7 @@ def values(path: Path) -> list[str | None]:
 
 
 def names_of(said: set[str]) -> set[str]:
-    """What was measured."""
+    """The names of the measurements."""
     first = ("produce ", "consume ", "one record ", "end to end ", "start ", "memory")
     return {text for text in said if text.startswith(first)}
 

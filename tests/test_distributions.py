@@ -136,7 +136,7 @@ def test_no_library_is_named_by_both() -> None:
 
 
 def requirements_of_users() -> list[Requirement]:
-    """What an installation requires, with each extra that is not for pk's own development."""
+    """The requirements of an installation with all extras except those for developing pk."""
     lines: list[str] = []
     for name in PROJECTS:
         dependencies, extras = own_requirements(name)

@@ -47,7 +47,8 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
 
 
 def loaded_from_elsewhere(page: str) -> list[str]:
-    """What a browser would fetch from another host to show the page: the site works offline."""
+    """The URLs on other hosts that a browser would fetch to show the page. The site works
+    offline."""
     elements = re.findall(r"<(?:script|img|iframe|source|link)\b[^>]*>", page)
     fetched = [
         each

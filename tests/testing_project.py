@@ -1,5 +1,4 @@
-"""A project outside this repository, run by pytest with pk's plugin: what it says, and that nothing
-of it is left."""
+"""Runs pytest with pk's plugin in a project outside this repository, and removes the project."""
 
 import os
 import re
@@ -19,7 +18,7 @@ OTHER_PLUGINS = ("-p", "no:anyio", "-p", "no:faker", "-p", "no:hypothesispytest"
 def run_project(
     directory: Path, *words: str, env: dict[str, str] | None = None
 ) -> tuple[str, float]:
-    """What pytest says of the project, and how long it took. Nothing of it is left afterwards."""
+    """The output of pytest for the project, and its duration. Removes the project."""
     temporary = directory / "tmp"
     temporary.mkdir()
     known = {point.value for point in entry_points(group="pytest11")}

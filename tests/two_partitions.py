@@ -37,15 +37,14 @@ def _asked(request: Any) -> list[Any]:
 
 
 class Two:
-    """Two partitions of a topic on one broker; of each, who leads it and in which epoch, and what
-    it holds."""
+    """Two partitions of a topic on one broker: the leader, the epoch and the records of each."""
 
     def __init__(self) -> None:
         self.leaders = [1, 1]
         self.epoch = 0
         self.records = [1, 1]
         self.ends: dict[int, list[int]] = {}
-        """Where epochs of the past ended."""
+        """The end offsets of earlier epochs."""
 
         self.silent: set[int] = set()
         """The partitions whose leader never sends a record."""

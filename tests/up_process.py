@@ -1,4 +1,4 @@
-"""`pk up` as a process of its own, and what it says."""
+"""`pk up` as a separate process, and its output."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Starts a real ZooKeeper: Debian's `zookeeper` package, one server on a free port of loopback.
 
-Where the package or java is missing, tests that need it are skipped with that reason; with
-PK_REQUIRE_ZOOKEEPER set (as .ci/run does where it could install it) that is an error instead.
+If the package or Java is missing, tests that need ZooKeeper are skipped with that reason. With
+PK_REQUIRE_ZOOKEEPER set, which .ci/run does if it could install ZooKeeper, they fail instead.
 
 By hand: `python tests/zookeeper_server.py` starts one, prints its address, and ends it on end of
 input or Ctrl-C.
@@ -109,7 +109,7 @@ class ZooKeeperServer:
 
     @property
     def log_text(self) -> str:
-        """What it wrote to its console so far."""
+        """The server's console output so far."""
         return (self.directory / "server.log").read_text(errors="replace")
 
     def start(self) -> None:
@@ -142,7 +142,7 @@ class ZooKeeperServer:
                 raise ZooKeeperError(f"ZooKeeper does not answer:\n{self.log_text[-3000:]}")
 
     def ask(self, command: str, timeout_s: float = 30.0) -> str:
-        """Its answer to a command of four letters, empty where there is none."""
+        """The server's answer to a four-letter command, or empty if there is none."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout_s) as connection:
                 connection.sendall(command.encode())

@@ -1,4 +1,4 @@
-"""Metadata stores on a real ZooKeeper, and what may befall their sessions."""
+"""Metadata stores on a real ZooKeeper, and events of their sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ SESSION_MS = 10_000
 """Long enough for a machine that has much else to do."""
 
 SHORT_MS = 2000
-"""For tests in which ZooKeeper falls silent, and whose store may lose its session at any time."""
+"""Session timeout for tests in which ZooKeeper stops answering and the store may lose its
+session."""
 
 _FRESH = itertools.count(1)
 
@@ -75,11 +76,11 @@ class ZooKeeperStores:
         return await self._ask(lambda zk: walk(zk, self.path, {}))
 
     async def write(self, name: str, data: bytes) -> None:
-        """What somebody else does to a node."""
+        """Write a node as another client."""
         await self._ask(lambda zk: zk.set(f"{self.path}/{name}", data))
 
     async def delete(self, name: str) -> None:
-        """What somebody else does to a node."""
+        """Delete a node as another client."""
         await self._ask(lambda zk: zk.delete(f"{self.path}/{name}"))
 
     async def _ask(self, ask: Callable[[KazooClient], Any]) -> Any:

@@ -52,7 +52,7 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 
 MEMBERS = 1000
 LEAVING = 10
-"""In the second phase, one in this many members leaves."""
+"""One of this many members leaves in the second phase."""
 
 PROTOCOLS = ("consumer", "classic")
 PAUSE_S = 0.002
