@@ -102,6 +102,8 @@ WORDS = {
     "rebalance": "reassign plan --balance",
     "info": "cluster describe",
     "clone": "cp TOPIC COPY",
+    "mirror": "cp TOPIC COPY",
+    "mirror-maker": "cp TOPIC COPY",
     "reset offset": "groups reset-offsets GROUP --to POSITION",
     "reset offsets": "groups reset-offsets GROUP --to POSITION",
 }

@@ -54,10 +54,13 @@ HELP.command(
     blocking=True,
 )
 
+_LISTED = "; `pk --help` lists commands and pages."
+
 
 def show_help(context: "Context", words: Sequence[str], man: str | None) -> None:
     """`pk help`."""
     from pk.cli.command_line.help import help_text, text_width
+    from pk.cli.command_line.other_tools import WORDS
     from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
     from pk.cli.command_line.renamed import renamed
     from pk.cli.command_line.tree import Group, tree
@@ -86,7 +89,8 @@ def show_help(context: "Context", words: Sequence[str], man: str | None) -> None
                 context.write_page(page(found, words, text_width()))
                 return
             known = [*(c.name for c in node.children), *PAGES] if isinstance(node, Group) else []
-            hint = did_you_mean(word, known, "; `pk --help` lists commands and pages.")
+            ours = WORDS.get(" ".join(words))
+            hint = f"; in pk that is `pk {ours}`." if ours else did_you_mean(word, known, _LISTED)
             raise Unusable(f"No help on {' '.join(words)!r}{hint}")
         node = child
         path.append(word)

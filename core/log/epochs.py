@@ -91,8 +91,11 @@ class LeaderEpochs:
 
     def precede(self, earlier: Iterable[EpochStart]) -> None:
         """Add epochs from before the first one that is known. `earlier` may go on beyond that."""
+        earlier = list(earlier)
+        if not earlier:
+            return
         if not self._entries:
-            self._entries = list(earlier)
+            self._entries = earlier
         else:
             first, *rest = self._entries
             before = [e for e in earlier if e.start_offset <= first.start_offset]

@@ -461,15 +461,34 @@ def epochs_on_disk(disk: Disk, directory: str) -> LeaderEpochs:
 
 
 def load_epochs(
-    disk: Disk, directory: str, has_file: bool, segments: list[Segment], end_offset: int
+    disk: Disk,
+    directory: str,
+    has_file: bool,
+    segments: list[Segment],
+    start_offset: int,
+    end_offset: int,
 ) -> LeaderEpochs:
     """The leader epochs from their checkpoint, or from the batches if it is missing or unreadable.
-    Raises OSError."""
+    A crash can leave a checkpoint that begins after `start_offset`, the start of the log, if the
+    start had moved and was not noted yet: the batches have the epochs before it. Raises OSError."""
+    base = segments[0].base_offset
     if has_file:
         with contextlib.suppress(ValueError):
-            return epochs_on_disk(disk, directory)
+            epochs, start = epochs_on_disk(disk, directory), max(base, start_offset)
+            if epochs.entries and start < epochs.entries[0].start_offset:
+                end = epochs.entries[0].start_offset
+                epochs.precede(_epochs_between(segments, start, end))
+            return epochs
     epochs = LeaderEpochs()
-    for header, _ in batches_between(segments, segments[0].base_offset, end_offset):
-        if header.leader_epoch > epochs.latest:
-            epochs.assign(header.leader_epoch, header.base_offset)
+    epochs.precede(_epochs_between(segments, base, end_offset))
     return epochs
+
+
+def _epochs_between(segments: list[Segment], start: int, end: int) -> list[EpochStart]:
+    """The leader epochs of the batches in [start, end). Raises OSError."""
+    found: list[EpochStart] = []
+    for header, _ in batches_between(segments, start, end):
+        epoch = header.leader_epoch
+        if epoch > (found[-1].epoch if found else NO_EPOCH):
+            found.append(EpochStart(epoch, max(header.base_offset, start)))
+    return found

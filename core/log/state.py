@@ -186,7 +186,7 @@ class LogState:
         `end_offset`. Raises OSError."""
         has_file = self.has_epochs_file
         self._epochs = recovery.load_epochs(
-            self.disk, self.directory, has_file, self.segments, end_offset
+            self.disk, self.directory, has_file, self.segments, self.log_start_offset, end_offset
         )
         return self._epochs
 

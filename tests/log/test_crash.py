@@ -22,6 +22,7 @@ from log.support import (
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk
+from pk.core.log.epochs import EpochStart
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pk.core.log.log import Log
 
@@ -368,3 +369,20 @@ def test_what_recovery_cut_off_does_not_come_back_behind_a_roll() -> None:
     log = open_log(disk, config=CONFIG, recovery_point=1)
     assert [(h.base_offset, h.next_offset) for h in headers_of(log)] == [(0, 1)]
     check_consistent(log, [(0, 1)])
+
+
+def test_epochs_from_before_a_start_that_a_crash_forgot_come_from_the_batches() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for epoch in (3, 3, 5):
+        append(log, make_batch(3), epoch=epoch)
+    log.segments.roll(NOW)
+    append(log, make_batch(3), epoch=7)
+    log.segments.delete_before(7)
+    log.durability.flush(force=True)
+    assert log.state.epochs.entries == [EpochStart(5, 7), EpochStart(7, 9)]
+    durable(disk)
+    disk.crash()
+
+    found = open_log(disk, recovery_point=9, log_start_offset=1)  # the start as it was noted last
+    assert found.state.epochs.entries == [EpochStart(3, 1), EpochStart(5, 6), EpochStart(7, 9)]

@@ -51,7 +51,7 @@ KEPT_AS_DRAWN = (
     *(410065, 501472, 700087, 700090, 700763, 701144, 702183, 702424),
 )
 """Seeds that once failed without `--everything`."""
-KEPT_TIERED = (6003,)
+KEPT_TIERED = (6003, 930128)
 """Seeds that once failed with `--always tiered`."""
 
 
