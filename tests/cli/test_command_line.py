@@ -619,6 +619,6 @@ def test_the_work_gets_its_options_typed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_example_of_adding_an_option_is_a_line_of_a_command() -> None:
     text = (CLI.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (file,) = re.findall(r"`cli/(nouns/\w+/options\.py)` says so", text)
+    (file,) = re.findall(r"`cli/(nouns/\w+/options\.py)`:$", text, re.MULTILINE)
     (line,) = re.findall(r"^    \w+: Annotated\[.*$", text, re.MULTILINE)
     assert line in (CLI / file).read_text(encoding="utf-8").splitlines()
