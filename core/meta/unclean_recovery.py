@@ -441,7 +441,8 @@ def _show(
     logs = heard(rules, partition, reports)
     if partition.leader == NO_LEADER:
         state.needed = list(needed(partition))
-        if not partition.elr:  # else one of those leads as soon as it is back, without comparing
+        # Without comparing, an eligible replica leads as soon as it is back.
+        if set(state.needed) != set(partition.elr):
             verdict = judge(rules, partition, reports, timed_out=timed_out)
             state.awaits, state.why = list(verdict.awaits), verdict.why
     stopped = {node: log for node, log in logs.items() if _is_stopped(partition, node, log)}

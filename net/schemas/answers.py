@@ -1,6 +1,7 @@
 """The responses of a registry, as all its clients know them."""
 
 import os
+import ssl
 from typing import Any, Final, cast
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
@@ -16,7 +17,9 @@ def silence(url: str, error: Exception) -> RegistryUnreachable:
     cause: Any = error.__cause__ or error
     while isinstance(cause, BaseExceptionGroup):
         cause = cast("BaseExceptionGroup[Exception]", cause).exceptions[0]
-    number = getattr(cause, "errno", None) or 0
+    number = 0 if isinstance(cause, ssl.SSLError) else getattr(cause, "errno", None) or 0
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        cause = f"its certificate is not trusted: {cause.verify_message}"
     why = os.strerror(number) if number > 0 else getattr(cause, "strerror", None) or str(cause)
     why = why or "it takes too long"
     return RegistryUnreachable(f"{url} does not answer: {why[:1].lower()}{why[1:]}")
