@@ -383,7 +383,18 @@ def batches_between(
     segments: list[Segment], start: int, end: int
 ) -> Iterator[tuple[BatchHeader, Record | None]]:
     """The headers of the batches in [start, end), with the record of control batches. Raises
-    OSError."""
+    OSError, and KafkaError if that record is damaged."""
+    for segment, position, header in _headers_between(segments, start, end):
+        marker = None
+        if header.attributes & CONTROL_BIT:
+            marker = next(records(segment.batch_at(position, header)), None)
+        yield header, marker
+
+
+def _headers_between(
+    segments: list[Segment], start: int, end: int
+) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    """The segment, position and header of the batches in [start, end). Raises OSError."""
     for i, segment in enumerate(segments):
         following = segments[i + 1].base_offset if i + 1 < len(segments) else end
         if following <= start or not segment.size:
@@ -397,10 +408,7 @@ def batches_between(
         for position, header in segment.headers(place.position, chunk_bytes=1 << 16):
             if header.base_offset >= end:
                 return
-            marker = None
-            if header.attributes & CONTROL_BIT:
-                marker = next(records(segment.batch_at(position, header)), None)
-            yield header, marker
+            yield segment, position, header
 
 
 def load_producers(
@@ -487,7 +495,7 @@ def load_epochs(
 def _epochs_between(segments: list[Segment], start: int, end: int) -> list[EpochStart]:
     """The leader epochs of the batches in [start, end). Raises OSError."""
     found: list[EpochStart] = []
-    for header, _ in batches_between(segments, start, end):
+    for _, _, header in _headers_between(segments, start, end):
         epoch = header.leader_epoch
         if epoch > (found[-1].epoch if found else NO_EPOCH):
             found.append(EpochStart(epoch, max(header.base_offset, start)))

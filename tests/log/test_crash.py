@@ -25,6 +25,7 @@ from pk.core.log.disk import MemoryDisk
 from pk.core.log.epochs import EpochStart
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pk.core.log.log import Log
+from pk.core.record.batch import HEADER_BYTES, iter_headers
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100, segment_index_bytes=1200)
 """Indexes so small that the memory disk has their holes too."""
@@ -386,3 +387,23 @@ def test_epochs_from_before_a_start_that_a_crash_forgot_come_from_the_batches() 
 
     found = open_log(disk, recovery_point=9, log_start_offset=1)  # the start as it was noted last
     assert found.state.epochs.entries == [EpochStart(3, 1), EpochStart(5, 6), EpochStart(7, 9)]
+
+
+def test_a_damaged_marker_below_the_recovery_point_does_not_hide_the_epochs() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, make_batch(producer_id=7, producer_epoch=0, sequence=0, transactional=True))
+    end_transaction(log, 7, commit=True)
+    segment = log.state.segments[0]
+    log.segments.roll(NOW)
+    append(log, epoch=2)
+    log.durability.flush(force=True)
+    marker = [at for at, header in iter_headers(segment.file.pread(segment.size, 0))][1]
+    durable(disk)
+    disk.crash()
+    disk.remove(f"{PATH}/leader-epoch-checkpoint")
+    file = disk.open(f"{PATH}/00000000000000000000.log")
+    file.pwrite(bytes(10), marker + HEADER_BYTES)
+
+    found = open_log(disk, recovery_point=log.state.log_end_offset)
+    assert found.state.epochs.entries == [EpochStart(0, 0), EpochStart(2, 2)]

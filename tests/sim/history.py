@@ -27,7 +27,7 @@ from pk.core.log.damaged import kept_files
 from pk.core.log.failures import StorageError
 from pk.core.meta.events import Event
 from pk.core.meta.image import ContradictoryEvent, MetadataImage, PartitionImage, changes
-from pk.core.record.batch import BatchHeader, iter_headers
+from pk.core.record.batch import BatchHeader, CorruptBatch, iter_headers
 from pk.core.values import NO_LEADER, Uuid
 
 if TYPE_CHECKING:
@@ -231,6 +231,9 @@ class History:
         its batches."""
         self.rotten: dict[tuple[int, Key], int] = {}
         """Broker and partition with a damaged closed segment → where the next segment begins."""
+        self.flipped: set[int] = set()
+        """Brokers whose files a wreck changed. What was below the recovery point is not checked at
+        the start: a read finds it."""
         self.unreadable: set[Key] = set()
         """Partitions of which a replica has been damaged: a leader may have refused to read it."""
         self.starts: dict[Key, int] = {}
@@ -415,6 +418,10 @@ class History:
                 data = partition.log.reader.read(start, READ_BYTES, end).slice.read()
             except StorageError:
                 return  # its disk has failed: it serves no client any more
+            except CorruptBatch:
+                if partition.node_id not in self.flipped:
+                    raise
+                return  # no client gets these records from it, either
             for position, header in iter_headers(data):
                 # A crash can make a replica forget that it dropped the records before a start.
                 due = max(start, self.starts.get(key, 0))

@@ -392,6 +392,8 @@ class Wrecks:
         assert not node.up
         how = self._random.choice(sorted(harms))
         self._history.chronicle.note(node.host, f"its disk: {how}")
+        if how == "flipped":
+            self._history.flipped.add(node.config.node_id)
         node.disk.heal()  # a write that would fail is not one of ours
         harms[how](node, self._random)
         if node.disk.exists(DATA):  # what happened has happened, also when the power goes
