@@ -446,4 +446,4 @@ def _switched(now: bool, words: list[str]) -> bool:
         case [("on" | "off") as word]:
             return word == "on"
         case _:
-            raise Unusable("on, off or nothing may follow.")
+            raise Unusable("A setting takes on, off, or no argument, which toggles it.")

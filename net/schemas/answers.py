@@ -11,8 +11,8 @@ class RegistryUnreachable(Exception):
     """The registry does not answer, or the server there is not a registry."""
 
 
-def silence(url: str, error: Exception) -> RegistryUnreachable:
-    """What is raised if the registry at `url` cannot be reached."""
+def unreachable(url: str, error: Exception) -> RegistryUnreachable:
+    """The exception to raise because `error` kept a client from the registry at `url`."""
     # trio's own errors say that all attempts failed, and repeat the address.
     cause: Any = error.__cause__ or error
     while isinstance(cause, BaseExceptionGroup):

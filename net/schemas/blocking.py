@@ -16,7 +16,7 @@ from pk.core.schemas.schema import Reference, Resolved, Schema, SchemaError, sch
 from pk.core.schemas.wire_format import SchemaId
 from pk.net.http.address import address
 from pk.net.http.messages import basic
-from pk.net.schemas.answers import CONTENT_TYPE, RegistryUnreachable, silence
+from pk.net.schemas.answers import CONTENT_TYPE, RegistryUnreachable, unreachable
 from pk.net.schemas.directory import DirectoryRegistry
 from pk.net.schemas.libraries import require_libraries
 
@@ -156,7 +156,7 @@ def _asker(url: str, user: str | None, password: str | None, tls: ssl.SSLContext
             answer = connection.getresponse()
             data = answer.read(_ANSWER_BYTES_MAX)
         except (OSError, http.client.HTTPException) as e:
-            raise silence(at.url, e) from None
+            raise unreachable(at.url, e) from None
         finally:
             connection.close()
         try:

@@ -23,7 +23,7 @@ from pk.core.schemas.wire_format import SchemaId
 from pk.net.http.address import address
 from pk.net.http.client import HttpClient
 from pk.net.http.messages import HttpError, Request
-from pk.net.schemas.answers import CONTENT_TYPE, RegistryUnreachable, silence
+from pk.net.schemas.answers import CONTENT_TYPE, RegistryUnreachable, unreachable
 from pk.net.schemas.directory import DirectoryRegistry
 
 _DEPTH_MAX: Final = 100
@@ -92,7 +92,7 @@ class UrlRegistry:
         except HttpError as e:
             raise RegistryUnreachable(str(e)) from None
         except (OSError, trio.TooSlowError) as e:
-            raise silence(self._client.where.url, e) from None
+            raise unreachable(self._client.where.url, e) from None
         try:
             answer = found.json()
         except HttpError as e:

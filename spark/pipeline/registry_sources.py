@@ -104,8 +104,8 @@ def check_encoders(
     *,
     register: bool = False,
 ) -> None:
-    """Check that a sink's rows fit their schema. Schemas yet to be registered are not checked,
-    unless they are to be registered here. Raises WrongPipeline."""
+    """Check that a sink's rows fit their schema. A schema that is not in the registry yet is
+    skipped, or registered if `register`. Raises WrongPipeline."""
     schemas = split_options(options, sink=True)[1]
     if schemas is None or (schemas.register and not register):
         return

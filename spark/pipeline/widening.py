@@ -123,7 +123,7 @@ def _states(frame: "DataFrame") -> Iterator[str]:
     session: Any = frame.sparkSession._jsparkSession  # pyright: ignore[reportPrivateUsage]
     java: Any = frame._jdf
     execution = java.queryExecution()
-    # The optimizer leaves out columns that nobody uses.
+    # The optimizer leaves out unused columns.
     yield from _of_node(session.sessionState().optimizer().execute(execution.analyzed()))
 
 

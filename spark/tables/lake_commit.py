@@ -303,7 +303,7 @@ def check_iceberg(table: Any, columns: Any) -> None:
     from pyiceberg.exceptions import ValidationError
 
     try:
-        table.update_schema().union_by_name(columns)  # which nobody commits
+        table.update_schema().union_by_name(columns)  # a check: it is not committed
     except (ValidationError, ValueError) as e:
         raise TargetRefused(f"the table cannot take the rows: {e}") from e
 

@@ -33,10 +33,12 @@ class JsonFields:
 def json_parser(
     spark: "SparkSession", fields: JsonFields | StructType | str, *, evolves: bool = False
 ) -> "Callable[[Column | str], Column]":
-    """What makes of a column of bytes a struct: `value`, the JSON as a struct of `fields`, and
-    `error`, why it is none. Both are null where the bytes are. If the fields evolve, there is also
-    `new`, as JSON: those that have no column yet, and those whose numbers their columns cannot
-    hold. A name that cannot become a column is an error.
+    """Return a function that parses a column of bytes.
+
+    The result is a struct with `value`, a struct of `fields`, and `error`, the reason why the bytes
+    are not such JSON. Both are null if the bytes are. If the fields evolve, it also has `new`: as
+    JSON, the fields without a column, and those whose numbers do not fit their columns. A name that
+    cannot become a column is an error.
 
     Raises OptionError for a type that JSON lacks, PySparkException for DDL that is wrong.
     """

@@ -255,13 +255,16 @@ class Faults:
     def _crash(self, node: SimNode, *, power: bool) -> bool:
         if node.config.is_broker and not self._may_crash(node, power=power):
             return False
+        self._end(node, power=power)
+        return True
+
+    def _end(self, node: SimNode, *, power: bool) -> None:
         if power:
             node.cut_power(self._random)
         else:
             node.kill()
         self._crashed(node, power=power)
         self.restart_later(node)
-        return True
 
     def crash_in(self, host: str, step: str) -> None:
         """A broker in the middle of something, if it may crash now."""
@@ -279,12 +282,7 @@ class Faults:
         for node in self._nodes:
             if node.up:
                 node.resume()
-                if power:
-                    node.cut_power(self._random)
-                else:
-                    node.kill()
-                self._crashed(node, power=power)
-                self.restart_later(node)
+                self._end(node, power=power)
 
     def _crash_in(self, host: str, what: str, *, power: bool) -> None:
         node = next(n for n in self._nodes if n.host == host)

@@ -69,7 +69,7 @@ class SegmentDeleter:
         if due.start_offset is not None:
             logger.info("%s: the log starts at %d by its retention", partition.tp, due.start_offset)
             partition.delete_before(due.start_offset)
-        await self._delete_all_of(partition, due.segments, epoch)
+        await self._delete_segments(partition, due.segments, epoch)
 
     async def delete_all(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
         """Remote storage was turned off for the topic: the log begins with its local segments, and
@@ -84,7 +84,7 @@ class SegmentDeleter:
                 if not segment.epochs or segment.epochs[-1].epoch <= epoch:
                     await self.delete(segment)
 
-    async def _delete_all_of(
+    async def _delete_segments(
         self, partition: Partition, segments: list[RemoteSegment], epoch: int
     ) -> None:
         async with self.limiter:

@@ -2,8 +2,8 @@
 library obstore (the extra `tiered`).
 
 An object of more than one part is uploaded in parts, several at a time, while the segment is read:
-`PART_BYTES * PARTS_AT_ONCE` is what an upload takes in memory. The store shows an object only when
-its last part has been confirmed.
+an upload takes `PART_BYTES * PARTS_AT_ONCE` of memory, and a piece of the segment. The store shows
+an object only when its last part has been confirmed.
 """
 
 from __future__ import annotations
