@@ -21,11 +21,11 @@ class BytesSlice:
 
     __slots__ = ("data", "length")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self.data = data
         self.length = len(data)
 
-    def read(self) -> bytes:
+    def read(self) -> bytes | memoryview:
         """The bytes."""
         return self.data
 

@@ -59,7 +59,7 @@ class LogReader:
         """The bytes that `read` finds. Raises the same errors."""
         found = self.read(offset, bytes_max, offset_end).slice
         with storage_errors(self._log.directory, "read"):
-            return found.read()
+            return bytes(found.read())
 
     def read_nowait(
         self, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool = True

@@ -66,9 +66,9 @@ def part_taken_for_whole() -> Iterator[None]:
         chunk = self._chunks.get(key)
         if chunk is None:
             start = number * CHUNK_BYTES
-            chunk = self._storage.get(name, start, min(CHUNK_BYTES, size - start))
+            chunk = bytes(self._storage.get(name, start, min(CHUNK_BYTES, size - start)))
             self._chunks.put(key, chunk, len(chunk))
-        return chunk + bytes(min(CHUNK_BYTES, size - number * CHUNK_BYTES) - len(chunk))
+        return bytes(chunk) + bytes(min(CHUNK_BYTES, size - number * CHUNK_BYTES) - len(chunk))
 
     with patched(RemoteReader, _chunk=unmeasured):
         yield

@@ -1,8 +1,9 @@
 """The part of a partition's log that is in remote storage, as a broker reads it.
 
-Records are read in threads of their own number (`remote.log.reader.threads`), so that a slow store
-delays no disk. A read that takes longer than its reader waits goes on: what it brings stays in
-memory for a while, and the reader finds it when it asks again.
+Records that are not in memory are read in a number of threads of their own
+(`remote.log.reader.threads`), so that a slow store delays no disk. A read that takes longer than
+its reader waits goes on: what it brings stays in memory for a while, and the reader finds it when
+it asks again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pk.core.log.failures import storage_errors
 from pk.core.log.file_slices import EMPTY, Slice
 from pk.core.log.log import Log
 from pk.core.log.lookup import FoundTimestamp
+from pk.core.log.non_blocking import WouldBlock, non_blocking
 from pk.core.log.remote.metadata import RemoteSegment, SegmentState
 from pk.core.log.remote.reading import RemoteReader
 from pk.core.log.remote.segments import (
@@ -118,6 +120,13 @@ class RemoteReads:
         except RemoteStorageError as e:
             self._failed(e)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"remote storage: {e}") from e
+
+    async def run_unless_cached(self, fn: Callable[[*Args], T], *args: *Args) -> T:
+        """Like `run`, but on the loop if everything is in memory and its CRCs were checked. `fn`
+        must raise WouldBlock in a non-blocking read if not."""
+        with suppress(WouldBlock), non_blocking():
+            return fn(*args)
+        return await self.run(fn, *args)
 
     def read_ahead(self, segment: RemoteSegment) -> None:
         """Fetch the chunks behind the last read of a segment, in the background, if half of the
@@ -256,7 +265,7 @@ class RemoteLog:
             found = self.range_at(log, at)
             segment, end = found.segment, found.end_offset + 1
             read = reader.read_beyond, segment, at, end, bytes_max
-            fetched, beyond = await self.reads.run(*read)
+            fetched, beyond = await self.reads.run_unless_cached(*read)
             self.reads.read_ahead(segment)
             if not fetched.length:  # compaction had removed the rest of the segment
                 at = end
@@ -274,7 +283,7 @@ class RemoteLog:
         for segment in list(
             with_aborted(self.segments, state.epochs.entries, at, state.local_log_start_offset)
         ):
-            some, more = await self.reads.run(
+            some, more = await self.reads.run_unless_cached(
                 self.reads.reader.aborted_within, segment, offset, end
             )
             aborted_txns += some

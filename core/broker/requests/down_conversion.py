@@ -63,7 +63,7 @@ async def _lower(log: Log, found: Slice, magic: int, offset: int, bytes_max: int
         found.unpin()
 
 
-def _is_small(data: bytes) -> bool:
+def _is_small(data: bytes | memoryview) -> bool:
     compressed = len(data) > _ATTRIBUTES_AT and data[_ATTRIBUTES_AT] & CODEC_BITS
     return len(data) <= (INLINE_COMPRESSED_BYTES if compressed else INLINE_BYTES)
 

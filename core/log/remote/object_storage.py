@@ -17,7 +17,12 @@ from obstore.exceptions import BaseError
 from obstore.store import from_url
 
 from pk.core.log.files import Data
-from pk.core.log.remote.storage import RemoteObjectMissing, RemoteStorageError, StoredObject
+from pk.core.log.remote.storage import (
+    Content,
+    RemoteObjectMissing,
+    RemoteStorageError,
+    StoredObject,
+)
 
 PART_BYTES: Final = 8 << 20
 """S3 allows 10,000 parts, so a segment may have up to 80 GB."""
@@ -89,15 +94,15 @@ class ObjectStorage:
                 raise failed[0] from None
             raise _error(name, e) from e
 
-    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+    def get(self, name: str, start: int = 0, length: int | None = None) -> Content:
         """See `RemoteStorage`."""
         if length == 0:
             return b""
         try:
             if length is None:
                 found = obstore.get(self._store, name, options={"range": {"offset": start}})
-                return bytes(found.bytes())
-            return bytes(obstore.get_range(self._store, name, start=start, length=length))
+                return memoryview(found.bytes())
+            return memoryview(obstore.get_range(self._store, name, start=start, length=length))
         except (BaseError, OSError) as e:
             raise _error(name, e) from e
 

@@ -19,17 +19,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 from pk.core.log import lookup
 from pk.core.log.file_slices import BytesSlice, Slice
 from pk.core.log.files import Data, Disk, Entry, File, Lock, Stamp, ignore_failed_read
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
+from pk.core.log.non_blocking import WouldBlock, reads
 from pk.core.log.remote.metadata import RemoteSegment
 from pk.core.log.remote.segment_object import Tail, read_tail
-from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError, segment_name
+from pk.core.log.remote.storage import Content, RemoteStorage, RemoteStorageError, segment_name
 from pk.core.log.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment
 from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import HEADER_BYTES, CorruptBatch
 from pk.core.values import Uuid
 
 CHUNK_BYTES: Final = 4 << 20
@@ -101,9 +104,9 @@ class RemoteReader:
         self._cluster_id = cluster_id
         self._fetched = fetched
         self._segments: _Cache[Uuid, Segment] = _Cache(index_bytes_max)
-        self._chunks: _Cache[tuple[Uuid, int], bytes] = _Cache(CHUNKS_BYTES_MAX)
+        self._chunks: _Cache[tuple[Uuid, int], Content] = _Cache(CHUNKS_BYTES_MAX)
         self._mutex = threading.Lock()
-        self._under_way: dict[tuple[Uuid, int], Future[bytes]] = {}
+        self._under_way: dict[tuple[Uuid, int], Future[Content]] = {}
         self._last: _Cache[Uuid, int] = _Cache(LAST_MAX)
         """The chunk of a segment that was read last."""
         self._unused: set[tuple[Uuid, int]] = set()
@@ -132,8 +135,9 @@ class RemoteReader:
         """The batches from the one that contains `offset` up to but excluding the first at or after
         `offset_end`, at most `bytes_max` bytes, the first batch always whole. Empty if the rest of
         the segment was compacted away."""
+        segment = self._segment(remote)
         found = lookup.read(
-            [self._segment(remote)],
+            [segment],
             offset,
             bytes_max,
             min(offset_end, remote.end_offset + 1),
@@ -142,7 +146,21 @@ class RemoteReader:
             remote.size,
             False,
         )
+        if found.length and not reads.non_blocking:
+            self._check_on(remote, segment, found.end_position)
         return found
+
+    def _check_on(self, remote: RemoteSegment, segment: Segment, position: int) -> None:
+        """Check the CRCs behind a read that ended at `position`, as far as the records are in
+        memory. This thread had to check those before it anyway; the next reads then need none."""
+        begin = segment.checked.end(position - 1, remote.size)  # a batch begins there
+        number = begin // CHUNK_BYTES
+        while self._chunks.get((remote.id, number)) is not None:
+            number += 1
+        length = min(number * CHUNK_BYTES, remote.size) - begin
+        if length >= HEADER_BYTES:
+            with suppress(CorruptBatch):  # the read that needs it fails
+                segment.checked_length(begin, length, remote.end_offset + 1, recheck=False)
 
     def read_beyond(
         self, remote: RemoteSegment, offset: int, offset_end: int, bytes_max: int
@@ -177,6 +195,8 @@ class RemoteReader:
     def _segment(self, remote: RemoteSegment) -> Segment:
         known = self._segments.get(remote.id)
         if known is None:
+            if reads.non_blocking:
+                raise WouldBlock
             tail = self.tail(remote)
             known = self._open(remote, tail)
             self._segments.put(remote.id, known, tail.index_bytes)
@@ -192,37 +212,39 @@ class RemoteReader:
         sizes = {LOG: tail.size, **{suffix: len(data) for suffix, data in indexes.items()}}
         return Segment(disk, "", remote.start_offset, sizes, 0)
 
-    def _read_of(self, remote: RemoteSegment, name: str) -> Callable[[int, int], bytes]:
+    def _read_of(self, remote: RemoteSegment, name: str) -> Callable[[int, int], Content]:
         """A function that reads records of the segment by position and length."""
         segment_id, size = remote.id, remote.size
 
-        def read(position: int, length: int) -> bytes:
+        def read(position: int, length: int) -> Content:
             end = min(position + length, size)
-            pieces: list[Data] = []
+            pieces: list[Content] = []
             while position < end:
                 number, at = divmod(position, CHUNK_BYTES)
                 chunk = self._chunk(segment_id, name, number, size)
                 piece = memoryview(chunk)[at : at + end - position]
                 pieces.append(piece)
                 position += len(piece)
-            return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
         return read
 
-    def _chunk(self, segment_id: Uuid, name: str, number: int, size: int) -> bytes:
+    def _chunk(self, segment_id: Uuid, name: str, number: int, size: int) -> Content:
         """A chunk that a consumer needs."""
         self._last.put(segment_id, number, 1)
         with self._mutex:
             self._unused.discard((segment_id, number))
         return self._load(segment_id, name, number, size)
 
-    def _load(self, segment_id: Uuid, name: str, number: int, size: int) -> bytes:
+    def _load(self, segment_id: Uuid, name: str, number: int, size: int) -> Content:
         """A chunk from memory, from a thread that fetches it already, or from the store."""
-        key, mine = (segment_id, number), Future[bytes]()
+        key, mine = (segment_id, number), Future[Content]()
         with self._mutex:
             chunk = self._chunks.get(key)
             if chunk is not None:
                 return chunk
+            if reads.non_blocking:
+                raise WouldBlock
             under_way = self._under_way.get(key)
             if under_way is None:
                 self._under_way[key] = mine
@@ -240,7 +262,7 @@ class RemoteReader:
             with self._mutex:
                 del self._under_way[key]
 
-    def _fetch(self, name: str, number: int, size: int) -> bytes:
+    def _fetch(self, name: str, number: int, size: int) -> Content:
         start = number * CHUNK_BYTES
         wanted = min(CHUNK_BYTES, size - start)
         chunk = self._storage.get(name, start, wanted)
@@ -279,7 +301,7 @@ class RemoteReader:
 def remote_file(storage: RemoteStorage, name: str, tail: Tail) -> File:
     """The records of an object as a file, of which nothing is kept in memory."""
 
-    def read(position: int, length: int) -> bytes:
+    def read(position: int, length: int) -> Content:
         return storage.get(name, position, min(length, max(tail.size - position, 0)))
 
     return _RemoteFile(name, tail.size, tail.head, read)
@@ -350,7 +372,7 @@ class _RemoteFile(_ReadOnlyFile):
     """The records, in the store."""
 
     def __init__(
-        self, path: str, size: int, head: bytes, read: Callable[[int, int], bytes]
+        self, path: str, size: int, head: bytes, read: Callable[[int, int], Content]
     ) -> None:
         self.path = path
         self._size = size
@@ -360,7 +382,11 @@ class _RemoteFile(_ReadOnlyFile):
     def pread(self, length: int, position: int) -> bytes:
         if position + length <= len(self._head):
             return self._head[position : position + length]
-        return self._read(position, length)
+        return bytes(self._read(position, length))
+
+    def slice(self, position: int, length: int) -> Slice:
+        """Unlike `pread`, no copy of what is in memory."""
+        return BytesSlice(self._read(position, length))
 
     def size(self) -> int:
         return self._size

@@ -159,17 +159,17 @@ def pieces(file: File, tail: Tail) -> Callable[[], Iterator[Data]]:
 def read_tail(storage: RemoteStorage, name: str, records_size: int) -> Tail:
     """The tail of an object with `records_size` bytes of records. Raises RemoteStorageError, also
     DamagedObject."""
-    return parse_tail(name, storage.get(name, records_size))
+    return parse_tail(name, bytes(storage.get(name, records_size)))
 
 
 def find_tail(storage: RemoteStorage, name: str, object_size: int) -> Tail:
     """The tail of an object of which only the name and the size are known. Raises
     RemoteStorageError, also DamagedObject."""
     start = max(object_size - TAIL_BYTES_FIRST, 0)
-    data = storage.get(name, start)
+    data = bytes(storage.get(name, start))
     wanted = tail_size(name, data) + FOOTER.size
     if wanted > object_size:
         raise DamagedObject(f"{name} is no whole segment")
     if wanted > len(data):
-        data = storage.get(name, object_size - wanted)
+        data = bytes(storage.get(name, object_size - wanted))
     return parse_tail(name, data)

@@ -8,7 +8,7 @@ one succeeds. An object appears only once it is complete.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pk.core import cbor
 from pk.core.log.files import Data
@@ -18,6 +18,10 @@ from pk.core.values import TopicPartition, Uuid, uuid_from_text, uuid_text
 SUFFIX: Final = ".segment"
 HOME_KIND: Final = "pk.remote-segment.cluster"
 HOME_VERSION: Final = 0
+
+
+Content: TypeAlias = bytes | memoryview
+"""Bytes of an object, which nobody may change."""
 
 
 class RemoteStorageError(Exception):
@@ -49,7 +53,7 @@ class RemoteStorage(Protocol):
         again."""
         ...
 
-    def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+    def get(self, name: str, start: int = 0, length: int | None = None) -> Content:
         """`length` bytes from `start`, or all from there; fewer only at the end of the object.
         Raises RemoteObjectMissing."""
         ...

@@ -10,6 +10,7 @@ from log.support import (
     headers_of,
 )
 
+from pk.core.log.non_blocking import WouldBlock, non_blocking
 from pk.core.log.remote import reading, segment_object
 from pk.core.log.remote.memory_storage import MemoryStorage
 from pk.core.log.remote.reading import RemoteReader
@@ -165,6 +166,42 @@ def test_a_damaged_record_is_not_given_to_readers(
     storage.objects[name] = bytes(content)
     with pytest.raises(CorruptBatch):
         reader.read(remote, remote.start_offset, 1 << 40, 1 << 20)
+
+
+def test_only_the_first_read_of_a_chunk_needs_a_thread(
+    storage: MemoryStorage, reader: RemoteReader
+) -> None:
+    segment = copy_all(a_log(segment_bytes=6000), storage)[0]
+
+    def read_nowait(offset: int) -> bytes:
+        with non_blocking():
+            return bytes(reader.read(segment, offset, 1 << 40, 300).slice.read())
+
+    with pytest.raises(WouldBlock):
+        read_nowait(segment.start_offset)
+    reader.load_ahead(segment, 0)
+    with pytest.raises(WouldBlock):
+        read_nowait(segment.start_offset)  # the indexes are not there, the CRCs not checked
+    reader.read(segment, segment.start_offset, 1 << 40, 300)
+    stored = storage.objects[reader.name_of(segment)][: segment.size]
+    for position, header in iter_headers(stored):
+        found = read_nowait(header.base_offset)
+        assert found == stored[position : position + max(300, header.size)]
+
+
+def test_damage_further_on_fails_only_the_read_that_reaches_it(
+    storage: MemoryStorage, reader: RemoteReader
+) -> None:
+    remote = copy_all(a_log(segment_bytes=6000), storage)[0]
+    name = reader.name_of(remote)
+    content = bytearray(storage.objects[name])
+    *_, (_, last) = iter_headers(bytes(content[: remote.size]))
+    content[remote.size - 1] ^= 1
+    storage.objects[name] = bytes(content)
+    assert reader.read(remote, remote.start_offset, 1 << 40, 1).length
+    assert reader.read(remote, last.base_offset - 1, last.base_offset, 1).length
+    with pytest.raises(CorruptBatch):
+        reader.read(remote, last.base_offset, 1 << 40, 1)
 
 
 def test_a_damaged_segment_is_not_copied(storage: MemoryStorage) -> None:
