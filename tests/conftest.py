@@ -4,8 +4,8 @@ for a machine that lacks something.
 
 Examples that hypothesis makes are the same in every run, so that a run that was green stays green;
 with PK_EXPLORE set they are new ones each time, and a failure that turns up is kept as a test. The
-everyday run takes a share of them (`effort`). No example has a deadline: what a busy machine takes
-is no test's business.
+everyday run takes a share of them (`effort`), and leaves out the tests marked `thorough`. No
+example has a deadline: what a busy machine takes is no test's business.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from effort import examples
+from effort import THOROUGH, examples
 from hypothesis import settings
 
 pytest_plugins = [
@@ -82,6 +82,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     folder = config.invocation_params.dir
     named = {(folder / arg.partition("::")[0]).resolve() for arg in config.args}
     return None if collection_path in named else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out of the everyday run the tests marked `thorough`, unless a test is named."""
+    if THOROUGH or any("::" in arg for arg in config.args):
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:

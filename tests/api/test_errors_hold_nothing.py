@@ -82,6 +82,7 @@ async def produce(
     return response.responses[0].partition_responses[0].error_code
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD], ids=lambda codec: codec.name)
 def test_batches_that_expand_too_far(codec: Codec) -> None:
     bomb = expanding(codec)

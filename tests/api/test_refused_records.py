@@ -145,6 +145,7 @@ async def caller_on(way: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     assert (accepted > 0) == (way == "fast")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("way", "codecs", "versions", "count"),
     [

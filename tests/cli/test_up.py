@@ -223,6 +223,7 @@ class Supervised:
         heard.set()
 
 
+@pytest.mark.thorough
 def test_a_node_that_dies_is_started_again_after_pauses_that_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +300,7 @@ def test_one_who_asks_for_a_node_that_is_being_started_is_refused(tmp_path: Path
     ]
 
 
+@pytest.mark.thorough
 def test_data_is_kept_and_the_number_of_brokers_with_it(
     cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
 ) -> None:
@@ -335,6 +337,7 @@ def test_children_end_when_their_parent_is_killed(cluster: Callable[..., Cluster
     await_end(pids)
 
 
+@pytest.mark.thorough
 def test_several_clusters_are_told_apart(
     cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
 ) -> None:
@@ -534,6 +537,7 @@ def test_data_that_cannot_be_created_is_one_sentence(pk: Run, more: tuple[str, .
     assert (ran.code, ran.out, ran.err) == (1, b"", said)
 
 
+@pytest.mark.thorough
 def test_etcd_is_started_beside_the_brokers_and_any_node_may_be_killed(
     cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
 ) -> None:

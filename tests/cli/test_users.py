@@ -118,6 +118,7 @@ def test_what_is_kept_and_said_holds_no_password(
             assert SECRET.encode() not in file.read_bytes(), file
 
 
+@pytest.mark.thorough
 def test_a_broker_that_asks_for_scram_from_its_first_start(pk: Run, tmp_path: Path) -> None:
     """The nodes' own user adds the first one; no password is in what the broker writes, logs
     or answers."""

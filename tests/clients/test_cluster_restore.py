@@ -126,6 +126,7 @@ def ends(done: Ran) -> dict[int, tuple[int | None, int | None]]:
     return {row["partition"]: (row["start_offset"], row["end_offset"]) for row in done.json}
 
 
+@pytest.mark.thorough
 def test_everything_that_was_copied_is_back_after_refusals_that_change_nothing(
     lost: Lost, tmp_path: Path
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_topic_comes_back_from_s3(tmp_path: Path) -> None:
             assert consume(second.url, 0, 0, len(expected)) == list(enumerate(expected))
 
 
+@pytest.mark.thorough
 def test_damage_costs_what_is_before_it_or_behind_it(lost: Lost, tmp_path: Path) -> None:
     with new(lost, tmp_path) as cluster:
         restore_damaged(lost, cluster)

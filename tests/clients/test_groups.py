@@ -71,6 +71,7 @@ def _need(*kinds: Kind) -> None:
             pytest.skip(reason)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("team", _team_params())
 def test_three_members_join_leave_die_and_come_back(kafka: Kafka, team: list[Kind]) -> None:
     _need(*team)

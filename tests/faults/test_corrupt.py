@@ -127,6 +127,7 @@ def test_a_flipped_bit_is_reported_and_the_broker_goes_on(directory: Path) -> No
         assert "Traceback" not in broker.log_text, broker.log_text[-5000:]
 
 
+@pytest.mark.thorough
 def test_the_loss_of_index_files_under_load_goes_unnoticed(directory: Path) -> None:
     with PkBroker(directory=directory) as broker:
         kafka = Kafka("pk", broker.bootstrap, directory)

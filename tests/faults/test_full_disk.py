@@ -58,6 +58,7 @@ def _verify(disk: SmallDisk, path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.thorough
 def test_a_full_disk_refuses_produces_and_the_broker_goes_on_when_there_is_room(
     tmp_path: Path,
 ) -> None:
@@ -106,6 +107,7 @@ def _check(bootstrap: str, load: Load) -> None:
         assert [n for n in numbers if n >= 0] == list(range(partition, load.sent, 2))
 
 
+@pytest.mark.thorough
 def test_a_directory_that_goes_away_takes_its_partitions_and_no_others(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "disk" / "bad"
     with (

@@ -43,6 +43,7 @@ ENDS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", ENDS)
 def test_a_run_is_watched(end: str) -> None:
     watcher = (

@@ -242,6 +242,7 @@ def test_an_append_is_whole_whatever_its_size(another: Stores) -> None:
     run(another, main)
 
 
+@pytest.mark.thorough
 def test_thousands_of_appends_are_loaded_in_order(another: Stores) -> None:
     async def main() -> None:
         store = another()

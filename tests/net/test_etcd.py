@@ -342,6 +342,7 @@ def test_a_server_that_restarts_loses_and_doubles_nothing(own_server: EtcdServer
     run(main, stores)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_one_server_of_three_may_fail_and_the_controller_goes_on(
     three_servers: EtcdServers, fault: str
@@ -622,6 +623,7 @@ def test_a_server_that_comes_late_is_waited_for(own_server: EtcdServers) -> None
 # --- room, history, size
 
 
+@pytest.mark.thorough
 def test_an_append_for_which_etcd_has_no_room_is_refused_whole_and_the_leadership_stays() -> None:
     skip_without_etcd()
     with EtcdServers(1, f"--quota-backend-bytes={8 << 20}") as server:
@@ -782,6 +784,7 @@ def test_a_large_append_that_was_not_finished_did_not_happen(
     run(main, stores)
 
 
+@pytest.mark.thorough
 def test_no_value_comes_near_what_etcd_takes(stores: EtcdStores) -> None:
     async def main() -> None:
         store = stores.make(1)
@@ -822,6 +825,7 @@ def test_a_damaged_value_is_a_failure_and_not_a_crash(stores: EtcdStores) -> Non
 # --- who may
 
 
+@pytest.mark.thorough
 def test_users_log_in_and_connections_are_encrypted(tmp_path: Path) -> None:
     """Certificates both ways; a user with a password and a role for the path alone; and a server
     that forgets who logged in."""

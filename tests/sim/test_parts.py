@@ -318,6 +318,7 @@ async def echo_of_nothing() -> None:
     await trio.lowlevel.checkpoint()
 
 
+@pytest.mark.thorough
 def test_wrecks_leave_acks_all_its_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     part = swarm.Swarm(frozenset({swarm.RECORDS, swarm.WRECKS}), frozenset({"drop"}), (20.0,))
     monkeypatch.setattr(swarm, "draw", lambda seed, kinds: part)

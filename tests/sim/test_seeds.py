@@ -118,6 +118,7 @@ def test_seeds_draw_different_parts_and_each_part_is_drawn_often() -> None:
     assert len({one.on for one in drawn}) > 60
 
 
+@pytest.mark.thorough
 def test_a_seed_is_the_same_run_wherever_it_runs() -> None:
     seed, another = 2, 10  # short ones
     alone = simulate("--seed", str(seed))
@@ -128,6 +129,7 @@ def test_a_seed_is_the_same_run_wherever_it_runs() -> None:
     assert other and other != first
 
 
+@pytest.mark.thorough
 def test_the_coordinator_of_a_two_phase_machine_is_killed_in_each_state() -> None:
     done = _python("-c", KILLED_IN_EACH_STATE)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -43,6 +43,7 @@ def commit(directory: Path, manifest: Manifest, records: int) -> Manifest:
     return after
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_gets_the_runs_that_it_lacks_once(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "out"

@@ -13,6 +13,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("form", "least"),
     [

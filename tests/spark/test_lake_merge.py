@@ -247,6 +247,7 @@ KEYS = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("arrow", "spark", "keys"), KEYS, ids=[key[1] for key in KEYS])
 def test_a_key_may_have_any_single_type(
     table: Any, monkeypatch: pytest.MonkeyPatch, arrow: Any, spark: str, keys: list[Any]

@@ -116,6 +116,7 @@ def test_a_leader_moves(kafka_cluster):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("workers", ["0", "2"])
 def test_a_project_of_three_tests(
     tmp_path: Path, workers: str, capsys: pytest.CaptureFixture[str]

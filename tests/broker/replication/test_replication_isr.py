@@ -304,6 +304,7 @@ class TestSessionsOfManyPartitions:
             assert session.dirty == {}
             assert cluster.partition(2, number=7).high_watermark == 2
 
+    @pytest.mark.thorough
     @simulated
     async def test_what_did_not_fit_comes_with_the_next_answer(self) -> None:
         async with running_cluster(
