@@ -421,7 +421,10 @@ class History:
             except CorruptBatch:
                 if partition.node_id not in self.flipped:
                     raise
-                return  # no client gets these records from it, either
+                if start >= known.end:
+                    return
+                start = known.end  # no client gets the damaged records from it, either
+                continue
             for position, header in iter_headers(data):
                 # A crash can make a replica forget that it dropped the records before a start.
                 due = max(start, self.starts.get(key, 0))
