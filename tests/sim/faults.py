@@ -237,7 +237,8 @@ class Faults:
         """Start it again in a while."""
 
         def start() -> None:
-            if not node.up:
+            # A cluster that has lost every disk is given up: see `restored`.
+            if not node.up and node in self._nodes:
                 node.start()
 
         self._later(start, 0.1 + self._random.random() * self.character.down_s)
