@@ -94,6 +94,14 @@ def kafka(request: pytest.FixtureRequest) -> Kafka:
     return request.getfixturevalue("pk_kafka" if request.param == "pk" else "apache")
 
 
+clients_of_others = pytest.mark.parametrize(
+    "kafka",
+    ["pk", pytest.param("apache", marks=[pytest.mark.peer, pytest.mark.slow])],
+    indirect=True,
+)
+"""For tests in which nothing of pk runs on Apache Kafka: there they only prove the test itself."""
+
+
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
     """Makes names for topics and groups that no other test of any worker uses."""

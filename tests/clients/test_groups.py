@@ -15,7 +15,7 @@ import confluent_kafka
 import pytest
 
 from clients import tools
-from clients.fixtures import Kafka, fresh_name
+from clients.fixtures import Kafka, clients_of_others, fresh_name
 from clients.members import CONSUMER_PROTOCOL, Kind, Member
 from clients.pk_broker import pk_command, pk_environment
 from clients.topics import (
@@ -72,6 +72,7 @@ def _need(*kinds: Kind) -> None:
 
 
 @pytest.mark.thorough
+@clients_of_others
 @pytest.mark.parametrize("team", _team_params())
 def test_three_members_join_leave_die_and_come_back(kafka: Kafka, team: list[Kind]) -> None:
     _need(*team)

@@ -7,7 +7,7 @@ import functools
 import pytest
 
 from clients.drivers import CODECS, DRIVERS, RECORDS, Driver
-from clients.fixtures import Kafka, fresh_name
+from clients.fixtures import Kafka, clients_of_others, fresh_name
 from clients.segments import batches, segments
 from clients.topics import create_topic
 
@@ -37,6 +37,7 @@ def _written(kafka: Kafka, writer: Driver) -> dict[str, str]:
     return topics
 
 
+@clients_of_others
 @pytest.mark.parametrize("reader", _params())
 @pytest.mark.parametrize("writer", _params())
 def test_reads_what_was_written(kafka: Kafka, writer: Driver, reader: Driver) -> None:
@@ -49,6 +50,7 @@ def test_reads_what_was_written(kafka: Kafka, writer: Driver, reader: Driver) ->
         assert found[topic] == expected, codec
 
 
+@clients_of_others
 @pytest.mark.parametrize("writer", _params())
 def test_broker_keeps_the_batches_as_sent(kafka: Kafka, writer: Driver) -> None:
     """Compression stays the producer's, and every record has a sequence from its idempotent
