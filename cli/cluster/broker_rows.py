@@ -32,4 +32,4 @@ class BrokerRow(_Broker):
     fenced: Annotated[bool | None, Shown(wide=True)]
     supports: Annotated[str | None, Shown(wide=True)]
     metadata_offset: Annotated[int | None, Shown(wide=True)]
-    usable_bytes: Annotated[int | None, Shown("ROOM", show=show_bytes, wide=True)]
+    usable_bytes: Annotated[int | None, Shown("USABLE", show=show_bytes, wide=True)]

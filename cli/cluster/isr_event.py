@@ -13,7 +13,7 @@ class IsrEvent(TypedDict):
 
     time: Annotated[str | None, Shown(show=lambda time: time[11:23])]
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     event: Annotated[str, Shown(word=True)]
     brokers: list[int]
     leader: int | None

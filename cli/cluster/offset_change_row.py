@@ -20,7 +20,7 @@ class OffsetChangeRow(TypedDict):
 
     group: str
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     committed: int | None
     start_offset: int | None
     """That of a share group, which commits nothing."""

@@ -17,7 +17,7 @@ class OffsetOfGroup(TypedDict):
     """A partition in the description of its group."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     committed: int | None
     start_offset: int | None
     """A share group's start offset, named as in Kafka's own tool: such a group commits no

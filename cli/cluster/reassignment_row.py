@@ -15,7 +15,7 @@ class ReassignmentRow(TypedDict):
     `total` are bytes."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     replicas: list[int]
     adding: list[int]
     removing: list[int]

@@ -3,7 +3,7 @@
 SOURCE_WORDS = {
     "dynamic_broker": "this broker",
     "dynamic_default_broker": "all brokers",
-    "static_broker": "its file",
+    "static_broker": "static",
     "dynamic_broker_logger": "logger",
 }
 """Layer → name; other layers have Kafka's names."""

@@ -6,7 +6,7 @@ the type checker holds the worker to it. Each field is a column, in the order of
 
     class PartitionRow(TypedDict):
         topic: str
-        partition: Annotated[int, Shown("PART")]
+        partition: int
         idle_ms: Annotated[int | None, Shown("IDLE", show=show_span)]
         log_dir: Annotated[NotRequired[str], Shown(wide=True)]
 

@@ -322,5 +322,8 @@ class Output:
         """Completes the output written so far, so that it is valid; writes nothing if there is
         none."""
         if self._begun:
-            self._write(self._writer.end())
+            end = self._writer.end()
+            self._write(end)
+            if end and self._terminal:
+                self.mid_line = not end.endswith(b"\n")
             self._flush()

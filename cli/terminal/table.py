@@ -17,6 +17,13 @@ _REVERSE = codes_of("reverse")
 _RULE = 40
 """The length of the line between two rows in upright layout."""
 
+_SHORT_HEADS = {"PARTITION": "PART", "PARTITIONS": "PARTS"}
+
+
+def short_head(head: str) -> str:
+    """The heading to use if a table is too wide for the terminal."""
+    return _SHORT_HEADS.get(head, head)
+
 
 def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Column widths that fit `room` including gaps: the widest columns shrink first, each down to
@@ -61,14 +68,19 @@ class _Cells:
             max(map(len, cells) if simple else map(_widest_line, cells), default=0)
             for cells, simple in zip(columns, self.simple, strict=True)
         ]
+        if room_of(self._widest()) > room:
+            self.heads = list(map(short_head, heads))
         self.widths = self._fitted(room)
         self.fits = all(self.simple) and all(map(int.__ge__, self.widths, self._of_cells))
         """Whether each row is a single line."""
 
+    def _widest(self) -> list[int]:
+        """The width of each column if nothing is folded."""
+        return list(map(max, self._of_cells, map(width_of, self.heads)))
+
     def _fitted(self, room: int) -> list[int]:
         """Folds names first; then headings, between words. That may not be enough."""
-        widest = list(map(max, self._of_cells, map(width_of, self.heads)))
-        found = widest
+        found = widest = self._widest()
         for head_of in (width_of, _longest_word):
             least = [
                 max(cells, head_of(head)) if whole else min(wide, max(_NARROWEST, head_of(head)))

@@ -43,7 +43,7 @@ class RecordOnScreen(TypedDict):
     """A record of the open topic."""
 
     time: Annotated[int, Drawn(show=_show_moment, right=True, falling=True)]
-    partition: Annotated[int, Drawn("PART")]
+    partition: int
     offset: Annotated[int, Drawn(falling=True)]
     size: Annotated[int | None, Drawn(show=show_bytes, drop=2, falling=True)]
     """Bytes of the value."""

@@ -105,7 +105,7 @@ class TopicRow(TypedDict):
     """A topic in the tab `topics`."""
 
     topic: str
-    partitions: Annotated[int, Drawn("PART", show=show_count, falling=True)]
+    partitions: Annotated[int, Drawn(show=show_count, falling=True)]
     replication_factor: Annotated[int, Drawn("RF", falling=True)]
     under_replicated: Annotated[int, Drawn("UNDER", show=show_count, falling=True)]
     offline: Annotated[int, Drawn("OFFL", show=show_count, drop=2, falling=True)]
@@ -124,7 +124,7 @@ class TopicOnScreen(TopicRow):
 class PartitionRow(TypedDict):
     """A partition of the open topic."""
 
-    partition: Annotated[int, Drawn("PART")]
+    partition: int
     leader: int | None
     replicas: list[int]
     isr: Annotated[list[int], Drawn("ISR")]
@@ -182,7 +182,7 @@ class GroupOnScreen(_Group, LagOnScreen):
 
 class _GroupPartition(TypedDict):
     topic: str
-    partition: Annotated[int, Drawn("PART")]
+    partition: int
     offset: Annotated[int, Drawn(drop=2, falling=True)]
     """The committed offset; the start offset of a share group, which commits nothing."""
 
@@ -201,7 +201,7 @@ class OutOfSyncRow(TypedDict):
     """A partition in the tab `isr`: one that lacks replicas or a leader."""
 
     topic: str
-    partition: Annotated[int, Drawn("PART")]
+    partition: int
     leader: int | None
     replicas: Annotated[list[int], Drawn(drop=1)]
     isr: Annotated[list[int], Drawn("ISR")]
@@ -236,7 +236,7 @@ class RequestRow(TypedDict):
 
 class _Move(TypedDict):
     topic: str
-    partition: Annotated[int, Drawn("PART")]
+    partition: int
     replicas: Annotated[list[int], Drawn(drop=2)]
     adding: list[int]
     removing: list[int]

@@ -17,7 +17,7 @@ from pk.cli.output.formats import Row
 from pk.cli.phrases import count, join
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.terminal.full_screen import Line
-from pk.cli.terminal.table import GAP, pad, room_of
+from pk.cli.terminal.table import GAP, pad, room_of, short_head
 from pk.cli.terminal.text import cut, cut_middle, printable
 from pk.cli.top.model import Event, Model
 from pk.cli.top.record import record_lines
@@ -125,13 +125,13 @@ class Painter:
         visible = screen.scroll(self._rows, room)
         columns = screen.columns()
         cells = [[printable(c.show(row[c.key])) for c in columns] for row in visible]
-        chosen, widths = self._layout(tab.name, columns, cells, width)
+        heads_of, chosen, widths = self._layout(tab.name, columns, cells, width)
         screen.drawn = [columns[i].key for i in chosen]
         heads: Line = []
         for i in chosen:
             column = columns[i]
             mark = ("▼" if position.reverse else "▲") if column.key == position.sort else ""
-            text = _aligned(f"{column.title}{mark}", widths[i], column.right)
+            text = _aligned(f"{heads_of[i]}{mark}", widths[i], column.right)
             heads.append((text if i == chosen[-1] else text + GAP, "bold reverse"))
         lines = [_filled(heads, width, "bold reverse")]
         for n, row in enumerate(visible):
@@ -157,28 +157,40 @@ class Painter:
         columns: Sequence[TopColumn],
         cells: Sequence[Sequence[str]],
         width: int,
-    ) -> tuple[list[int], list[int]]:
-        """The indexes of the columns to show, and the width of each."""
-        wanted: list[int] = []
+    ) -> tuple[list[str], list[int], list[int]]:
+        """The headings, the indexes of the columns to show, and the width of each column."""
         for i, column in enumerate(columns):
             widest = max((cell_len(row[i]) for row in cells), default=0)
             key = (tab, column.key)
-            wanted.append(max(widest, cell_len(column.title) + 1, self._widths.get(key, 0)))
-            self._widths[key] = wanted[-1]
+            self._widths[key] = max(widest, self._widths.get(key, 0))
         texts = (i for i, c in enumerate(columns) if not c.right)
         name = next((i for i, c in enumerate(columns) if c.how.flexible), next(texts, 0))
-        least = list(wanted)
         kept = _VALUE_MIN if columns[name].how.flexible else _NAME_MIN
-        least[name] = min(wanted[name], max(kept, len(columns[name].title) + 1))
+
+        def sizes(heads: Sequence[str]) -> tuple[list[int], list[int]]:
+            """The width that each column wants, and the least that it needs."""
+            wanted = [
+                max(self._widths[tab, column.key], cell_len(head) + 1)
+                for column, head in zip(columns, heads, strict=True)
+            ]
+            least = list(wanted)
+            least[name] = min(wanted[name], max(kept, len(heads[name]) + 1))
+            return wanted, least
+
+        heads = [column.title for column in columns]
+        wanted, least = sizes(heads)
         chosen = list(range(len(columns)))
+        if _total(least, chosen) > width:
+            heads = list(map(short_head, heads))
+            wanted, least = sizes(heads)
         while _total(least, chosen) > width and any(columns[i].how.drop for i in chosen):
             chosen.remove(max(chosen, key=lambda i: columns[i].how.drop))
         left = width - (_total(least, chosen) - least[name])
         widths = list(wanted)
         if columns[name].how.flexible:
-            least[name] = len(columns[name].title) + 1
+            least[name] = len(heads[name]) + 1
         widths[name] = max(min(wanted[name], left), min(least[name], width))
-        return chosen, widths
+        return heads, chosen, widths
 
 
 def _total(widths: Sequence[int], chosen: Sequence[int]) -> int:
@@ -245,7 +257,9 @@ def _tabs(screen: Screen, width: int) -> Line:
         return _both(line, [every], width)
     paused = ("PAUSED", "yellow")
     both = _both(line, [paused, (" ", ""), every], width)
-    return _both(line, [paused], width) if both is line else both
+    if both is not line:
+        return both
+    return _both(fitted(line, max(width - len(paused[0]) - 1, 0)), [paused], width)
 
 
 def _summary(model: Model, screen: Screen, status: Status, width: int) -> list[Line]:

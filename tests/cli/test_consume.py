@@ -21,10 +21,11 @@ from clients.topics import admin, create_topic, wait_for_marks, wait_until
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions
 from listeners import scripted
-from terminal import Terminal
+from terminal import Terminal, on_terminal
 from two_partitions import KNOWN, Two
 
 from pk.cli.command_line.parse import parse
+from pk.cli.main import main
 from pk.cli.nouns.consume import later_partitions
 from pk.cli.nouns.consume.later_partitions import LaterPartitions
 from pk.cli.nouns.consume.partitions import Leadership, without_leaderless
@@ -436,6 +437,15 @@ def test_a_table_has_its_columns_below_their_heads(at: Run, kept: str) -> None:
 def test_no_such_isolation_is_refused(pk: Run) -> None:
     ran = pk("consume", "t", "-b", "127.0.0.1:1", "-X", "isolation.level=none")
     assert (ran.code, "read_committed" in ran.err) == (2, True), ran.err
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "{value}", "{value}\\n"])
+def test_on_a_terminal_the_total_has_a_line_of_its_own(at: Run, fresh: Fresh, form: str) -> None:
+    topic = fresh("shown")
+    at("produce", topic, stdin=b"one\n")
+    screen = on_terminal(main, ("consume", topic, "-e", "-f", form))
+    lines = screen.screen.rstrip().splitlines()
+    assert lines[-1] == "1 record." and lines[-2].strip(), lines
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "csv", "yaml", "cbor"])

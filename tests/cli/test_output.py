@@ -182,6 +182,19 @@ def test_a_table_with_a_question_has_the_width_of_standard_error(
     assert (" ".join(names) in [" ".join(line.split()) for line in lines]) == (columns == 200)
 
 
+@pytest.mark.parametrize(("width", "heading"), [(24, "PARTITION"), (23, "PART")])
+def test_the_heading_of_partitions_is_short_before_a_name_is_folded(
+    width: int, heading: str
+) -> None:
+    table = Listing(
+        (Column("topic"), Column("partition", right=True)),
+        [{"topic": "thirteen-long", "partition": 3}],
+    )
+    lines = shown(OutputOptions(terminal=True, width=width), table).splitlines()
+    assert lines[0].split() == ["TOPIC", heading]
+    assert lines[2].split() == ["thirteen-long", "3"]
+
+
 def test_thousands_of_rows_are_laid_out_at_a_few_calls_each() -> None:
     rows = [{"topic": f"t-{n}", "partitions": n, "isr": [1], "internal": False} for n in range(500)]
     listing = LISTING._replace(rows=rows, style=lambda row: "red" if row["topic"] == "t-3" else "")

@@ -78,6 +78,23 @@ def test_a_profile_s_life(pk: Run) -> None:
     assert pk("profile", "list", "-f", "json").json == []
 
 
+def test_a_profile_takes_over_a_properties_file_but_no_secret_of_it(
+    pk: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=k1:9092\nclient.id=file\nsasl.password=hush\n")
+    words = ("profile", "add", "prod", "--config-file", str(file), "-X", "client.id=typed")
+    refused = pk(*words)
+    assert refused.code == 2 and "--secret sasl.password=prompt" in refused.err
+    assert pk("profile", "list", "-f", "json").json == []
+    assert pk(*words, "--secret", "sasl.password=prompt").code == 0
+    (row,) = pk("profile", "list", "-f", "json").json
+    assert row["bootstrap"] == "k1:9092"
+    assert row["properties"] == {"client.id": "typed"}
+    assert row["secrets"] == {"sasl.password": "prompt"}
+    assert "hush" not in file_of().read_text()
+
+
 def test_a_guard_is_not_lowered_without_an_answer(pk: Run) -> None:
     def guard() -> str:
         return pk("profile", "show", "prod", "-f", "json").json[0]["guard"]

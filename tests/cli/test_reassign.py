@@ -495,7 +495,7 @@ def test_a_question_about_many_elections_says_what_shows_the_rest(tmp_path: Path
             context = Context(parsed.values, parsed.path, streams, session)
             trio.run(elect_leaders, context, ElectLeaders(partition=("t",)))
     lines = said.getvalue().splitlines()
-    assert lines[0].split() == ["TOPIC", "PART", "FROM", "TO", "ISR"]
+    assert lines[0].split() == ["TOPIC", "PARTITION", "FROM", "TO", "ISR"]
     assert lines[40].split() == ["t", "39", "2", "1", "1,2"]
     assert lines[41] == "… and 10 more (`--dry-run` shows all)."
 
@@ -693,7 +693,7 @@ def test_the_log_of_a_detached_reassignment_ends_with_what_moved_and_what_did_no
 
     trio.run(run, clock=MockClock(autojump_threshold=0))
     lines = log.getvalue().splitlines()
-    assert "Done: 1 of 2 partitions moved; 1 partition not moved." in lines
+    assert "1 of 2 partitions reassigned." in lines
     assert "t/0: not moved: its replicas are 1,2" in log.getvalue()
     assert lines[-1] == f"To undo it: pk reassign rollback {rollback.name}"
     assert context.failures, "its exit code says so too"

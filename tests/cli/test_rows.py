@@ -17,7 +17,7 @@ class Named(TypedDict):
 
 
 class Part(TypedDict):
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     lag: Annotated[int | None, Shown(show=lambda lag: f"{lag:,}", null="?")]
     rate: float
     state: Literal["up", "down"]
@@ -66,9 +66,9 @@ def test_a_table_shows_titles_numbers_on_the_right_and_no_wide_column() -> None:
         .splitlines()
     )
     assert lines == [
-        "TOPIC   PART     LAG  RATE  STATE",
-        "orders     3  12,345   1.5  up",
-        "orders     3       ?   1.5  up",
+        "TOPIC   PARTITION     LAG  RATE  STATE",
+        "orders          3  12,345   1.5  up",
+        "orders          3       ?   1.5  up",
     ]
     wide = render(listing(PartOfTopic, [ROW]), OutputOptions(format="wide")).decode().splitlines()
     assert wide[0].split()[-2:] == ["REPLICAS", "NOTE"]
@@ -107,7 +107,7 @@ def test_the_part_of_a_row_has_the_fields_of_its_type() -> None:
 
 def test_a_column_may_be_kept_for_wide() -> None:
     lines = render(listing(PartOfTopic, [ROW], wide=("lag", "rate")), OutputOptions()).decode()
-    assert lines.split()[:4] == ["TOPIC", "PART", "STATE", "orders"]
+    assert lines.split()[:4] == ["TOPIC", "PARTITION", "STATE", "orders"]
 
 
 def test_what_json_has_no_value_for_is_refused() -> None:

@@ -673,6 +673,20 @@ def test_the_keys_of_records() -> None:
     assert screen.shown.name == "topics" and screen.press("q", ()) == "quit"
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_pause_is_shown_at_any_width(width: int) -> None:
+    screen, painter, model = screen_with("a")
+    press(screen, painter, model, "p")
+    assert "PAUSED" in draw(screen, painter, model, (width, 24))
+
+
+def test_the_heading_of_partitions_is_short_only_if_there_is_no_room() -> None:
+    model = model_of(topic("t", (1,)))
+    for width, heading in ((200, "PARTITIONS"), (60, "PARTS")):
+        heads = draw(Screen(tab="topics"), Painter(), model, (width, 24)).splitlines()[3]
+        assert heads.split()[1] == heading
+
+
 def test_an_aged_picture_says_so() -> None:
     screen, painter, model = screen_with("a")
     status = Status("here", 0, 0, "No broker answers; trying again.", stale=True)

@@ -346,10 +346,10 @@ def test_detached_a_process_in_the_background_tidies_up(pk: Pk) -> None:
     )
     rows = pk.run(*words, "-f", "jsonl")
     assert "watches it and cleans up" in rows.err
-    log = Path(rows.err.partition("it writes to ")[2].partition(".log")[0] + ".log")
+    log = Path(rows.err.partition("its log is ")[2].partition(".log")[0] + ".log")
     wait_until("throttles gone", lambda: (not pk.moving() and not pk.throttles()) or None, 60)
     assert all(set(r) == {3, 4} for r in pk.replicas(topic).values())
-    wait_until("the end", lambda: "Done: 2 of 2 partitions moved." in log.read_text() or None, 60)
+    wait_until("the end", lambda: "2 partitions reassigned." in log.read_text() or None, 60)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ class LogDirRow(TypedDict):
     replicas: Annotated[int, Shown(show=show_count)]
     bytes: Annotated[int, Shown(show=show_bytes)]
     total_bytes: Annotated[int | None, Shown("DISK", show=show_bytes)]
-    usable_bytes: Annotated[int | None, Shown("ROOM", show=show_bytes)]
+    usable_bytes: Annotated[int | None, Shown("USABLE", show=show_bytes)]
     used_percent: Annotated[int | None, Shown("USED", show=lambda percent: f"{percent}%")]
     arriving: Annotated[int, Shown(wide=True)]
 
@@ -36,7 +36,7 @@ class ReplicaRow(TypedDict):
     broker: int
     path: Annotated[str, Shown(wide=True)]
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     bytes: Annotated[int, Shown(show=show_bytes)]
     offset_lag: Annotated[int, Shown("LAG", show=show_count)]
     remote_bytes: Annotated[int | None, Shown("REMOTE", show=show_bytes, wide=True)]

@@ -82,7 +82,7 @@ class MemberOfGroup(TypedDict):
 
     client_id: str
     host: str
-    partitions: Annotated[int, Shown("PARTS")]
+    partitions: int
     assignment: Annotated[list[PartitionName], Shown(show=short_assignment)]
     tasks: Annotated[list[TaskName] | None, Shown(show=short_tasks)]
     """Only in a streams group; the assignment then has the partitions that the active tasks
@@ -119,7 +119,7 @@ class _Members(TypedDict):
 
 
 class _Totals(TypedDict):
-    partitions: Annotated[int, Shown("PARTS")]
+    partitions: int
     lag: Annotated[int | None, Shown(show=show_count)]
     time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
     assignor: str | None
@@ -170,7 +170,7 @@ class RemovedMemberRow(TypedDict):
     instance_id: str | None
     client_id: str
     host: Annotated[str, Shown(wide=True)]
-    partitions: Annotated[int, Shown("PARTS")]
+    partitions: int
     result: Annotated[str, Shown(word=True)]
     error: Annotated[str | None, Shown(wide=True)]
 
@@ -218,7 +218,7 @@ class _Lag(TypedDict):
 class _Committed(TypedDict):
     group: str
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     committed: int | None
     start_offset: int | None
     end: int | None
@@ -245,7 +245,7 @@ class _Worst(TypedDict):
 
 
 class _Parts(TypedDict):
-    partitions: Annotated[int, Shown("PARTS")]
+    partitions: int
 
 
 class _OfTopic(TypedDict):

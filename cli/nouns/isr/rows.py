@@ -18,7 +18,7 @@ def show_since(since: str | None) -> str:
 
 class _Place(TypedDict):
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
 
 
 class InSyncRow(_Place, LedPartition, ReplicatedPartition):

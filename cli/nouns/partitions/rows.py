@@ -8,7 +8,7 @@ from pk.cli.output.rows import Shown
 
 class _Place(TypedDict):
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
 
 
 class _Preferred(TypedDict):
@@ -27,7 +27,7 @@ ElectionRow = TypedDict(
     "ElectionRow",
     {
         "topic": str,
-        "partition": Annotated[int, Shown("PART")],
+        "partition": int,
         "from": int | None,
         "to": int | None,
         "isr": Annotated[list[int], Shown("ISR")],
@@ -42,7 +42,7 @@ class ReplicaLogRow(TypedDict):
     """A replica's log, as it is shown before an operator says which one counts."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     broker: int
     log_start: int | None
     log_end: int | None
@@ -56,7 +56,7 @@ class UncleanElectionRow(TypedDict):
     ends of their logs."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     replicas: list[int]
     isr: Annotated[list[int], Shown("ISR")]
     elr: Annotated[list[int] | None, Shown("ELR")]

@@ -28,6 +28,16 @@ class AddProfile:
             complete="client-key",
         ),
     ] = ()
+    config_file: Annotated[
+        str | None,
+        Option(
+            "--config-file",
+            "--command-config",
+            value="FILE",
+            help="A properties file with client configs, which the profile takes over.",
+            complete="file",
+        ),
+    ] = None
     guard: Annotated[
         Literal["none", "confirm", "type-name", "insist", "readonly"] | None,
         Option(

@@ -26,6 +26,7 @@ from pk.cli.runtime.settings import (
     profile_named,
     profiles_file,
     read_profiles,
+    read_properties,
     settings_from,
 )
 
@@ -85,15 +86,13 @@ async def add(context: Context, options: AddProfile) -> None:
         raise Unusable(f"{options.name!r} is not a valid profile name.")
     check_security(dict(options.client_properties), "-X")
     check_security(dict(options.secrets), "--secret")
-    for key, _ in options.client_properties:
-        if _SECRET.search(key):
-            raise Unusable(
-                f"{key} is a secret, which does not belong on a command line: --secret "
-                f"{key}=prompt asks for it when needed, {key}=keyring keeps it in the system's "
-                f"keyring, {key}=command:WORDS runs a program."
-            )
-    check_address(options.bootstrap_server, "-b")
     secrets = {key: check_secret(key, source) for key, source in options.secrets}
+    for key, _ in options.client_properties:
+        _refuse_secret(key, "on a command line")
+    from_file = _from_file(options.config_file, secrets)
+    in_file = check_address(from_file.pop("bootstrap.servers", None), "bootstrap.servers")
+    bootstrap = check_address(options.bootstrap_server, "-b") or in_file
+    properties = {**from_file, **dict(options.client_properties)}
     if options.pin and options.cluster_id:
         raise Unusable("--pin finds the id itself; --cluster-id cannot be combined with it.")
     document = read_document()
@@ -107,7 +106,7 @@ async def add(context: Context, options: AddProfile) -> None:
                 f"Lower the guard of profile {options.name} from {present} to {options.guard}?"
             )
     for key, value in (
-        ("bootstrap", options.bootstrap_server),
+        ("bootstrap", bootstrap),
         ("guard", options.guard),
         ("colour", options.colour),
         ("cluster_id", options.cluster_id),
@@ -115,10 +114,10 @@ async def add(context: Context, options: AddProfile) -> None:
     ):
         if value is not None:
             table[key] = value
-    for name, pairs in (("properties", options.client_properties), ("secrets", secrets.items())):
+    for name, pairs in (("properties", properties), ("secrets", secrets)):
         if pairs:
             inner = table.setdefault(name, tomlkit.table())
-            for key, value in pairs:
+            for key, value in pairs.items():
                 inner[key] = value
     typed = _typed_for_keyring(secrets)
     if options.pin:
@@ -130,6 +129,29 @@ async def add(context: Context, options: AddProfile) -> None:
         f"Profile {options.name} was {'changed' if known else 'added'}; `pk profile use "
         f"{shlex.quote(options.name)}` makes it the current one."
     )
+
+
+def _from_file(path: str | None, secrets: Mapping[str, str]) -> dict[str, str]:
+    """The client configs of a properties file, without those that come from `secrets`. Raises
+    Unusable for other secrets."""
+    if path is None:
+        return {}
+    found = read_properties(path)
+    check_security(found, path)
+    kept = {key: value for key, value in found.items() if key not in secrets}
+    for key in kept:
+        _refuse_secret(key, f"in a profile ({path})")
+    return kept
+
+
+def _refuse_secret(key: str, place: str) -> None:
+    """Raises Unusable if `key` is a secret."""
+    if _SECRET.search(key):
+        raise Unusable(
+            f"{key} is a secret, which does not belong {place}: --secret {key}=prompt asks for it "
+            f"when needed, {key}=keyring keeps it in the system's keyring, {key}=command:WORDS "
+            "runs a program."
+        )
 
 
 async def _cluster_id(context: Context, profile: Profile, typed: Mapping[str, str]) -> str:

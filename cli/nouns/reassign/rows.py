@@ -12,7 +12,7 @@ class PlannedMoveRow(TypedDict):
     """A partition of a plan. `bytes` is its size, if known."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     before: Annotated[list[int], Shown("NOW")]
     after: Annotated[list[int], Shown("THEN")]
     change: str
@@ -72,7 +72,7 @@ class MovedRow(TypedDict):
     """The result for a partition of `pk reassign apply` and `rollback`."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     before: Annotated[list[int], Shown("FROM")]
     after: Annotated[list[int], Shown("TO")]
     result: Annotated[str, Shown(word=True)]
@@ -100,7 +100,7 @@ class CancelledRow(TypedDict):
     does not get."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     replicas: list[int]
     adding: Annotated[list[int], Shown("GIVES UP")]
     result: Annotated[str, Shown(word=True)]

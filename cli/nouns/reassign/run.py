@@ -440,8 +440,7 @@ async def attend(moving: Moving, interrupts: Interrupts) -> int:
         moving.finish(rollback_files.DONE)
     moving.show()
     _say_failures(moving)
-    if not moving.context.streams.err_terminal:
-        _say_end(moving)
+    _say_total(moving)
     moving.say_rollback()
     return Exit.OK
 
@@ -502,6 +501,7 @@ async def _interrupted(
             await moving.settle()
             moving.finish(rollback_files.CANCELLED)
         moving.show()
+        _say_total(moving)
         moving.say_rollback()  # for the moves that are done
         return Exit.INTERRUPTED
     if answer == "d":
@@ -513,12 +513,11 @@ async def _interrupted(
     return None
 
 
-def _say_end(moving: Moving) -> None:
-    """The last line of a log, after its lines of progress."""
+def _say_total(moving: Moving) -> None:
     moved = sum(result.startswith("moved") for result in moving.results.values())
-    rest = len(moving.results) - moved
-    also = f"; {count(rest, 'partition')} not moved" if rest else ""
-    moving.context.say(f"Done: {moved} of {count(len(moving.results), 'partition')} moved{also}.")
+    of = len(moving.results)
+    some = f"{moved:,} of " if moved < of else ""
+    moving.context.say(f"{some}{count(of, 'partition')} reassigned.")
 
 
 def _say_not_begun(moving: Moving) -> None:

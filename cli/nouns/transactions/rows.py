@@ -34,7 +34,7 @@ class HangingRow(TypedDict):
     end. Times are in ms."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     producer_id: Annotated[int, Shown("PRODUCER ID")]
     producer_epoch: Annotated[int, Shown("EPOCH")]
     start_offset: Annotated[int, Shown("OPEN FROM")]
@@ -49,7 +49,7 @@ class AbortedRow(TypedDict):
 
     transactional_id: Annotated[str | None, Shown("TRANSACTIONAL ID", whole=True)]
     topic: str | None
-    partition: Annotated[int | None, Shown("PART")]
+    partition: int | None
     producer_id: Annotated[int, Shown("PRODUCER ID")]
     producer_epoch: Annotated[int, Shown("EPOCH")]
     result: Annotated[str, Shown(word=True)]
@@ -60,7 +60,7 @@ class ProducerRow(TypedDict):
     """A producer as a partition's leader knows it. Times are in ms."""
 
     topic: str
-    partition: Annotated[int, Shown("PART")]
+    partition: int
     producer_id: int
     producer_epoch: Annotated[int, Shown("EPOCH")]
     last_sequence: Annotated[int | None, Shown("LAST SEQ")]
