@@ -259,7 +259,7 @@ CASES: list[Case] = _all(
     Case("help configs retention"),
     Case("help topics create", screen="help-topics-create"),
     Case("help nonsense", code=2),
-    # processes: none of them is there
+    # processes: none is running
     Case("node status --data {tmp}/none", code=1),
     Case("node stop --data {tmp}/none", code=1),
     Case("node kill 1", code=1),

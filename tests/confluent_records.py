@@ -39,8 +39,8 @@ AVRO_DEFAULTS: dict[Any, Any] = {
     "": b"",
     0: datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
 }
-"""Expected values with defaults. For missing fields, fastavro, and so Confluent's deserializer,
-returns the schema's defaults in their JSON form."""
+"""Expected values with defaults. For missing fields, fastavro (and therefore Confluent's
+deserializer) returns the schema's defaults in their JSON form."""
 
 AVRO_VALUES: list[dict[str, Any]] = [
     {"id": 1, "old": "gone"},

@@ -1,11 +1,11 @@
-"""What every test may use: the brokers that client tests run against. And where nothing may be
-skipped (PK_NO_SKIPS, which .ci/run sets on a machine that has everything), a skip fails: a skip is
-for a machine that lacks something.
+"""Fixtures for every test: the brokers that client tests run against. A test is skipped if the
+machine lacks a program that it needs. With PK_NO_SKIPS, which .ci/run sets on a machine that has
+every program, a skip is a failure.
 
-Examples that hypothesis makes are the same in every run, so that a run that was green stays green;
-with PK_EXPLORE set they are new ones each time, and a failure that turns up is kept as a test. The
-everyday run takes a share of them (`effort`), and leaves out the tests marked `thorough`. No
-example has a deadline: what a busy machine takes is no test's business.
+Hypothesis generates the same examples in every run, so that a passing run keeps passing. With
+PK_EXPLORE set, the examples differ in each run; add a test for each failure that this finds. The
+everyday run takes a share of the examples (`effort`), and leaves out the tests marked `thorough`.
+No example has a deadline, because a busy machine may need any time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ settings.register_profile(
 settings.load_profile("explore" if os.environ.get("PK_EXPLORE") else "fixed")
 
 
-gc.disable()  # until everything is collected, none of which is garbage
+gc.disable()  # until collection ends: nothing that it creates is garbage
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,8 @@
 """Requests with a given number of elements, of every kind that a broker serves.
 
 They are generated from the schema. For each array in a request, one request has this array full,
-and a single element in every other array. The names are as in practice: one existing topic with
-many partitions, or many topics, groups, ids.
+and a single element in every other array. The names are realistic: one existing topic with many
+partitions, or many topics, groups, ids.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class World:
         self.spark = spark
         self.directory = directory
         self.said: list[str] = []
-        """What pipelines have told their user."""
+        """The messages of pipelines to their user."""
 
     def topic(self, name: str, values: Iterable[str | bytes] = (), partitions: int = 2) -> None:
         append(self.bootstrap, name, values, partitions)

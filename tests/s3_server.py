@@ -23,19 +23,19 @@ from typing import IO, NamedTuple
 
 _SERVER = os.environ.get("PK_S3_SERVER")
 _LINE = re.compile(r'(?:^|\| )([\d.]+) (?:- - .*"|\| )(GET|PUT|POST|DELETE|HEAD)(?: \|)? (\S+) ')
-"""Of both servers' logs: client, method, path."""
+"""A request in the log of either server: client, method, path."""
 
 _RUNNING = re.compile(r"(?:Running on|│) +(http://[\d.]+:\d+)")
 _MAKE_BUCKET = "import boto3, sys; boto3.client('s3').create_bucket(Bucket=sys.argv[1])"
 
 
 class Request(NamedTuple):
-    """What a client has asked for, and got."""
+    """A request of a client that the server answered."""
 
     method: str
     path: str
     client: str
-    """Its address."""
+    """The client's address."""
 
 
 @dataclass
@@ -44,16 +44,16 @@ class S3:
 
     endpoint: str
     enter: Sequence[str] = ()
-    """What a command line begins with that runs on its machine."""
+    """The first words of every command line that runs on the server's machine."""
 
     requests: list[Request] = field(default_factory=list[Request])
-    """Those so far."""
+    """All requests so far."""
 
     _new: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a program needs to reach it."""
+        """Environment variables with which a program connects to the server."""
         return {
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": "secret",

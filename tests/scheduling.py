@@ -25,8 +25,9 @@ TOGETHER = frozenset(
         "tests/clients/test_matrix.py",  # what each client wrote is written once
     )
 )
-"""Files whose tests stay together, besides those that start a broker, a cluster or a session of
-Spark once for all their tests. Those against pk and those against Apache Kafka are two groups."""
+"""Files whose tests run in one worker. The same holds for files that start a broker, a cluster or a
+session of Spark once for all their tests. Tests against pk and tests against Apache Kafka are two
+groups."""
 
 FIRST = (
     "tests/spark/test_killed_exports.py",

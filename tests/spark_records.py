@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FLUSH_TIMEOUT_S = 120.0
-# Five hours ago: brokers delete what is a week old, and refuse what is an hour ahead.
+# Five hours ago: brokers delete records that are a week old, and refuse records an hour ahead.
 BASE_MS = (time.time_ns() // 1_000_000_000 - 5 * 3600) * 1000
 
 

@@ -278,10 +278,10 @@ class Terminal:
         """Reads until the screen shows `wanted` (a text, a pattern, a predicate over the screen's
         text).
 
-        What comes in one read may be taller than the screen, or draw a line twice: a text or a
-        pattern is also found where more of the same read scrolls it off or replaces it. Returns the
-        screen's text, as it was when it showed `wanted`. Raises AssertionError, with the screen,
-        when that takes longer than `timeout` seconds or the program ends before.
+        The data of one read may be taller than the screen, or draw a line twice. Therefore a text
+        or a pattern is also found if the rest of that data scrolls it off or replaces it. Returns
+        the screen's text at the moment when it showed `wanted`. Raises AssertionError, with the
+        screen, if that takes longer than `timeout` seconds or the program ends before.
         """
         holds = _predicate(wanted)
         deadline = time.monotonic() + timeout
@@ -307,8 +307,8 @@ class Terminal:
     until = wait_for
 
     def _shown_meanwhile(self, data: bytes, holds: Callable[[str], bool]) -> str | None:
-        """Feeds `data` bit by bit: half a screen at a time, and what is there before something is
-        erased. Returns the screen that `holds` and that the rest replaced, if any."""
+        """Feeds `data` in parts: half a screen at a time, and everything before the next erasure.
+        Returns the screen for which `holds` is true and that the rest replaced, if any."""
         half = self.screen_of.lines // 2
         shown = None
         for drawn in _ERASED.split(data):
@@ -467,7 +467,7 @@ def size_name(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-# In this process
+# Programs in this process
 
 _END_OF_INPUT = "\x04" * 8
 _END_OF_OUTPUT = b"\0\0"
@@ -530,7 +530,7 @@ def on_terminal(
     os.write(master, f"{typed}{_END_OF_INPUT}".encode())
     said = io.StringIO()
     pager = os.environ.get("PK_PAGER")
-    os.environ["PK_PAGER"] = "cat"  # nobody is here to turn pages
+    os.environ["PK_PAGER"] = "cat"  # no user is here to turn pages
     kept = sys.stdin, sys.stdout, sys.stderr
     reader = threading.Thread(target=drain, daemon=True)
     try:

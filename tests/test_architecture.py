@@ -36,7 +36,7 @@ class Step:
     name: str
     calls: bool
     link: str | None
-    """What both functions name, of a step that runs later."""
+    """The name that both functions use, if the step runs later."""
 
 
 def walks() -> list[list[Step]]:

@@ -1,4 +1,4 @@
-"""The house rules: what a stratum may import, and what it must not know."""
+"""The house rules: which modules a stratum may import, and which details it must not know."""
 
 import ast
 import re
@@ -95,7 +95,7 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "spark/connect.py": frozenset({"google", "grpc", "grpc_status"}),
     "spark/pipeline/table_sinks.py": frozenset({"deltalake", "pyiceberg"}),
 }
-"""File → what it alone may import beyond its stratum."""
+"""Maps a file to the imports beyond its stratum that it alone may have."""
 
 
 def sources() -> list[Path]:
@@ -141,7 +141,7 @@ def _imports(found: re.Match[str]) -> Iterator[tuple[int, str]]:
 
 
 def violations(name: str, text: str) -> list[str]:
-    """What a source file does that its stratum forbids."""
+    """The violations of its stratum's rules in a source file."""
     stratum, allowed = stratum_of(name), EXCEPTIONS.get(name, frozenset())
     found = []
     for line, module in imports(text):
@@ -205,7 +205,7 @@ GROUP_TYPES = ("classic", "consumer", "share", "streams")
 
 
 def test_types_of_groups_do_not_import_each_other() -> None:
-    """What several have in common is in core/group itself."""
+    """Code that several types share belongs to core/group itself."""
     found = [
         f"{name_of(path)} imports {module}"
         for own in GROUP_TYPES
@@ -385,8 +385,8 @@ stand beside them."""
 
 
 def noun_imports(name: str, text: str) -> list[str]:
-    """What a file of the command line imports of a noun that it must not: another noun, or any from
-    a room below."""
+    """The imports of nouns that a file of the command line must not have: another noun, or any noun
+    if the file belongs to a room below them."""
     _, room, *rest = name.split("/")
     own = f"pk.cli.nouns.{rest[0].removesuffix('.py')}." if room == "nouns" and rest else None
     if own is None and room not in BELOW_NOUNS:

@@ -28,13 +28,13 @@ def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _time_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands leave a broker out only where a test says so, with -X or with `usual_patience`."""
+    """Commands wait a minute for a slow broker, unless a test uses -X or `usual_patience`."""
     wait_for_slow_brokers(monkeypatch)
 
 
 @pytest.fixture
 def usual_patience(_time_for_answers: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands leave a broker out that is silent for as long as they wait by default."""
+    """Commands give up on a silent broker after their default wait."""
     monkeypatch.setattr(session, "_STRAGGLER_MS", _STRAGGLER_MS)
 
 

@@ -68,7 +68,7 @@ WALKS = {
 
 
 def function(step: Step) -> ast.FunctionDef | ast.AsyncFunctionDef:
-    """The function in the code. Fails if there is none of that name in that file."""
+    """The definition of the step's function. Fails if its file does not define it."""
     node: ast.AST = ast.parse((ROOT / step.file).read_text(encoding="utf-8"))
     for name in step.function.split("."):
         defined = {

@@ -1,11 +1,11 @@
-"""Every command of the tree in a pipe and on terminals of 80 by 24 and 200 by 50, against our
+"""Runs every command of the tree in a pipe and on terminals of 80 by 24 and 200 by 50, against our
 broker and Apache Kafka.
 
-What holds for each: no traceback, the exit code it is documented to have, JSON that its own schema
-describes, no escape sequence in a pipe, no colour with NO_COLOR, no line of output wider than the
-terminal. Some screens show the same each time; those are stored in `screens/` and compared.
-`PK_STORE_SCREENS=1 pytest tests/cli/test_cli_matrix.py` writes them again: look at what git says
-has changed.
+Every command must end without a traceback and with its documented exit code. Its JSON must match
+its own schema, a pipe must get no escape sequences, NO_COLOR must disable colors, and no line of
+output may be wider than the terminal. Screens that are the same each time are stored in `screens/`
+and compared. `PK_STORE_SCREENS=1 pytest tests/cli/test_cli_matrix.py` writes them again: check the
+changes that git shows.
 """
 
 import csv
@@ -51,7 +51,7 @@ _NEW = itertools.count(1)
 
 
 def new_name() -> str:
-    """A name as long as any other: where a line wraps must not depend on it."""
+    """A new name. All have the same length, so that lines wrap at the same column in every run."""
     return f"new-{os.getpid():08}-{next(_NEW):04}"
 
 
@@ -63,7 +63,7 @@ class World(NamedTuple):
     names: dict[str, str]
 
     def words(self, case: Case, tmp: Path) -> list[str]:
-        """The command line of a case, with names of its own for what it makes."""
+        """The command line of a case. The names of the resources that it creates are new."""
         (tmp / "edited").write_text("retention.ms=90000\n")
         names = self.names | {
             "tmp": str(tmp),
@@ -167,7 +167,7 @@ def test_what_is_said_to_be_driven_elsewhere_is() -> None:
         assert f"def {name}(" in (ROOT_FOLDER / file).read_text(), where
 
 
-# In a pipe
+# Commands in a pipe
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def at_world(world: World, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @cache
 def parsed(words: str) -> Parsed | None:
-    """The command line of a case, whatever the names in it; None if it is wrong."""
+    """The parsed command line of a case, with a placeholder for every name; None if it is wrong."""
     names = dict.fromkeys(re.findall(r"{(\w+)}", words), "1")
     try:
         return parse(shlex.split(words.format(**names)))
@@ -273,8 +273,8 @@ def flat(value: Any) -> str:
     indirect=True,
 )
 def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Path) -> None:
-    """In one shell, for it is some five hundred commands; each of them tried only, where it would
-    change something."""
+    """One shell runs all of the roughly five hundred commands. Commands that change something run
+    with --dry-run."""
     asked = dict(firsts())
     lines: list[str] = []
     narrowed: dict[str, list[str]] = {}
@@ -326,8 +326,7 @@ NOT_IN_FORMATS = {
 
 
 def check_formats(path: str, stem: Path) -> int:
-    """Holds what a command printed in each format to what it printed as JSON; how many rows there
-    were."""
+    """Compares the output of a command in each format with its JSON. Returns the number of rows."""
 
     def file(form: str) -> Path:
         return stem.with_name(f"{stem.name}.{form}")
@@ -485,8 +484,8 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?"
 
 
 def masked(text: str, world: World, tmp: Path) -> str:
-    """What differs from run to run, by as many signs of another kind, so that columns stay where
-    they are."""
+    """Replaces text that differs from run to run with text of the same length, so that columns
+    keep their positions."""
     text = text.replace(str(tmp), "/tmp/…").replace(world.names["data"], "/data")
     host, _, port = world.bootstrap.rpartition(":")
     text = re.sub(rf"(?<=\b{re.escape(host)}:){port}\b|\b{port}\b", "#" * len(port), text)

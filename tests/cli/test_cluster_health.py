@@ -1,4 +1,4 @@
-"""What `pk cluster health`, `quorum` and `features` make of what a cluster tells."""
+"""How `pk cluster health`, `quorum` and `features` interpret the cluster's answers."""
 
 import io
 from collections.abc import Callable
@@ -131,7 +131,7 @@ def test_who_is_ahead_of_the_leader_has_a_lag_below_zero() -> None:
 
 
 def test_levels_of_metadata_version_have_names() -> None:
-    # As `kafka-features version-mapping` of Apache Kafka 4.3.1 prints them.
+    # These are the names that `kafka-features version-mapping` of Apache Kafka 4.3.1 prints.
     names = {1: "3.0-IV1", 7: "3.3-IV3", 20: "3.8-IV0", 25: "4.0-IV3", 27: "4.1-IV1", 30: "4.3-IV0"}
     assert {level: level_name("metadata.version", level) for level in names} == names
     assert level_name("metadata.version", 31) is None and level_name("group.version", 1) is None

@@ -267,7 +267,7 @@ def test_every_word_that_names_a_completion_is_known() -> None:
             if what.complete is None or what.complete in files:
                 continue
             if what.complete == "column" and not columns_of(command):
-                continue  # what it prints depends on the file
+                continue  # its columns depend on the file
             before = [*path, what.long_name] if isinstance(what, Option) else [*path]
             skipped = (
                 []

@@ -1,8 +1,8 @@
-"""Completion in the real shells: what stands on the line after Tab, and what zsh and fish show
-beside the words.
+"""Completion in real shells: the line after Tab, and the descriptions that zsh and fish show beside
+the words.
 
-What is completed comes from files that the test has left, for a cluster that does not run:
-completion needs none.
+The completed names come from files that the test has written for a cluster that is not running:
+completion needs no broker.
 """
 
 import shutil
@@ -69,7 +69,7 @@ class Line:
         """Types, presses Tab, and waits until the line is `wanted`; a blank at its end counts."""
         self.terminal.keys(typed, "tab")
         self.terminal.wait_for(lambda text: f"$ {wanted}".rstrip() in text.splitlines())
-        self.terminal.send("x")  # shows whether a blank stands before it
+        self.terminal.send("x")  # shows whether a blank precedes it
         self.terminal.wait_for(lambda text: f"$ {wanted}x" in text.splitlines())
         self.clear()
 

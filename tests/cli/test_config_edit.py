@@ -1,5 +1,5 @@
-"""`pk configs edit`: what the editor is shown, what is sent of it, and that nothing typed is
-lost."""
+"""`pk configs edit`: the text that the editor gets, the changes that are sent, and that no typed
+text is lost."""
 
 import os
 import re
@@ -31,8 +31,8 @@ def topic(at: Run, fresh: Fresh) -> str:
 
 @pytest.fixture
 def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Editor:
-    """`editor(script)`: what $EDITOR does to the text, in sed's words; what it was shown is kept in
-    `shown`."""
+    """`editor(script)` sets an editor that applies a sed script to the text and saves the text that
+    it got in the file `shown`."""
     file = tmp_path / "editor.sh"
 
     def use(script: str) -> None:

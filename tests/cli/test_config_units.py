@@ -1,4 +1,4 @@
-"""Values of configs with a unit: what is sent, what the plan shows, what is refused."""
+"""Values of configs with a unit: the values that are sent, shown in the plan, and refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ Fresh = Callable[[str], str]
         ("max.message.bytes", "2MB", "2000000"),
         ("max.message.bytes", "512KiB", "524288"),
         ("max.message.bytes", "0.5KiB", "512"),
-        # What is no number with a unit, or of a key without one, is for the broker to judge.
+        # The broker judges values that are not a number with a unit, or whose key has no unit.
         ("retention.ms", "-1", "-1"),
         ("retention.ms", "604800000", "604800000"),
         ("retention.ms", "", ""),

@@ -1,5 +1,5 @@
-"""What is said of a change before it is made: what it does to records and clients, where its value
-alone does not show it."""
+"""The warnings before a change: its effects on records and clients that are not obvious from the
+new value."""
 
 from collections.abc import Callable
 from typing import Any

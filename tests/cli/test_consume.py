@@ -1,5 +1,5 @@
-"""What `pk consume` finds: links, keys, the newest records, JSON inside values; as a member of a
-group; and how it ends."""
+"""`pk consume`: searching by link, key, recency and JSON fields of values, consuming as a member of
+a group, and how it ends."""
 
 import fcntl
 import io
@@ -52,14 +52,14 @@ def kept(at: Run, kafka: Kafka, fresh: Fresh) -> str:
 
 @pytest.fixture
 def orders(at: Run, fresh: Fresh) -> str:
-    """A topic of three partitions: 30 records, a second apart, whose keys lie where the partitioner
-    puts them."""
+    """A topic of three partitions with 30 records, a second apart, in the partitions that the
+    partitioner chooses for their keys."""
     return make_orders(at, fresh)
 
 
 def make_orders(at: Run, fresh: Fresh) -> str:
     topic = fresh("orders")
-    # Its records are of 2001: a broker that looks for what is too old would delete them.
+    # The records are dated 2001, so a broker that checks retention would delete them.
     at("topics", "create", topic, "-p", "3", "-c", "retention.ms=-1")
     lines = [
         json.dumps(
@@ -499,7 +499,7 @@ def test_a_range_ends_beyond_the_marks_of_transactions(
     offset."""
     topic = fresh("transactions")
     at = ("-b", apache.bootstrap)
-    # Its records are of 2001: a broker that looks for what is too old would delete them.
+    # The records are dated 2001, so a broker that checks retention would delete them.
     pk("topics", "create", topic, "-c", "retention.ms=-1", *at)
     producer = Producer({"bootstrap.servers": apache.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)
@@ -569,8 +569,8 @@ def test_a_broker_that_goes_and_returns_is_reported_and_nothing_is_missed(pk: Ru
 
 @pytest.mark.slow
 def test_ranges_reach_over_the_holes_of_compaction(pk: Run) -> None:
-    """Of 600 records ten are left, and the newest may lie anywhere: offsets say nothing of how many
-    there are."""
+    """Compaction leaves ten of 600 records, and the newest may have any offset. Offsets therefore
+    do not tell how many records there are."""
     quick = {"log.cleaner.backoff.ms": "50"}
     with PkBroker(config=quick) as broker:
         where = ("-b", broker.bootstrap)
@@ -580,7 +580,8 @@ def test_ranges_reach_over_the_holes_of_compaction(pk: Run) -> None:
         lines = [json.dumps({"key": f"k{i % 10}", "value": str(i)}) for i in range(600)]
         pk("produce", "t", "-f", "jsonl", *where, stdin="\n".join(lines).encode())
         below = ("-o", "..600", "-f", r"%o %v\n")
-        # An append later than segment.ms rolls the segment: the cleaner takes what is closed.
+        # An append later than segment.ms rolls the segment, because the cleaner compacts only
+        # closed segments.
         for n in range(200):
             pk("produce", "t", "-k", "last", str(n), *where)
             if len(pk("consume", "t", *below, *where).lines) == 10:

@@ -1,5 +1,5 @@
-"""packaging/Containerfile: a linter finds nothing in it, and what it starts is a broker that its
-health check accepts. (An engine that builds it is missing on most machines.)"""
+"""packaging/Containerfile: a linter finds no problems, and its command starts a broker that its
+health check accepts. (Most machines have no container engine that could build it.)"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT = FILE.read_text(encoding="utf-8").replace("\\\n", "")
 
 
 def instructions(name: str) -> list[str]:
-    """What follows each instruction of this name."""
+    """The arguments of each instruction with this name."""
     return re.findall(rf"(?m)^{name} +(.*)$", TEXT)
 
 

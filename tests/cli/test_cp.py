@@ -1,5 +1,5 @@
-"""`pk cp`: copies that are the same bit for bit, of what the filters let through, and that go on
-where they were killed."""
+"""`pk cp`: copies are identical bit for bit, contain the records that the filters accept, and
+resume after a kill."""
 
 import base64
 import json
@@ -113,7 +113,7 @@ def test_records_go_round_and_are_copied_bit_for_bit(
     """jsonl in, a copy, jsonl out and in again: keys, values, headers and times of all three topics
     are the same."""
     first, copy, again = fresh("first"), fresh("copy"), fresh("again")
-    # Some of the records are of 1970: a broker that looks for what is too old would delete them.
+    # Some records are dated 1970, so a broker that checks retention would delete them.
     at("topics", "create", first, again, "-c", "retention.ms=-1")
     stdin = "\n".join(map(as_line, made)).encode()
     assert at("produce", first, "-f", "jsonl", stdin=stdin).code == 0
@@ -508,8 +508,8 @@ def test_a_link_to_nothing_is_reported(at: Run, fresh: Fresh, orders: str) -> No
 
 @pytest.mark.slow
 def test_a_copy_survives_the_death_of_its_broker(pk: Run, tmp_path: Path) -> None:
-    """Killed and started again on its directory: the one copy goes on, nothing is lost, nothing
-    written twice."""
+    """The broker is killed and restarted with its directory. The same copy continues, and no record
+    is lost or written twice."""
     with PkBroker() as broker:
         where = ("-b", broker.bootstrap)
         pk("topics", "create", "source", "target", *where)

@@ -1,5 +1,5 @@
-"""`pk cp --exactly-once`: each record is copied once, whatever kills the copy and however often it
-is started."""
+"""`pk cp --exactly-once` copies each record once, however it is killed and however often it is
+started."""
 
 import random
 import signal

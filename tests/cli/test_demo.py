@@ -1,5 +1,5 @@
-"""`scripts/demo`: it needs no more than it installs, and says what is wrong with a file before it
-starts anything."""
+"""`scripts/demo` needs only the packages that it installs, and reports a bad file before it starts
+anything."""
 
 import subprocess
 import sys

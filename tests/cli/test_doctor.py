@@ -53,7 +53,7 @@ Fresh = Callable[[str], str]
 
 
 def recovering(found: r.UncleanRecovery) -> ClusterSnapshot:
-    """What the controller knows of the logs of orders/0."""
+    """A snapshot with the controller's unclean recovery of orders/0."""
     return snapshot(recoveries={TopicPartition("orders", 0): found})
 
 

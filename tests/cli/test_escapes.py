@@ -172,5 +172,5 @@ def test_records_are_inert_on_a_terminal_and_exact_in_a_pipe(
     one.wait_for(r"\x1b[2Jkey \x1b]0;owned\x07value")
     assert one.end() == 0
     one = terminal("consume", topic, "-e", "-f", "%k", "-b", kafka.bootstrap)
-    one.wait_for("\n1 record.")  # not behind what was written
+    one.wait_for("\n1 record.")  # the summary starts a new line after the output
     assert at(*words).out == b"\x1b[2Jkey \x1b]0;owned\x07value\n"

@@ -1,10 +1,9 @@
-"""Every example of every command is run, against a cluster of three brokers that holds what the
-examples speak of.
+"""Runs every example of every command against a cluster of three brokers with the resources that
+the examples name.
 
-An example that changes something is given `-y`, as somebody who has read the question would answer
-it. What an example prints with `-f json` is held to the schema that `-f schema` prints. An example
-that would go on until somebody stops it is run as a process of its own, and interrupted once it has
-shown something.
+An example that changes something gets `-y`, as if the user had read and accepted the question. The
+output of an example with `-f json` must match the schema that `-f schema` prints. An example that
+does not end by itself runs as a separate process, which is interrupted once it has shown something.
 """
 
 import json
@@ -93,12 +92,12 @@ STANDS_FOR = {
     "pass show kafka/alice | ": "",
     "/var/lib/pk/pk.log": "pk.log",
 }
-"""What examples say, and what it is here."""
+"""Maps text of examples to its replacement in this test."""
 
 EARLIEST = "share.auto.offset.reset=earliest"
 
 PASSWORD = b"secret\n"
-"""What `pass show` prints, and what somebody types."""
+"""The output of `pass show`, and the password that a user types."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +281,8 @@ def _here(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _lines(example: Example) -> list[list[str]]:
-    """The words of each command of the example's pipe, `-y` added where a question would come."""
+    """The words of each command in the example's pipe, with `-y` added if the command would ask a
+    question."""
     line = re.sub(r"^source <\((.*)\)$", r"\1", example.line)
     line = re.sub(r" (\|\| \w+|2?> [\w./-]+)$", "", line)
     for said, here in STANDS_FOR.items():

@@ -1,5 +1,5 @@
-"""Every exit code in the situation it is for, and what is said there: `pk help exit-codes` is a
-promise."""
+"""Every exit code in the situation that `pk help exit-codes` documents for it, and the message
+there."""
 
 import contextlib
 import http.server
@@ -74,7 +74,7 @@ def closes(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def deaf() -> Iterator[int]:
-    """A port without a listener, which no other program can take meanwhile."""
+    """A port without a listener. No other program can bind it while the context is open."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

@@ -1,5 +1,5 @@
-"""An installation with few extras: what needs none of the others works, and what needs one says
-which."""
+"""Installations with few extras: commands that need no missing extra work, and the others say which
+extra they need."""
 
 import json
 import subprocess

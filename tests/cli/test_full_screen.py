@@ -1,4 +1,4 @@
-"""What `pk top` and `-w` fill the terminal with: keys, colours, and what is left behind."""
+"""The full screen of `pk top` and `-w`: keys, colors, and the terminal after its end."""
 
 import sys
 from collections.abc import Callable

@@ -175,7 +175,7 @@ def test_an_active_group_is_not_reset_and_its_members_are_named(
     assert at("groups", "delete", group, "-y").code == 5
     assert reader.leave() == -signal.SIGINT
     (found,) = at("groups", "describe", group, "-f", "json").json
-    assert (found["state"], found["lag"]) == ("Empty", 0)  # what was shown is committed
+    assert (found["state"], found["lag"]) == ("Empty", 0)  # shown records are committed
 
 
 def test_a_reset_waits_for_the_group_to_be_empty(

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.peer
 
 
 def tool(kafka: Kafka, *words: str) -> str:
-    """What kafka-consumer-groups.sh answers."""
+    """The output of kafka-consumer-groups.sh."""
     command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     ran = apache_kafka.run_tool(command, "--bootstrap-server", kafka.bootstrap, *words)
     assert ran.returncode == 0, ran.stdout + ran.stderr

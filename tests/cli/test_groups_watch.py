@@ -1,4 +1,5 @@
-"""`pk groups watch`: what a rebalance moved, how long it took, and how it is told."""
+"""`pk groups watch`: the partitions that a rebalance moved, how long it took, and how both are
+reported."""
 
 import io
 import json
@@ -90,7 +91,7 @@ def test_a_second_member_takes_its_share() -> None:
         ("now", "a", [0, 1, 2], None)
     ]
     assert recorder.see(group("Stable", {"a": [0, 1, 2]}), 100) == []
-    # In between a coordinator names members without their partitions.
+    # During a rebalance, a coordinator reports members without their partitions.
     joining = recorder.see(group("PreparingRebalance", {"a": [], "b": []}), 200)
     assert events(joining) == [("joined", "b", None, None), ("unsettled", None, None, None)]
     assert recorder.see(group("CompletingRebalance", {"a": [], "b": []}), 900) == []
@@ -179,9 +180,7 @@ def test_a_live_group_is_watched(
         assert head == ["TIME", "EVENT", "CLIENT", "PARTS", "PAUSE", "CHANGE"]
         assert f"+{timed_topic}:0,1" in out
         return
-    rows = check_json(
-        (*words[:-1], "jsonl"), out
-    )  # a list that has no end yet is told line by line
+    rows = check_json((*words[:-1], "jsonl"), out)  # an unbounded list is JSON lines
     assert rows[0]["event"] == "empty"
     assert [(r["event"], r["client_id"], r["partitions"]) for r in rows][-2:] == [
         ("assigned", "reader-7", 2),

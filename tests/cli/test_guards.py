@@ -1,8 +1,8 @@
-"""Each guard of a profile holds for each command that changes a cluster: no command can forget it.
+"""Each guard of a profile applies to each command that changes a cluster: no command can forget it.
 
-`CHANGES` names, for every such command of the tree, a change that it would really make; it is tried
-under each guard, and made under the last. Where nothing may happen, nothing has happened: what the
-next guard meets is still to be changed.
+For every such command of the tree, `CHANGES` has a change that would really take effect. The test
+tries it under each guard, and makes it under the last one. The other guards must prevent the
+change, so that it is still to be made under the next guard.
 """
 
 import contextlib
@@ -35,23 +35,23 @@ class Change(NamedTuple):
 
     words: str
     typed: str | None = "{t}"
-    """What a guard wants typed: the one thing that is changed, or the profile's name; None where
-    nothing asks, as Apache's tools of that name act at once."""
+    """The text that a guard wants typed: the name of the resource, or of the profile if several
+    change. None if the command asks no question, like Apache's tool of that name."""
 
     before: tuple[str, ...] = ()
     """Commands that prepare it."""
 
     refused: str = "read-only by its profile; nothing was changed"
-    """What a profile says that is read-only."""
+    """The error if the profile is read-only."""
 
     stdin: bytes = b""
-    """What it reads once nothing keeps it from that; `before` reads it, too."""
+    """Standard input of the command, and of those in `before`."""
 
 
 SEVERAL = "guarded"
-"""The name of the profile: what is typed where several things are changed."""
+"""The name of the profile, which confirms a change of several resources."""
 
-# The second, for the group's commits were the first.
+# Its undo has number 2: number 1 belongs to the reset that created the group's commits.
 RESET = "groups reset-offsets {g} -t {t} --to end -y"
 CHANGES = {
     "topics create": Change("topics create {t}-new", None),
@@ -121,8 +121,8 @@ ELSEWHERE = {
     "schema add": "tests/cli/test_schema.py",
     "schema delete": "tests/cli/test_schema.py",
 }
-"""What changes no cluster; features, of which a cluster of ours has none to change; ACLs, which
-need an authorizer; tokens, which need a login; and faults, which need a broker that makes some."""
+"""Commands tested elsewhere: some change no cluster, our cluster has no feature to change, ACLs
+need an authorizer, tokens need a login, and faults need a broker that enables them."""
 
 
 def test_no_change_is_missing() -> None:
