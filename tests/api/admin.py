@@ -39,8 +39,8 @@ class Admin:
         *,
         at_controller: bool = False,
     ) -> Any:
-        """The answer, as a client of that version reads it; `at_controller`, of one who asks the
-        controller itself."""
+        """Return the answer as a client of that version reads it; with `at_controller`, as a client
+        of the controller's listener does."""
         api = (AT_CONTROLLER if at_controller else APIS)[request.API_KEY]
         version = api.versions[1] if version is None else version
         received = decode_whole(type(request), encode(request, version), version)

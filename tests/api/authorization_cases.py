@@ -1,10 +1,10 @@
-"""One request of each API that an authorizer checks, and the rights that it needs exactly.
+"""One request of each API that an authorizer checks, and exactly the rights that it needs.
 
 Requests are written as nested dictionaries by the protocol's field names. `@t` stands for the id of
 topic `t`.
 
-Each case is asked for by a principal without any right, by one that may DESCRIBE everything, and by
-one with the exact rights, in this order, once. The answers of Apache Kafka are in
+Each request is sent once by a principal without any right, then by one that may DESCRIBE
+everything, then by one with exactly the rights. The answers of Apache Kafka are in
 tests/golden/authorization.json.
 """
 
@@ -44,7 +44,7 @@ class Case:
     version: int
     request: dict[str, Any]
     rights: list[Right] = field(default_factory=list[Right])
-    """What the third asker may do, and nothing else."""
+    """The rights of the third principal. It has no others."""
 
     @property
     def principal(self) -> str:
@@ -1068,7 +1068,7 @@ VOLATILE: Final = frozenset(
         "transaction_timeout_ms",
     }
 )
-"""Fields that differ from run to run, and are not what is compared."""
+"""Fields that differ from run to run, and are not compared."""
 
 
 def plain(value: Any, ids: dict[bytes, str]) -> Any:

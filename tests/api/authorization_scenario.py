@@ -200,8 +200,8 @@ _APIS: Final = {api.key: api for api in APIS}
 
 
 async def ask_handler(node: Node, principal: str | None, request: Any, version: int) -> Any:
-    """What a handler of the node answers to a principal: the request and the answer go through
-    bytes."""
+    """The answer of a handler of the node to a principal. The request and the answer are encoded
+    and decoded."""
     api = _APIS[request.API_KEY]
     context = Context(
         node.broker,
@@ -217,7 +217,7 @@ async def ask_handler(node: Node, principal: str | None, request: Any, version: 
 
 
 async def answer_of(api: Api, context: Context, request: Any) -> Any:
-    """What a handler comes to, through bytes."""
+    """The answer of a handler, encoded and decoded."""
     version, response_class = context.api_version, MESSAGES[api.key].response
     try:
         answer: Any = api.handle(context, request)

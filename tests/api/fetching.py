@@ -1,4 +1,4 @@
-"""What the tests of Fetch share: batches, requests, and what an answer holds."""
+"""Helpers for the tests of Fetch: batches, requests, and the records in an answer."""
 
 import time
 from typing import Any

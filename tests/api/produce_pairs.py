@@ -1,5 +1,5 @@
-"""Two equal nodes, one with the fast path of Produce and one without: the same bytes in, what comes
-out of each."""
+"""Two equal nodes, one with the fast path of Produce and one without. Both get the same bytes, and
+their answers and logs are compared."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Side:
             self.topic_ids[name] = await make_topic(caller, name, partitions, **configs)
 
     async def forbid(self, *topics: str) -> None:
-        """From now on nobody may write to these topics. The node needs an authorizer."""
+        """Deny writing to these topics from now on. The node needs an authorizer."""
         rules = [
             AclBinding(
                 ResourceType.TOPIC,
@@ -196,7 +196,7 @@ class Side:
 
 
 class Counting(ProduceFastPath):
-    """Counts what is accepted."""
+    """Counts the requests that are accepted."""
 
     __slots__ = ("_side",)
 
@@ -219,7 +219,7 @@ class Client:
     connection: Connection
 
     async def exchange(self, burst: bytes, pieces: Sequence[int] = ()) -> bytes:
-        """Send all of it, cut where `pieces` say; what is answered, the ids of topics replaced by
+        """Send all of it, cut at `pieces`. Returns the answers, with the ids of topics replaced by
         their names."""
         last = ApiVersionsRequest(client_software_name="t", client_software_version="1")
         burst += frame_request(last, 3, LAST_ID, "test")
@@ -234,7 +234,7 @@ class Client:
                         await trio.testing.wait_all_tasks_blocked()
                     begin = end
             except trio.BrokenResourceError:
-                pass  # it was closed: what was answered says so
+                pass  # closed: the answers show it
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send)
@@ -287,7 +287,7 @@ async def two_sides(
 
 
 async def make_topics(sides: Sequence[Side]) -> None:
-    """What the tests write to."""
+    """Create the topics to which the tests write."""
     for side in sides:
         await side.make_topic("t", 4)
         await side.make_topic("other")

@@ -26,7 +26,7 @@ from pk.core.wire.messages.produce import (
 )
 
 VERSIONS = range(3, 14)
-"""Of Produce: those that Apache Kafka 4.3.1 serves."""
+"""The versions of Produce that Apache Kafka 4.3.1 serves."""
 CODECS = (Codec.NONE, Codec.GZIP, Codec.ZSTD)
 POLICIES = ("delete", "compact")
 LONG_AGO_MS = 1_000_000_000_000
@@ -37,7 +37,7 @@ ATTRIBUTES_AT, LAST_DELTA_AT, PRODUCER_AT, COUNT_AT = 21, 23, 43, 57
 
 @dataclass
 class Row:
-    """A record, and what of it is not what it should be."""
+    """A record, and how it differs from a correct one."""
 
     offset_delta: int
     timestamp_ms: int
@@ -84,12 +84,12 @@ class Case:
     spoil: Callable[[Row, int], None] = _all_good
     """Makes a record bad; it gets the number of the bad record too, 0 to 9."""
     alter: Callable[[bytearray], bytearray] = _as_it_is
-    """Makes a batch bad, with its CRC to be written anew."""
+    """Makes a batch bad; its CRC is computed again afterwards."""
     crc: bool = True
     extra: bytes = b""
     """Bytes after the last record."""
     configs: Mapping[str, str] = field(default_factory=dict)
-    """Of the topic."""
+    """Configs of the topic."""
 
     def batch(self, codec: Codec, count: int = 100) -> bytearray:
         """The batch, its records' times about now."""
@@ -218,8 +218,8 @@ def request(topic: str, topic_id: bytes, batch: bytearray, version: int) -> Prod
 
 
 def answered(answer: PartitionProduceResponse, topic: str) -> dict[str, Any]:
-    """What the answer says, without what differs from run to run. Records with the same message
-    are one line, in which N is the number of each."""
+    """The answer without the parts that differ from run to run. Records with the same message share
+    one entry, in which N replaces the number of each."""
     errors: dict[str, list[int]] = {}
     for error in answer.record_errors:
         message = _masked(error.batch_index_error_message, topic) or ""

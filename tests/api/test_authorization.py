@@ -1,5 +1,5 @@
-"""What is refused to whom, API by API: as Apache Kafka refuses it, and as the table of needs
-says."""
+"""The requests that are refused to each principal, API by API: the same as in Apache Kafka, and in
+agreement with the table of needs."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ WITH_ONE_ENTRY: dict[int, Any] = {
 
 
 def errors_in(answer: Any) -> set[int]:
-    """The answer's own error, or those of its entries where it has no place for one."""
+    """The answer's own error, or the errors of its entries if it has no field for one."""
     if hasattr(answer, "error_code"):
         return {answer.error_code}
     return {

@@ -1,5 +1,5 @@
-"""ACLs that change while clients are connected: what was allowed is refused with the next request,
-on every way that a request can take."""
+"""ACLs that change while clients are connected: a request that was allowed is refused the next
+time, on every path that requests take."""
 
 from __future__ import annotations
 

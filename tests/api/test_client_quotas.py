@@ -1,5 +1,5 @@
-"""The answers to a client that takes more than its quota, by pk and by Apache Kafka where there is
-one; and that it is held back."""
+"""The answers of pk, and of Apache Kafka if there is one, to a client that exceeds its quota; and
+the throttling of such a client."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def first_known(client: Client, topic: str) -> None:
     """Wait until the broker serves the topic: the request before may have been too early for Apache
     Kafka.
 
-    By another client than the one that is measured: the time since its first request is part of its
-    rate.
+    The client that waits is not the measured one, since the time since a client's first request is
+    part of its rate.
     """
 
     def served() -> bool:
@@ -160,7 +160,8 @@ def test_a_producer_learns_how_long_to_wait(
     size = client.send(request, version)
     answer = client.receive(request, version)
     assert answer.responses[0].partition_responses[0].error_code == 0
-    # (rate - quota) / quota * window, where the rate is what came over ten of the eleven samples.
+    # (rate - quota) / quota * window; the rate is the number of bytes over ten of the eleven
+    # samples.
     assert answer.throttle_time_ms == pytest.approx((size / 10 - 1000) / 1000 * 10_000, rel=0.02)
 
 
@@ -224,8 +225,8 @@ def test_a_fetch_is_as_large_as_its_quota_allows(kafka: Kafka, topic: str, limit
         for _ in range(10):
             other.call(produce(topic, 3000), 9)
     client = limited("consumer_byte_rate", 1000)
-    # With what surrounds the records, the largest answer is just above the quota: the client gets
-    # it after a moment.
+    # Together with the fields around the records, the largest answer is just above the quota: the
+    # client gets it after a moment.
     while not (answer := client.call(fetch(topic, 1), 12)).responses:
         assert 0 < answer.throttle_time_ms < 200
     records = answer.responses[0].partitions[0].records

@@ -1,8 +1,8 @@
-"""Reads that wait for the disk do so in threads: requests of others do not wait with them.
+"""Reads that wait for the disk run in threads, so requests of other clients do not wait for them.
 
-A disk says which files are cold, and a gate in it makes "waiting for the disk" last as long as a
-test needs: pages that are really dropped from the page cache may be back at the next look. What is
-asserted is who is answered meanwhile, never how fast.
+A disk reports which files are cold, and a gate in it makes "waiting for the disk" last as long as a
+test needs, since pages that are really dropped from the page cache may be back at the next read.
+The tests assert which clients are answered in that time, never how fast.
 """
 
 import os
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RWF_NOWAIT is L
 
 
 class GatedFile(RealFile):
-    """A file of a disk that says which files are cold. A read of one waits at the gate, where it
-    may wait at all, and has its pages afterwards."""
+    """A file of a disk that reports which files are cold. A read of a cold file waits at the gate
+    if it may wait at all, and the file is warm afterwards."""
 
     def resident(self, position: int, length: int) -> bool:
         assert isinstance(self._disk, GatedDisk)
@@ -120,8 +120,8 @@ def test_others_are_answered_while_a_cold_read_waits(directory: Path, wait_ms: i
             await make_topic(other, "other")
             for n in range(40):
                 await produce(reader, bytes([n]) * 100_000, "t")
-            # The first look at the old segments' indexes is done in a thread; then what is warm
-            # stays on the loop.
+            # The first read of the old segments' indexes runs in a thread. After that, reads of
+            # warm files stay on the loop.
             for offset in (3, 15, 3, 15):
                 await reader.call(fetch_request(offset), 11)
             disk.read_in_a_thread.clear()
@@ -144,7 +144,7 @@ def test_others_are_answered_while_a_cold_read_waits(directory: Path, wait_ms: i
 
 
 def test_a_fetch_that_waited_reads_what_is_cold_in_a_thread(directory: Path) -> None:
-    """Others are answered meanwhile, its producer too."""
+    """Other clients, including the producer, are answered in that time."""
 
     @trio_test
     async def run() -> None:

@@ -22,7 +22,7 @@ from pk.core.wire.messages.fetch import ForgottenTopic
 from pk.net.node import Node
 
 LONG_MS = 30_000
-"""No test waits so long: what ends the waiting is news."""
+"""No test waits this long, because new records end the wait."""
 
 
 class Session:
@@ -169,7 +169,7 @@ async def test_a_topic_deleted_and_made_again_by_name() -> None:
         await delete(other)
         gone = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert only(await session.receive()).error_code in gone
-        for _ in range(2):  # it is told again, not only when it happened
+        for _ in range(2):  # it is reported again, not only once
             assert only(await session.poll()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await make_topic(other, "t")
         await produce(other, batch(b"new"))

@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: who is asked, and when they are not offered."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: which broker answers, and when they are not
+offered."""
 
 from __future__ import annotations
 

@@ -322,7 +322,7 @@ async def test_an_isr_changes_in_either_version() -> None:
 
 @trio_test
 async def test_a_fault_of_ours_is_an_answer_to_the_node_itself_too() -> None:
-    """What would be an error to another node must not end the tasks of this one."""
+    """An exception that another node would get as an error must not end the tasks of this one."""
     async with running_cluster(1) as cluster:
         broker = cluster.controller.broker
         assert broker.cluster.controller is not None
@@ -419,7 +419,7 @@ async def test_who_is_far_behind_loads_a_snapshot_in_pieces() -> None:
         assert controller is not None
         await cluster.kill(2)
         await cluster.until(lambda: cluster.image.brokers[2].fenced)
-        # Whatever is appended from here on pushes out what was before it.
+        # From here on, every append evicts the one before it.
         controller.feed._tail_bytes = 1
         async with caller(cluster, 1) as client:
             for name in "abc":
@@ -427,7 +427,7 @@ async def test_who_is_far_behind_loads_a_snapshot_in_pieces() -> None:
             answer = await one.call(metadata_fetch(0, 17), 17)
             image = cluster.image
             wanted = answer.responses[0].partitions[0].snapshot_id
-            while wanted.end_offset != image.offset:  # a broker changed an ISR meanwhile
+            while wanted.end_offset != image.offset:  # a broker has changed an ISR
                 answer = await one.call(metadata_fetch(0, 17), 17)
                 image = cluster.image
                 wanted = answer.responses[0].partitions[0].snapshot_id

@@ -1,5 +1,5 @@
-"""What the controller does of its own accord: leaders go back to preferred replicas, and offline
-partitions get one when a config allows it."""
+"""The controller's own changes: leadership returns to preferred replicas, and offline partitions
+get a leader if a config allows it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A large topic is told page by page: every partition once, no page larger than asked for or
-allowed."""
+"""A large topic is described page by page: every partition once, and no page larger than requested
+or allowed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pk.core.wire.messages.describe_topic_partitions import (
 
 PARTITIONS = 5_000
 PARTITIONS_A_PAGE_MAX = 700
-"""What the broker allows (`max.request.partition.size.limit`)."""
+"""The limit of the broker (`max.request.partition.size.limit`)."""
 
 Page = list[tuple[str, int]]
 
@@ -61,7 +61,7 @@ async def test_a_topic_of_5_000_partitions_pages_by_cursor() -> None:
             *small,
         ]
         assert all(len(page) == PARTITIONS_A_PAGE_MAX for page in found[:-1])
-        # From anywhere on.
+        # Start at any partition.
         begin = Cursor(topic_name="large", partition_index=PARTITIONS - 2)
         found = await pages(admin, 4, "large", "small", cursor=begin)
         assert found == [[*all_of_it[-2:], *small[:2]], small[2:]]

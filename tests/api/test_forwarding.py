@@ -1,6 +1,6 @@
-"""What becomes of a client's request when the controller dies at the wrong moment: nobody knows,
-and the client hears that; it is not sent twice, so nobody hears of a success that is somebody
-else's."""
+"""A client's request when the controller dies at the wrong moment: the outcome is unknown, and the
+client gets that error. The request is not sent twice, so no client gets the result of another one's
+request."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def test_our_side_of_the_conversation(script: Script) -> None:
 
 
 def _requests(version: int) -> dict[int, Any]:
-    """A request of each API that a group's coordinator answers, as version `version` has it."""
+    """A request of each API that a group's coordinator answers, in version `version`."""
     offsets = [
         OffsetCommitRequestTopic(
             name="t", partitions=[OffsetCommitRequestPartition(partition_index=0)]

@@ -1,5 +1,5 @@
-"""A request that names thousands of things is answered, whatever it names them in, and another
-client is served meanwhile. (`scripts/bench --stalls` measures how long it waits.)"""
+"""A request that lists thousands of things is answered, and another client is served in the
+meantime. (`scripts/bench --stalls` measures how long it waits.)"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_AN_OPERATOR = frozenset({PkUncleanRecoveryRequest.API_KEY})
 
 @pytest.mark.parametrize("authorizer", ["", STANDARD_AUTHORIZER])
 def test_each_is_answered(authorizer: str) -> None:
-    """With an authorizer the client may nothing."""
+    """With an authorizer the client has no rights."""
 
     @trio_test
     async def run() -> None:

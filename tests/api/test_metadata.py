@@ -104,8 +104,8 @@ async def test_unknown_topics_are_unknown_where_none_are_made() -> None:
 
 @pytest.mark.parametrize("version", [0, 3, 4, 13])
 def test_unknown_topics_are_made_after_the_answer(version: int) -> None:
-    """As Apache Kafka 4.3.1 does: whoever has just deleted a topic must not see it again at
-    once."""
+    """Apache Kafka 4.3.1 does the same: a client that has just deleted a topic must not see it
+    again at once."""
 
     @simulated
     async def main() -> None:
@@ -388,7 +388,7 @@ async def test_a_cursor_points_to_what_is_asked_for() -> None:
             assert {t.error_code for t in answer.topics} == {ErrorCode.INVALID_REQUEST}
         answer = await admin.ask(pages("a", cursor=("a", 7)))
         assert [(t.name, t.error_code, t.partitions) for t in answer.topics] == [("a", 0, [])]
-        # The cursor's topic was deleted meanwhile: the next one follows.
+        # The cursor's topic has been deleted, so the next one follows.
         answer = await admin.ask(pages(cursor=("b", 1)))
         assert [t.name for t in answer.topics] == ["c"]
 

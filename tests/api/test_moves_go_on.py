@@ -1,5 +1,5 @@
-"""A reassignment lives in the metadata: it goes on when the controller is another one, and after
-restarts of everything."""
+"""A reassignment is part of the metadata, so it continues under another controller and after all
+nodes restart."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def move(client: Caller, *replicas: int) -> None:
 
 
 async def listed(cluster: Cluster, node: int) -> list[Any]:
-    """What is being reassigned, as a client of a broker is told."""
+    """The ongoing reassignments in the answer to a client of a broker."""
     async with caller(cluster, node) as client:
         answer = await client.call(ListPartitionReassignmentsRequest(timeout_ms=30_000), 0)
     assert answer.error_code == 0

@@ -1,5 +1,5 @@
-"""Brokers that take turns as the controller, by etcd or ZooKeeper: what was asked of the old one is
-answered by the next."""
+"""Brokers that take turns as the controller, by etcd or ZooKeeper: the next controller answers the
+requests to the old one."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_controller_whose_session_ends_makes_room(voting_store: str) -> None:
         async with running_cluster(2, pk__metadata__store=voting_store) as cluster:
             first = cluster.controller_id
             old = controller_of(cluster)
-            # As its store does when it cannot vouch for the session any more.
+            # Its store does this when it can no longer guarantee the session.
             old._store.lost[0](old.epoch, "the session is over")
             assert not old.active
             async with caller(cluster, first) as client, trio.open_nursery() as nursery:

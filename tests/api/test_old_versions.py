@@ -69,7 +69,7 @@ async def produce(
 def fetch_request(
     *offsets: int, limit: int = 1 << 20, max_bytes: int = 1 << 20, **fields: Any
 ) -> FetchRequest:
-    """Of partition 0 from the first offset, partition 1 from the second…"""
+    """A fetch of partition 0 from the first offset, partition 1 from the second…"""
     defaults: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1}
     return FetchRequest(
         **defaults | fields,
@@ -93,8 +93,8 @@ async def fetch(caller: Caller, offset: int, version: int, **options: Any) -> An
 
 
 def rows_in(data: Any, magic: int) -> list[Row]:
-    """The rows of a message set, all of whose messages are of format `magic`; the last may be cut
-    off."""
+    """The rows of a message set whose messages are all of format `magic`. The last message may be
+    incomplete."""
     found = list(iter_messages(data))
     assert {header.magic for _, header in found} <= {magic}
     return [record[:4] for at, header in found for record in message_records(data, at, header)]

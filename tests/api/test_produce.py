@@ -1,4 +1,4 @@
-"""Produce: what is refused and how, what is answered when, and what idempotence remembers.
+"""Produce: refusals, the time of the answers, and the state of idempotent producers.
 
 Each test runs with the fast path and without it.
 """

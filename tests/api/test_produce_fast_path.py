@@ -1,5 +1,5 @@
-"""The fast path of Produce says and stores what the general path says and stores, to the byte, and
-takes what it should."""
+"""The fast path of Produce answers and stores the same bytes as the general path, and accepts the
+requests that it should."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Frames = Callable[[Side, int], bytes]
 
 VERSIONS = versions(range(3, 14), differing=(3, 5, 8, 9, 10, 13))
 THROTTLED_VERSIONS = versions(range(3, 14), differing=(3, 9, 13))
-"""The wait ends an answer before version 9; tagged fields follow it from then on, and from version
-13 an id stands for a topic's name."""
+"""The throttle time ends an answer before version 9; from then on tagged fields follow it, and from
+version 13 a topic has its id in place of its name."""
 
 COUNT_AT, SEQUENCE_AT, BASE_TIMESTAMP_AT, DELTA_AT = 57, 53, 27, 23
 
@@ -213,7 +213,8 @@ REFUSED: dict[str, Frames] = {
     "no partitions": several(("t", []), ("other", [(0, batch())])),
     "a long name": one(batch(), "n" * 249),
     "many partitions": several(("t", [(n % 4, batch()) for n in range(200)])),
-    # With what stands around it: two bytes alone may be in the topic's id, which is random.
+    # The bytes around the name are part of the pattern, since the two bytes alone may occur in the
+    # random topic id.
     "a name that is no UTF-8": altered(
         lambda frame: frame.replace(b"\2\2t\2", b"\2\2\xff\2").replace(b"\0\1t\0", b"\0\1\xff\0")
     ),
@@ -306,8 +307,8 @@ def test_who_may_not_write_is_refused_as_on_the_general_path(version: int) -> No
 
 @pytest.mark.parametrize("version", THROTTLED_VERSIONS)
 def test_who_is_above_a_quota_is_told_as_on_the_general_path(version: int) -> None:
-    """The last request of each burst goes beyond. Of a run that goes beyond earlier, the fast path
-    tells only in its last answer."""
+    """The last request of each burst exceeds the quota. If an earlier request of a run exceeds it,
+    the fast path says so only in the run's last answer."""
     ends = b"\0" if version >= 9 else b""
     next_size = 4
 
@@ -415,12 +416,12 @@ def test_any_mix_of_requests(
     run()
 
 
-# --- what was learned is not used when it is no longer so ---
+# --- cached facts are not used after they change ---
 
 
 Change = Callable[[Side, bytes], Awaitable[bytes | None]]
-"""(node, the requests before and after it) → what the answers after it must say, where one can
-tell."""
+"""(node, the requests before and after it) → what the answers after it must contain, if that can be
+known."""
 
 
 async def make_again(side: Side, _: bytes) -> None:

@@ -1,5 +1,5 @@
-"""Runs of produces with acks=all: answered when the replicas have them, in order, and as the
-general path does where they have not."""
+"""Runs of produces with acks=all are answered in order when the replicas have them, and as on the
+general path if they do not."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def fetches(partition: Partition, offset: int) -> None:
 
 
 async def keep_up(partitions: list[Partition]) -> None:
-    """The follower fetches whatever comes."""
+    """The follower fetches everything that is appended."""
     while True:
         for partition in partitions:
             fetches(partition, partition.log.state.log_end_offset)
@@ -152,7 +152,7 @@ async def test_what_no_replica_fetches_times_out_alike() -> None:
 
 
 class Answers:
-    """What a client is answered, one by one."""
+    """The answers to a client, one by one."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -172,8 +172,8 @@ class Answers:
 
 @trio_test
 async def test_leadership_lost_while_a_run_waits() -> None:
-    """What the replicas had is acknowledged as soon as they have it, the rest is sent to look for
-    the leader."""
+    """Records that the replicas have are acknowledged at once. For the others, the client has to
+    find the new leader."""
     async with two_sides() as sides:
         answers: list[list[bytes]] = []
         for side in sides:

@@ -1,5 +1,5 @@
-"""What is read from a Produce request's bytes is what the codec reads, and the answer's bytes are
-what the codec writes."""
+"""The fast path reads a Produce request's fields as the codec does, and writes the same bytes of an
+answer as the codec."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_requests_and_answers_are_the_codecs(
     version: int, several: list[Topics], client_id: str | None
 ) -> None:
     pattern = None
-    for number, some in enumerate(several * 2):  # twice: what was remembered must not mislead
+    for number, some in enumerate(several * 2):  # twice: what was cached must not mislead
         data = bytearray(
             b"before" + frame_request(request(version, some), version, number, client_id)
         )

@@ -39,7 +39,8 @@ def known(batch: bytearray, config: TopicConfig = CONFIG) -> LastRecord:
 
 
 def outcome(last: LastRecord, batch: bytearray, config: TopicConfig = CONFIG) -> object:
-    """What is accepted of a batch that begins a few bytes into the buffer, or None."""
+    """The result for a batch that begins a few bytes into the buffer, or None if it is not
+    accepted."""
     buffer = bytearray(b"???") + batch
     view = memoryview(buffer)[3:]
     return last.validate(buffer, 3, view, read_header(view), config, ANY_TIME)

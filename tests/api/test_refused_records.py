@@ -44,7 +44,7 @@ COMPRESSED_STRICTER = {
     name: "Apache does not compare the length with the fields of a record that is compressed"
     for name in ("too long", "too short", "a negative length", "no key, and one is too long")
 }
-"""Where pk refuses a batch as malformed, or with an error of its own, and Apache Kafka does not."""
+"""pk refuses these batches as malformed or with an error of its own, and Apache Kafka does not."""
 
 
 async def answers(
@@ -55,7 +55,8 @@ async def answers(
     batch: bytearray,
     versions: Iterable[int] = VERSIONS,
 ) -> dict[str, Any]:
-    """What each version answers to a batch of the case, the first of those that answer alike."""
+    """The answer of each version to a batch of the case; of successive versions with the same
+    answer, only the first."""
     configs = {key.replace(".", "__"): value for key, value in case.configs.items()}
     topic_id = await make_topic(caller, topic, 1, cleanup__policy=policy, **configs)
     found: dict[str, Any] = {}
@@ -72,7 +73,7 @@ async def answers(
 
 
 def golden() -> dict[tuple[str, str, str], dict[str, Any]]:
-    """What Apache Kafka said, by case, policy and codec."""
+    """Apache Kafka's answers, by case, policy and codec."""
     lines = map(json.loads, GOLDEN.read_text().splitlines())
     return {(line["case"], line["policy"], line["codec"]): line["answers"] for line in lines}
 
@@ -104,12 +105,12 @@ def stricter(case: Case, codec: Codec) -> bool:
 
 
 OTHER_CODE = {"unknown codec": ErrorCode.UNSUPPORTED_COMPRESSION_TYPE}
-"""Where Apache Kafka says UNKNOWN_SERVER_ERROR."""
+"""Cases for which Apache Kafka answers UNKNOWN_SERVER_ERROR."""
 
 
 def check(case: Case, codec: Codec, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Hold an answer of ours against theirs. Where their message is about no record it is for their
-    own logs, if there is one; ours says what is wrong."""
+    """Compare our answer with Apache's. A message of Apache's that concerns no record is meant for
+    its own logs, if there is one at all; ours explains the error."""
     if theirs["error"] == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
         assert ours["error"]  # pk may have found something else before the codec
         return
@@ -183,7 +184,7 @@ def test_our_answers_on_each_way(
 
 
 def _moved(said: dict[str, Any], count: int) -> dict[str, Any]:
-    """What was answered, if the batch had had `count` records instead of a hundred."""
+    """The answer if the batch had `count` records, not a hundred."""
     if not said["records"]:
         return said
 
@@ -201,5 +202,5 @@ def _moved(said: dict[str, Any], count: int) -> dict[str, Any]:
 
 
 def _at(version: int, said: dict[str, Any]) -> dict[str, Any]:
-    """What was answered in a version: as in the last one in which the answer changed."""
+    """The answer in a version, which is that of the last version in which the answer changed."""
     return said[str(max(int(first) for first in said if int(first) <= version))]

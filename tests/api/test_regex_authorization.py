@@ -31,7 +31,7 @@ def rule(kind: ResourceType, name: str, operation: Operation) -> AclCreation:
 
 
 async def assigned(node: Node, member: str) -> int:
-    """In how many topics a new member of a group gets partitions."""
+    """The number of topics in which a new member of a group gets partitions."""
     request = ConsumerGroupHeartbeatRequest(
         group_id=f"group-{member}",
         member_id=member,

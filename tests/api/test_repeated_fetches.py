@@ -1,5 +1,5 @@
-"""A consumer without a session that names the same partitions again and again (librdkafka): what
-has not moved is not looked at, and is answered as a look at it would."""
+"""A consumer without a session that fetches the same partitions repeatedly, as librdkafka does: a
+partition that has not changed is not examined, and the answer is the same as if it were."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 COUNT = 100
 LONG_MS = 30_000
-"""No test waits so long: what ends the waiting is news."""
+"""No test waits this long, because new records end the wait."""
 
 
 def request(

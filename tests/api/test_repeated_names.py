@@ -1,5 +1,5 @@
-"""What a request names several times is answered once, with all that is asked of it: a few bytes
-would bring an answer of thousands each time."""
+"""A request that contains a name several times gets one answer for it, with everything that it asks
+for. A request of a few bytes could otherwise demand an answer of thousands."""
 
 from __future__ import annotations
 

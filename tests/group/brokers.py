@@ -138,8 +138,8 @@ class TestBroker:
         await decide(self.broker, lambda image: Decision([event]))
 
     async def assign(self, replicas: tuple[int, ...], partition: int = 0) -> None:
-        """Have the controller give a partition of the offsets topic replicas; in sync stays who
-        is."""
+        """Have the controller assign replicas to a partition of the offsets topic. The ISR does not
+        change."""
         topic_id = self.broker.image.topics[OFFSETS_TOPIC].topic_id
         event = PartitionChanged(topic_id, partition, replicas=replicas)
         await decide(self.broker, lambda image: Decision([event]))

@@ -68,8 +68,8 @@ class Peer(Protocol):
 
 
 class Conversation:
-    """What was said so far. Ids that chance made are replaced by names, in the order in which they
-    are met."""
+    """The lines of a conversation so far. Random ids are replaced by names, in the order of their
+    first appearance."""
 
     def __init__(self, peer: Peer, nursery: trio.Nursery, mark: str) -> None:
         """`mark` makes the names of topics and groups this conversation's own; it is left out of
@@ -97,11 +97,11 @@ class Conversation:
         self._names[member_id] = name
 
     def called_member(self, member_id: str) -> str:
-        """What the text names a member."""
+        """A member's name in the text."""
         return self._names.get(member_id, member_id)
 
     def called(self, topic_id: Uuid) -> str:
-        """What the text names a topic's id."""
+        """The name of a topic's id in the text."""
         return self._names.get(repr(topic_id), "")
 
     def say(self, text: str) -> None:
@@ -156,7 +156,7 @@ class Conversation:
         return answer
 
     async def until(self, state: str, members: int) -> None:
-        """Until the group is in `state` with so many members."""
+        """Wait until the group is in `state` with this number of members."""
         request = DescribeGroupsRequest(groups=[self.group])
         while True:
             group = (await self.peer.ask(request, 0, "watch")).groups[0]
@@ -177,8 +177,8 @@ class Conversation:
     async def log(self, *, as_hashed: bool = False) -> None:
         """Note the records that the group has left in the offsets topic.
 
-        With `as_hashed` those of one type that follow each other are put in order: Apache walks
-        members in the order of a hash map of ids that chance made.
+        With `as_hashed`, successive records of one type are sorted, since Apache walks members in
+        the order of a hash map of random ids.
         """
         first = len(self.lines)
         for key, value in await self.peer.records(self.group):
@@ -315,10 +315,11 @@ async def create_topic(c: Conversation, name: str, partitions: int) -> Uuid:
 
 
 async def until_known(c: Conversation, topic: str) -> None:
-    """Until the group's coordinator knows a topic: Apache's hears of it after the client does.
+    """Wait until the group's coordinator knows a topic: Apache's coordinator learns of it after the
+    client does.
 
-    Another group of the same coordinator asks for it. What was changed before, the configs of a
-    group for instance, is known then too: brokers take over changes in their order.
+    Another group of the same coordinator asks for the topic. Earlier changes, such as the configs
+    of a group, are known then too, since brokers apply changes in order.
     """
     where = coordinator_partition(c.group, OFFSETS_PARTITIONS)
     probe = next(
@@ -378,7 +379,8 @@ async def generations(c: Conversation) -> None:
     """Two dynamic members: joining, rebalancing, leaving."""
     required = await c.ask(c.join(), 9, "a")
     a = required.member_id
-    # Apache answers before the group's first record is committed, and describes what is committed.
+    # Apache answers before the group's first record is committed, and describes only committed
+    # state.
     await c.until("Empty", 0)
     await c.describe()
     await c.ask(c.join("nobody"), 9, "a")
@@ -455,7 +457,7 @@ async def static_members(c: Conversation) -> None:
 
 
 async def refusals(c: Conversation) -> None:
-    """What is refused at once."""
+    """Requests that are refused at once."""
     await c.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=[c.group]), 5)
     join = c.join()
     for change in ({"group_id": ""}, {"session_timeout_ms": 10}, {"protocols": []}):

@@ -1,7 +1,7 @@
-"""Both sides of the conversations about groups: what our broker says, and Apache Kafka.
+"""Both sides of the conversations about groups: our broker's answers, and Apache Kafka's.
 
-The golden text of a conversation is what both said. With PK_WRITE_GOLDEN=1 the side of Apache Kafka
-writes it again.
+The golden text of a conversation has the answers that both give. With PK_WRITE_GOLDEN=1, the run
+against Apache Kafka writes it again.
 """
 
 from __future__ import annotations

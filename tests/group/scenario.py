@@ -35,7 +35,7 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 START_MS = 1_000_000_000
 
 NOTHING = "waits"
-"""What a request that waits has for an answer."""
+"""Stands in for the answer of a request that waits."""
 
 
 def subscription(*topics: str) -> bytes:
@@ -59,7 +59,7 @@ class Scenario:
         self.settings = settings or GroupSettings(initial_rebalance_delay_ms=3000)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.refuse: ErrorCode | None = None
-        """What the next appends fail with."""
+        """The error with which the next appends fail."""
         self._tokens = count(1)
         self._ids = count(1)
         self._start()
@@ -79,7 +79,7 @@ class Scenario:
             self.machine.replay(record, offset)
         self.take(self.machine.loaded(self.now_ms))
 
-    # What the runtime does
+    # The runtime's part
 
     def take(self, decision: Decision[Record, Any]) -> Any:
         """Append, replay, set timers, answer, as the runtime would. Returns the reply."""
@@ -109,7 +109,7 @@ class Scenario:
         self.take(self.machine.follow(MetadataImage(), found, self.now_ms))
 
     def after(self, wait_ms: int) -> dict[Hashable, Any]:
-        """Let time pass. Returns what was answered meanwhile, by token."""
+        """Let time pass. Returns the answers given in that time, by token."""
         before = set(self.answers)
         end_ms = self.now_ms + wait_ms
         while self.timers:
@@ -122,7 +122,7 @@ class Scenario:
         self.now_ms = end_ms
         return {token: answer for token, answer in self.answers.items() if token not in before}
 
-    # What clients send
+    # Clients' requests
 
     def join(
         self,
@@ -289,8 +289,8 @@ class Scenario:
         return classic_of(self.machine).state.value
 
     def stable(self, members: int = 2, **options: Any) -> list[str]:
-        """A stable group of so many new members; the first leads and assigned each its own
-        number."""
+        """A stable group of `members` new members; the first leads, and assigned each member its
+        own number."""
         ids = [self.join_new(**options)[0] for _ in range(members)]
         self.after(self.settings.initial_rebalance_delay_ms * 2)
         group = classic_of(self.machine)

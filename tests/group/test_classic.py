@@ -164,7 +164,8 @@ class TestInitialDelay:
         for _ in range(2):
             assert s.after(2000) == {}
             s.join_new(rebalance_ms=8000)
-        # Begun at 0, extended at 3,000 to 6,000, and there to 8,000, where the time is used up.
+        # It begins at 0, and is extended at 3,000 to 6,000 and then to 8,000, when the time is used
+        # up.
         assert s.after(3999) == {}
         assert len(s.after(1)) == 3
 

@@ -1,5 +1,5 @@
-"""The coordinators' runtime on a real broker in memory: loading, leadership, what waits for what,
-refusals."""
+"""The coordinators' runtime on a real broker in memory: loading, leadership, the order of
+operations, refusals."""
 
 from __future__ import annotations
 
@@ -384,7 +384,7 @@ class TestWaiting:
             with pytest.raises(AssertionError, match="the handler waits"):
                 test.ask_now(commit(1), 9)
             assert partition.high_watermark == 0 < partition.log.state.log_end_offset
-            # What was written and is not safe is not told to others either.
+            # Records that are written but not yet replicated are not shown to others either.
             assert await committed(test) == {"t": 1}
             assert partition.high_watermark == 1
 

@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is fetched, when it is forgotten."""
+"""Committed offsets: which members may commit, what a fetch returns, when an offset expires."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ TOPICS = st.sampled_from(["t", "u"])
 
 
 def durable(machine: GroupMachine) -> Any:
-    """What outlives a coordinator: offsets, and each group's last record."""
+    """The state that survives a coordinator: offsets, and each group's last record."""
     groups = {group.group_id: group.committed for group in machine.groups.all_of(ClassicGroup)}
     return machine.offsets.committed, {i: value for i, value in groups.items() if value is not None}
 

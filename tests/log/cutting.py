@@ -1,4 +1,4 @@
-"""A disk that loses power in the middle of what is done to it."""
+"""A disk that loses power in the middle of an operation."""
 
 from collections.abc import Callable
 from random import Random
@@ -9,7 +9,7 @@ from effort import STRIDE
 from pk.core.log.disk import MemoryDisk
 
 Reported = TypeVar("Reported")
-"""What a history knows to be durable."""
+"""What a history knows to be durable, as a type."""
 
 
 class PowerCut(Exception):
@@ -42,11 +42,11 @@ def cut_everywhere(
     run: Callable[[CuttingDisk, int, Reported], None],
     check: Callable[[CuttingDisk, Reported], None],
 ) -> tuple[int, CuttingDisk, Reported]:
-    """Run the history of a seed again and again; the power goes later each time, by an operation or
-    `STRIDE` of them, and what is left is checked.
+    """Run the history of a seed repeatedly. Each time the power fails later, by one operation or
+    `STRIDE` operations, and the state of the disk is checked.
 
-    How many operations there were, or a few more, and the disk and what is known of the run that
-    came to its end.
+    Returns the number of operations, or a few more, and the disk and the notes of the run that
+    completed.
     """
     at = seed % STRIDE
     while True:

@@ -1,4 +1,4 @@
-"""What the tests of the log share: batches, and logs on a memory disk."""
+"""Helpers for the tests of the log: batches, and logs on a memory disk."""
 
 from pk.core.log import log_loader
 from pk.core.log.config import LogConfig

@@ -35,7 +35,8 @@ def validated(batch: bytearray) -> ValidatedBatch:
 
 @st.composite
 def client_batches(draw: st.DrawFn) -> bytes:
-    """Mostly what a producer sends next, now and then what must be refused, or is special."""
+    """Mostly the batches that a producer sends next, with some that must be refused or are
+    special."""
     count = draw(st.integers(1, 4))
     producer = draw(st.sampled_from([-1, -1, 7, 7, 7, 8]))
     times = draw(st.lists(st.integers(NOW - 5, NOW + 5), min_size=count, max_size=count))
@@ -60,8 +61,8 @@ def client_batches(draw: st.DrawFn) -> bytes:
 
 
 def continued(batches: list[bytes]) -> list[bytes]:
-    """The same, with most sequences made to follow: a small one stands for "the next", others stay
-    as they are."""
+    """The same batches, with most sequences made to follow each other: a small sequence means "the
+    next", others stay as they are."""
     following: dict[int, int] = {}
     result = []
     for data in batches:

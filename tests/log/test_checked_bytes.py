@@ -220,7 +220,7 @@ def test_a_segment_without_indexes_is_read_up_to_the_damage() -> None:
 
 
 def on_disk(tmp_path: Path) -> Log:
-    """A log that grows, whose files are let go as soon as another is used."""
+    """A growing log that keeps one file open at a time."""
     log = open_log(RealDisk(open_files_max=1), path=f"{tmp_path}/t-0", config=CONFIG)
     for i in range(END):
         append(log, make_batch(timestamp=NOW + i, size=40))

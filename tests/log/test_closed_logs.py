@@ -32,7 +32,7 @@ ALL = (ROLLED, PRODUCED, EMPTY, ABORTED)
 
 
 class WatchedDisk(MemoryDisk):
-    """Counts what is asked of directories of logs."""
+    """Records the operations on directories of logs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def closed() -> WatchedDisk:
 
 
 def seen(log: Log) -> object:
-    """What opening a log must find."""
+    """The state that opening a log must find."""
     times = [
         log.reader.offset_for_time(NOW + i) for i in (29, 20)
     ]  # indexes are looked at when used
@@ -103,7 +103,7 @@ def opened(disk: MemoryDisk) -> dict[TopicPartition, object]:
 
 
 def listed(disk: MemoryDisk) -> dict[TopicPartition, object]:
-    """What a start without the note opens."""
+    """The logs that a start without the note opens."""
     disk.remove(NOTE)
     return opened(disk)
 
@@ -188,7 +188,7 @@ OF_RECORDS: dict[str, tuple[Callable[[MemoryDisk], object], int]] = {
         31,
     ),
 }
-"""What happens to records, and where the log ends then."""
+"""Each change to the records, and the log's end after it."""
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -392,7 +392,7 @@ def test_on_a_real_disk(tmp_path: Path) -> None:
 
 
 def test_small_logs_without_producers_keep_their_snapshots_through_a_crash() -> None:
-    """To remove one takes longer than the rest of their recovery."""
+    """Removing a snapshot takes longer than the rest of such a log's recovery."""
     removed = list[str]()
 
     class Disk(MemoryDisk):

@@ -1,4 +1,5 @@
-"""What a lookup reads, what opening reads, and what may go on at once."""
+"""How much a lookup reads, how much opening reads, and which operations may run at the same
+time."""
 
 import os
 import threading
@@ -19,7 +20,7 @@ from pk.core.record.compress import Codec
 
 
 class CountingFile(MemoryFile):
-    """Adds up what is read of it."""
+    """Counts the bytes that are read from it."""
 
     __slots__ = ()
 
@@ -31,7 +32,7 @@ class CountingFile(MemoryFile):
 
 
 class CountingDisk(MemoryDisk):
-    """A memory disk that adds up what is read of it."""
+    """A memory disk that counts the bytes that are read from it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ def test_recovery_reads_every_batch_once() -> None:
     for i in range(6000):
         append(log, make_batch(timestamp=NOW + i, size=950), epoch=i // 2500)
     disk.bytes_read = 0
-    again = open_log(disk, config=CONFIG)  # killed; what was written is there
+    again = open_log(disk, config=CONFIG)  # killed; the written data is there
     assert again.state.log_end_offset == 6000
     assert [tuple(e) for e in again.state.epochs.entries] == [(0, 0), (1, 2500), (2, 5000)]
     assert again.state.size <= disk.bytes_read < 1.02 * again.state.size

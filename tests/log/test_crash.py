@@ -1,5 +1,5 @@
-"""What is left after a crash: a prefix of whole batches, never less than was synced, and a state
-that fits it."""
+"""The log after a crash: a prefix of whole batches, never shorter than what was synced, and a state
+that matches it."""
 
 from collections.abc import Callable
 from zlib import crc32
@@ -58,7 +58,7 @@ def check_consistent(log: Log, batches: list[tuple[int, int]]) -> None:
 
 
 def check_indexes(log: Log) -> None:
-    """Every entry points at what it says, as Apache's dump tool checks it."""
+    """Every entry points to a batch with its offset or timestamp, as Apache's dump tool checks."""
     log.close()
     for segment in log.state.segments:
         places = {p: h for p, h in segment.headers()}
@@ -111,7 +111,7 @@ def test_the_last_two_batches_torn_at_every_byte(zeroed: bool) -> None:
 
 @pytest.mark.parametrize("step", [1, 7])
 def test_the_file_itself_cut_or_zeroed_at_every_byte(step: int) -> None:
-    """As after kill -9 and a broken disk: also what was written long ago may be gone."""
+    """After kill -9 and a broken disk, even data that was written long ago may be gone."""
     content = bytearray()
     for i in range(3):
         content += make_batch(2, timestamp=NOW, base_offset=2 * i, leader_epoch=0)
@@ -345,7 +345,7 @@ def test_epochs_of_a_history_that_was_cut_do_not_come_back() -> None:
     log.durability.flush()
     log.segments.truncate_to(1)
     log.appender.append_as_follower(make_batch(base_offset=1, leader_epoch=5), NOW)
-    log = open_log(disk, recovery_point=1)  # killed; what was written is there
+    log = open_log(disk, recovery_point=1)  # killed; the written data is there
     assert log.state.log_end_offset == 2
     assert (
         log.state.epochs.epoch_of(0),

@@ -1,9 +1,9 @@
-"""The power goes at every single change that a history makes to the disk: what was promised is
-there, and nothing else.
+"""The power fails at every change that a history makes to the disk. Afterwards exactly the promised
+records are there.
 
-A history is drawn from a seed: appends, flushes, rolls, retention, cuts, and the checkpoints that
-their owner writes. It is run again and again, each time one operation of the disk further, and then
-the log directory is opened as a start opens it.
+A seed determines a history: appends, flushes, rolls, retention, truncations, and the checkpoints
+that the log's owner writes. The history runs repeatedly, each time one operation of the disk
+further, and then the log directory is opened as at a start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100, segment_index_by
 
 
 class Reported:
-    """What the log's owner promised, and what it may find."""
+    """The records that the log's owner promised, and those that the log may also hold."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, int, int]] = []
@@ -77,7 +77,8 @@ def append(log: Log, reported: Reported, random: Random) -> None:
 
 
 def cut(dirs: LogDirs, log: Log, reported: Reported, random: Random) -> None:
-    """A follower's cut: from now on only what is below counts as promised."""
+    """Truncate as a follower does. From now on only the records below the new end count as
+    promised."""
     to = random.randint(
         max(log.state.log_start_offset, log.state.log_end_offset - 4), log.state.log_end_offset
     )

@@ -1,9 +1,9 @@
-"""The power goes at every change that a log with transactions makes to the disk: afterwards it is
-known what was aborted.
+"""The power fails at every change that a log with transactions makes to the disk. Afterwards the
+log knows which transactions were aborted.
 
-As test_crash_everywhere.py, with producers whose transactions begin, grow, commit and abort, over
-several segments. After the next start the index names every aborted transaction of which something
-is left, and nothing else; and readers of committed records stop before the first one that is open.
+This is test_crash_everywhere.py with producers whose transactions begin, grow, commit and abort,
+over several segments. After the next start, the index lists exactly the aborted transactions that
+still have records, and read_committed readers stop before the first open transaction.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def run(disk: CuttingDisk, seed: int) -> None:
 
 
 def expected(log: Log) -> tuple[dict[tuple[int, int], int], int]:
-    """What the log holds: (producer, offset of its abort) → first offset there is of that
-    transaction; and where the oldest open one begins, or the end."""
+    """The content of the log: (producer, offset of its abort) → the first remaining offset of that
+    transaction; and the start of the oldest open transaction, or the log end."""
     found: dict[tuple[int, int], int] = {}
     begun: dict[int, int] = {}
     for header in headers_of(log):

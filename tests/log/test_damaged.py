@@ -21,7 +21,7 @@ TP, TOPIC_ID = TopicPartition("t", 0), b"t" * 16
 CONFIG = LogConfig(segment_bytes=1000)
 PATH = "/data/t-0"
 RECORDS = 12
-"""In segments of five."""
+"""A full segment has five of them."""
 
 
 def segment(base: int, suffix: str = ".log") -> str:
@@ -51,7 +51,7 @@ def reopened(disk: MemoryDisk, *, expected: bool = False, topic_id: bytes = TOPI
 
 
 def batch(disk: MemoryDisk, number: int) -> tuple[str, int]:
-    """Where batch `number` lies."""
+    """The file and position of batch `number`."""
     base = number - number % 5
     file = disk.open(segment(base))
     positions = [at for at, _ in iter_headers(file.pread(file.size(), 0))]
@@ -123,8 +123,8 @@ HARMS: dict[str, tuple[Callable[[MemoryDisk], object], Damage, int]] = {
 
 
 def _recovered() -> list[tuple[str, bool]]:
-    """Each harm, before and after a sync. What was synced is not read again: a flipped bit there,
-    but in the last segment, is for others to find."""
+    """Each harm, before and after a sync. Recovery does not read synced data again, so it does not
+    find a flipped bit there, except in the last segment."""
     return [
         (harm, flushed)
         for harm, (_, damage, end) in HARMS.items()
@@ -149,7 +149,7 @@ def test_a_damaged_log_says_what_is_wrong_until_it_is_in_sync(harm: str, flushed
     again.mend()
     assert again.mark is None and not disk.exists(f"{PATH}/{MARK}")
     assert kept_files(disk, PATH) == {}
-    disk.write("/data/replication-offset-checkpoint", b"0\n0\n")  # as of what it has now
+    disk.write("/data/replication-offset-checkpoint", b"0\n0\n")  # written for the log as it is now
     assert reopened(disk, expected=True).mark is None
 
 
@@ -170,7 +170,7 @@ def test_what_is_cut_off_is_kept_byte_for_byte() -> None:
 
 
 def batch_end(data: bytes, offset: int) -> int:
-    """Where the batch of `offset` begins."""
+    """The position at which the batch of `offset` begins."""
     return next(at for at, header in iter_headers(data) if header.base_offset == offset)
 
 
@@ -195,7 +195,7 @@ def test_a_torn_end_is_no_damage() -> None:
 
 
 def test_a_batch_of_zeros_behind_is_a_torn_end() -> None:
-    """What a file system leaves of blocks that were allocated and not written."""
+    """A file system may leave zeros in blocks that it allocated but did not write."""
     disk = crashed()
     disk.remove("/data/replication-offset-checkpoint")
     path, position = batch(disk, RECORDS - 1)
@@ -244,7 +244,7 @@ def test_a_closed_log_keeps_its_mark() -> None:
 
 @for_each("byte", range(0, 1400, 7))
 def test_wherever_a_bit_flips_no_log_claims_more_than_it_has(byte: int) -> None:
-    """Of records that are left each is what was written, at its offset and in its epoch."""
+    """Each remaining record is as it was written, with its offset and epoch."""
     disk = crashed()
     whole = {}
     for base in (0, 5, 10):

@@ -73,7 +73,7 @@ def test_an_index_of_aborts_that_goes_while_no_broker_runs_is_missed(harm: str) 
         disk.remove(path)
     elif harm != "none":
         disk.open(path).truncate(0 if harm == "emptied" else disk.open(path).size() // 3)
-    for _ in range(2):  # what was made again stays
+    for _ in range(2):  # the rewritten files stay
         dirs = open_dirs(disk)
         assert not disk.exists(f"/data/{NOTE}"), "it is true of logs that are closed"
         log = dirs.open_log(A, ID_A, CONFIG, NOW)
@@ -100,7 +100,7 @@ def test_a_note_of_aborts_that_cannot_be_read_is_none() -> None:
 
 
 def test_several_threads_that_write_a_checkpoint_take_turns(tmp_path: Path) -> None:
-    """As followers of several leaders do, whose logs are cut at the same time."""
+    """Followers of several leaders do this if their logs are truncated at the same time."""
     dirs = open_dirs(RealDisk(), str(tmp_path))
     log = dirs.open_log(A, ID_A, CONFIG, NOW)
     append(log)
@@ -212,7 +212,7 @@ def test_a_log_that_is_made_again_under_its_name_is_not_taken_for_the_former(res
 
 
 def test_a_log_whose_end_is_lost_below_its_start_begins_there() -> None:
-    """Where the power goes while that is put right, the next start does it."""
+    """If the power fails during that correction, the next start completes it."""
     done, left = False, -1
     while not done:
         left += 1
@@ -530,7 +530,7 @@ def open_with_records(disk: MemoryDisk) -> LogDirs:
 
 
 def contents(disk: MemoryDisk, path: str = "") -> dict[str, bytes]:
-    """All files but the note of what was closed, which holds times."""
+    """All files except the note of closed logs, which contains times."""
     found: dict[str, bytes] = {}
     for name, entry in disk.list(path).items():
         if name == closed_logs.NOTE:

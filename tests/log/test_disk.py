@@ -153,7 +153,7 @@ def test_pinning_what_is_gone_leaves_no_pin(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["counted", "probed"])
 def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to ask the kernel what is in memory, where it knows both."""
+    """Both ways to ask the kernel which pages are in memory, if it supports both."""
     if request.param == "probed":
         monkeypatch.setattr(page_cache, "_cached_pages", lambda: None)
     elif page_cache._cached_pages() is None:  # pyright: ignore[reportPrivateUsage]
@@ -174,7 +174,8 @@ def drop_pages(path: Path, position: int, length: int) -> None:
 
 
 def in_memory(path: Path, position: int) -> bool:
-    """What mincore(2) says of that page: unlike a read, it does not begin to fetch it."""
+    """Whether mincore(2) reports the page in memory. Unlike a read, it does not start to fetch the
+    page."""
     libc = ctypes.CDLL(None, use_errno=True)
     found = ctypes.create_string_buffer(1)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as pages:
@@ -208,12 +209,12 @@ def test_pages_that_were_dropped_are_not_resident(tmp_path: Path) -> None:
     if not hasattr(os, "RWF_NOWAIT"):
         assert not file.resident(0, 1)
         return
-    for position in range(0, size, mmap.PAGESIZE):  # one by one: what is in one folio goes at once
+    for position in range(0, size, mmap.PAGESIZE):  # one page at a time: a folio is dropped whole
         file.pwrite(bytes(mmap.PAGESIZE), position)
     for position, length in ((0, size), (gap - 100_000, 100_001)):  # of this, the last byte alone
         drop_pages(path, gap, 128 * 1024)
-        # A read that must not wait begins to fetch what is missing, and a quick disk has it at
-        # once.
+        # A read that must not wait starts to fetch the missing pages, and a fast disk delivers them
+        # at once.
         assert not file.resident(position, length) or in_memory(path, gap)
         assert len(file.pread(size, 0)) == size
     drop_pages(path, gap, 128 * 1024)

@@ -57,7 +57,7 @@ def test_epochs_agree_with_a_list(steps: list[tuple[str, int]]) -> None:
     [
         (-1, (-1, -1)),
         (-2, (-2, 10)),  # Kafka looks for it as for any other
-        (0, (0, 10)),  # before all that is known: ends where that begins
+        (0, (0, 10)),  # before all known epochs: ends at the start of the first
         (1, (1, 10)),
         (2, (2, 25)),
         (3, (2, 25)),  # never was here: the largest below it

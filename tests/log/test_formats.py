@@ -46,7 +46,7 @@ def fill(log: Log) -> None:
 
 
 def dump(files: list[Path]) -> dict[str, str]:
-    """What the tool says of each file, by name."""
+    """The tool's output for each file, by name."""
     ran = run_tool(
         "org.apache.kafka.tools.DumpLogSegments",
         "--deep-iteration",

@@ -51,7 +51,7 @@ def test_what_changes_while_a_thread_reads_is_written_as_it_was(
     entry_of = producers._entry
 
     def entry(state: ProducerState) -> bytes:
-        """Between two reads of the thread the loop goes on."""
+        """The loop makes changes between two reads of the thread."""
         if left and not running[0]:
             running[0] = True
             offset, (producer_id, transactional) = left.pop()
@@ -100,7 +100,7 @@ def test_a_flush_writes_what_a_roll_has_frozen(monkeypatch: pytest.MonkeyPatch) 
     log.segments.roll(NOW)
     append(log, make_batch(producer_id=1, producer_epoch=0, sequence=1))
     assert not log.state.disk.exists(path)
-    log.durability.flush(1)  # the roll is durable, what follows is not
+    log.durability.flush(1)  # the roll is durable, the record after it is not
     assert log.state.disk.read(path) == expected
     assert log.durability.recovery_point == 1
 

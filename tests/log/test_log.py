@@ -1,4 +1,5 @@
-"""A log against a list of records, whatever is done to it; then its single promises."""
+"""A log compared with a list of records under arbitrary operations, and tests of single
+promises."""
 
 import errno
 from dataclasses import dataclass
@@ -111,8 +112,8 @@ class LogAgainstList(RuleBasedStateMachine):
             recovery_point=recovery_point,
             log_start_offset=self.start_offset,
         )
-        # Cut inside a gap that compaction left, a log ends where no batch tells: opened again it
-        # ends at the last one.
+        # If a log was truncated inside a gap that compaction left, no batch shows its end. When it
+        # is opened again, it ends at the last batch.
         last = (
             self.batches[-1].next_offset
             if self.batches

@@ -1,4 +1,4 @@
-"""What a log accepts of a producer, by tables; snapshots in Kafka's bytes."""
+"""The batches that a log accepts from a producer, as tables, and snapshots in Kafka's format."""
 
 import pytest
 from each import for_each

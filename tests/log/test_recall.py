@@ -69,8 +69,8 @@ def test_batches_of_an_older_epoch_are_not_taken_for_those_of_this_one() -> None
 
 
 def test_a_marker_that_begins_a_new_epoch_leaves_nothing_to_recall() -> None:
-    """As each does since KIP-890. What is wrong with a batch behind it is the producer's fault, not
-    the log's."""
+    """Since KIP-890 every marker begins a new epoch. An error in a batch after it is the producer's
+    fault, not the log's."""
     disk = MemoryDisk()
     log = open_log(disk)
     append(log, sent(0))

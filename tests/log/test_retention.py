@@ -1,4 +1,5 @@
-"""What retention drops: by age, by size, by the log's start; never above the high watermark."""
+"""The records that retention deletes: by age, by size, by the log's start; never above the high
+watermark."""
 
 import pytest
 from log.support import NOW, append, make_batch, open_log

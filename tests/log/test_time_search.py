@@ -9,7 +9,8 @@ from pk.core.log.memory_disk import MemoryDisk
 
 CONFIG = LogConfig(index_interval_bytes=0)
 TIMES = [5, 3, 9, 20, 14, 40, 39, 41]
-"""Of the batches of two segments alike, out of order, and of one more that is active."""
+"""The times of the batches in each of two equal segments, out of order. A third segment is
+active."""
 BATCHES = 2 * len(TIMES)
 NAME = f"{PATH}/{0:020d}.timeindex"
 

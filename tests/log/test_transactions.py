@@ -156,8 +156,8 @@ ABORTED = [(1, 0), (2, 2), (3, 4), (4, 6)]
 
 
 def with_aborts(path: str) -> Log:
-    """Four transactions that abort, in three segments; that of producer 2 ends in a later one than
-    it began in. Files are let go as soon as another is used."""
+    """Four transactions that abort, in three segments. The transaction of producer 2 ends in a
+    later segment than it began in. The disk keeps one file open at a time."""
     log = open_log(RealDisk(open_files_max=1), path=path)
     send(log, 1)  # 0
     end_transaction(log, 1, commit=False)  # 1
@@ -173,7 +173,8 @@ def with_aborts(path: str) -> Log:
 
 
 def all_aborted(log: Log) -> list[tuple[int, int]]:
-    """What a reader sees who reads the log from its start, a batch at a time."""
+    """The aborted transactions that a reader gets who reads the log from its start, one batch at a
+    time."""
     reported: list[tuple[int, int]] = []
     for offset in range(log.state.log_end_offset):
         reported += [each for each in aborted(log, offset, bytes_max=1) if each not in reported]
@@ -327,7 +328,7 @@ def test_the_name_of_the_index_is_durable_with_what_is_in_it() -> None:
 
 
 def test_a_marker_that_is_none_is_refused_before_it_is_written() -> None:
-    """What it says is taken in behind the write: of a producer's state nothing may be left out."""
+    """A marker changes the producer's state after the write, when it is too late to refuse it."""
     log = open_log(MemoryDisk())
     send(log, 5)
 

@@ -1,5 +1,5 @@
-"""What lets a transaction begin in a log: the word of its coordinator, as long as no marker came
-since it was asked (KIP-890)."""
+"""A transaction may begin in a log if its coordinator has confirmed it, and no marker arrived after
+the coordinator was asked (KIP-890)."""
 
 from __future__ import annotations
 

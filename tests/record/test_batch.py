@@ -121,7 +121,7 @@ def test_a_flipped_byte_of_the_header_is_noticed(at: int) -> None:
 @settings(max_examples=examples(300))
 @given(st.lists(rows, min_size=1, max_size=5), st.data())
 def test_nothing_but_kafka_errors_whatever_the_bytes(some: list[Row], data: st.DataObject) -> None:
-    """With the right CRC for the wrong bytes, as a malicious producer computes it."""
+    """The CRC is computed over the wrong bytes, as a malicious producer could do."""
     codec = data.draw(st.sampled_from(Codec))
     batch = build_batch(some, codec=codec)
     for _ in range(data.draw(st.integers(1, 3))):

@@ -25,7 +25,7 @@ from pk.core.record.grammar import Part, parse_record
 
 
 def answer(read: Callable[[], Any]) -> tuple[Any, str]:
-    """What is read, or the refusal."""
+    """Return what `read` returns, and the code and message of its error if it refuses."""
     try:
         return read(), ""
     except KafkaError as e:

@@ -161,7 +161,8 @@ def test_a_compacted_batch_keeps_its_offsets() -> None:
 def test_bad_bytes_are_refused_or_read_as_one_by_one(
     several: list[list[Row]], data: st.DataObject
 ) -> None:
-    """Nothing but KafkaError whatever the bytes; and what is accepted is what `records` reads."""
+    """Any bytes raise only KafkaError, and bytes that are accepted are read as `records` reads
+    them."""
     stream, starts = bytearray(), []
     for rows in several:
         starts.append(len(stream))

@@ -1,5 +1,5 @@
-"""Message sets v0 and v1: byte for byte those of kafka-python 2.0.6, up to batches and down again,
-and what is refused."""
+"""Message sets v0 and v1: the same bytes as kafka-python 2.0.6, conversion to batches and back, and
+refusals."""
 
 import json
 import random
@@ -247,7 +247,7 @@ def test_more_records_than_two_bytes_count_and_those_longer_than_two_bytes_say()
 @given(data=st.data())
 @settings(max_examples=examples(200), deadline=None)
 def test_records_that_lie_are_errors_however_they_are_walked(data: st.DataObject) -> None:
-    """With a good CRC, as a broken producer of another broker may have written them."""
+    """The CRC is good, as if a broken producer of another broker had written the records."""
     batch = build_batch([(5, b"key", b"value", (("h", b"v"),)), (9000, None, None, ())] * 4)
     at = data.draw(st.integers(HEADER_BYTES, len(batch) - 1))
     batch[at] = data.draw(st.integers(0, 255))
@@ -319,7 +319,7 @@ def test_a_piece_that_ends_inside_a_batch() -> None:
     assert lower(data[:-1], 0, 0, ANY_SIZE).next_offset == 1
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 def refused(data: bytes, message_bytes_max: int = ANY_SIZE) -> int:
@@ -373,7 +373,7 @@ def test_refused(name: str) -> None:
 
 
 def wrapped(inner: bytes, magic: int = 1, codec: Codec = Codec.GZIP) -> bytes:
-    """A wrapper of `inner`, whatever that is."""
+    """A wrapper message around `inner`, which may be any bytes."""
     message = bytearray(build_set([(0, 1, None, compress(codec, inner))], magic))
     message[17] = codec
     return signed(message)
@@ -409,8 +409,8 @@ def test_a_bomb_is_too_large_and_not_unpacked(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
 @pytest.mark.parametrize("magic", [0, 1])
 def test_cut_at_every_byte_and_every_byte_flipped(magic: int, codec: Codec) -> None:
-    """What is no longer a set is an error of ours; a CRC leaves nothing to chance, save the offset,
-    which says nothing."""
+    """Bytes that are no longer a set raise KafkaError. The CRC catches every change except one to
+    the offset, which it does not cover."""
     data = build_set(ROWS[:4], magic, codec)
     for end in range(len(data)):
         try:

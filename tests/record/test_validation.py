@@ -1,4 +1,4 @@
-"""Which records of a batch a topic does not take, and how many of them are named."""
+"""The records of a batch that a topic refuses, and how many of them the error lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def config_of(**configs: str) -> TopicConfig:
 
 
 def refused(rows: list[tuple[int, bytes | None]], config: TopicConfig) -> KafkaError | None:
-    """What `refusal` makes of what `validate` raises."""
+    """The error that `refusal` makes from the exception of `validate`."""
     data = build_batch([(timestamp, key, b"v", ()) for timestamp, key in rows])
     batch, header = memoryview(data), read_header(data)
     bounds = time_bounds(config, NOW_MS)
@@ -71,7 +71,8 @@ def test_times_out_of_the_bounds(timestamp: int) -> None:
     ids=["base offset", "no sequence", "control", "no producer"],
 )
 def test_a_header_that_is_wrong_is_invalid_and_corrupt_if_damaged(batch: bytearray) -> None:
-    """A producer sends again what was damaged on its way, and gives up on what is invalid."""
+    """A producer sends a batch again if it was damaged on the way, and gives up if it is
+    invalid."""
     with pytest.raises(KafkaError) as caught:
         read_one_batch(memoryview(batch), config_of())
     assert caught.value.code == ErrorCode.INVALID_RECORD

@@ -38,7 +38,7 @@ def careful(data: bytes, count: int, compacted: bool) -> tuple[int, int]:
 
 
 def walk_in_a_frame(data: bytes, count: int, compacted: bool) -> tuple[int, int]:
-    """The walk as the broker calls it: other bytes stand before and after."""
+    """Call the walk as the broker does, with other bytes before and after the records."""
     frame = bytearray(b"\x0c" * 77 + data + b"\x0c" * 99)
     body = memoryview(frame)[77 : 77 + len(data)]
     return walk(body, count, compacted, frame=frame, at=77)
@@ -53,7 +53,8 @@ def outcome(way: Walk, data: bytes, count: int, compacted: bool) -> tuple[int, i
 
 
 def assert_judged_alike(data: bytes, count: int, compacted: bool = False) -> None:
-    """By the walk, in a frame and by itself, and by the careful one, but for the words."""
+    """The walk, with and without a frame, and the careful walk agree, except for the text of
+    errors."""
     found = outcome(walk, data, count, compacted)
     assert outcome(walk_in_a_frame, data, count, compacted) == found
     expected = outcome(careful, data, count, compacted)

@@ -1,4 +1,4 @@
-"""Members of a share group on brokers in memory, and what is noted of what they see."""
+"""Members of a share group on brokers in memory, and notes of the records that they get."""
 
 from __future__ import annotations
 
@@ -68,11 +68,12 @@ class Seen(NamedTuple):
 
 
 class Notes:
-    """What all members of a group saw: what must hold whatever happens is checked as it comes."""
+    """What all members of a group saw. Each entry is checked as it arrives against the promises
+    that always hold."""
 
     def __init__(self) -> None:
         self.accepted: dict[int, str] = {}
-        """Offset → who was told that it counts."""
+        """Offset → the member whose acceptance was confirmed."""
         self.maybe: set[int] = set()
         """Offsets whose acceptance was asked for, with unknown outcome."""
         self.deliveries: dict[int, int] = defaultdict(int)
@@ -105,7 +106,7 @@ class Notes:
 
 
 class Member:
-    """One member, who goes from leader to leader."""
+    """A member that moves from leader to leader."""
 
     def __init__(self, cluster: Cluster, topic_id: Uuid, notes: Notes | None = None) -> None:
         self.cluster = cluster
@@ -122,7 +123,8 @@ class Member:
         return found.leader, found.leader_epoch
 
     def reset(self) -> None:
-        """The session is lost: whatever we held is somebody else's, or will be."""
+        """The session is lost: other members have the records that this one held, or will get
+        them."""
         self.epoch = 0
         self.connection_id = next(_COUNT)
         for offset, (member_id, _) in list(self.notes.holders.items()):
@@ -130,7 +132,7 @@ class Member:
                 del self.notes.holders[offset]
 
     async def _ask(self, request: Any, version: int) -> Any | None:
-        """The answer of the leader; None where there is none."""
+        """The leader's answer, or None if there is no leader or it died."""
         node, _ = self._leader()
         if node != self.node:
             self.node = node
@@ -165,7 +167,7 @@ class Member:
         return answer[0]
 
     async def fetch(self, max_records: int = 5, wait_ms: int = 200) -> list[Seen]:
-        """Records, none where there is nothing or something went wrong."""
+        """The records that were fetched; none if there are none or the fetch failed."""
         accepted = frozenset(self.notes.accepted)
         _, leader_epoch = self._leader()
         partition = fetching.FetchPartition(partition_index=0)
@@ -208,7 +210,7 @@ class Member:
         return found
 
     async def say(self, offset: int, kind: AcknowledgeType = ACCEPT) -> ErrorCode | None:
-        """Say what became of a record; None where the outcome is unknown."""
+        """Acknowledge a record. Returns None if the outcome is unknown."""
         if self.epoch == 0 or self._leader()[0] != self.node:
             self.reset()
             return E.SHARE_SESSION_NOT_FOUND

@@ -353,7 +353,7 @@ async def offsets(c: Conversation) -> None:
     await m.offsets(None)
     await m.offsets(c.topic)
     await c.log()
-    # Apache notes here again what it has noted before.
+    # Apache writes here again what it has already written.
     await m.alter((c.topic, 9, 0))
     await m.delete_offsets(c.topic)
     await m.delete_offsets()
@@ -364,7 +364,7 @@ async def offsets(c: Conversation) -> None:
 
 
 async def strangers(c: Conversation) -> None:
-    """What is refused, and what other requests make of a share group."""
+    """Refused requests, and the answers to requests of other group types."""
     topic_id = await create_topic(c, c.topic, 1)
     m = Members(c)
     await m.say("a", 0)
@@ -438,8 +438,8 @@ class Fetcher:
         until_some: bool = False,
         **fields: Any,
     ) -> Any:
-        """ShareFetch. With `until_some` it begins its session again until there are records: Apache
-        first loads the share partition's state, however long that takes."""
+        """Send a ShareFetch. With `until_some` the session begins again until there are records,
+        since Apache first loads the share partition's state, and that may take a while."""
         topic_id = fields.pop("topic_id", self.topic_id)
         batches = [
             fetching.AcknowledgementBatch(
@@ -517,7 +517,7 @@ def _ranges(data: Any) -> list[tuple[int, int]] | None:
 
 
 async def produce(c: Conversation, *counts: int) -> None:
-    """One batch after another, with so many records each."""
+    """Produce one batch per count, each with that many records."""
     for count in counts:
         rows = [(1_700_000_000_000 + i, None, b"v%d" % i, []) for i in range(count)]
         batch = producing.PartitionProduceData(index=0, records=build_batch(rows))
@@ -605,7 +605,7 @@ async def deliveries(c: Conversation) -> None:
 
 
 async def sessions(c: Conversation) -> None:
-    """What share sessions, acknowledgements and partitions refuse."""
+    """Errors of share sessions, acknowledgements and partitions."""
     a, b = await begin(c, 3)
     await a.fetch(1)
     await a.fetch(-1)

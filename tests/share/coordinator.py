@@ -1,5 +1,5 @@
-"""A share coordinator's machine with a log: what it decides is encoded, decoded and replayed, as
-its coordinator would."""
+"""A share coordinator's machine with a log: its decisions are encoded, decoded and replayed, as its
+coordinator would do."""
 
 from __future__ import annotations
 

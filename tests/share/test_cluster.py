@@ -185,7 +185,7 @@ async def test_offsets_may_be_set_back_to_where_the_group_begins_by_itself() -> 
 
 
 async def empty_the_group(cluster: Cluster) -> None:
-    """The member who had the group initialized leaves it."""
+    """Have the member leave that initialized the group."""
     request = ShareGroupHeartbeatRequest(group_id=GROUP_ID, member_id="first", member_epoch=-1)
     assert (await cluster.ask(1, request, 1)).error_code == E.NONE
 

@@ -1,4 +1,4 @@
-"""What the share coordinator's machine answers, what it writes, and what survives it."""
+"""The answers and records of the share coordinator's machine, and what survives a restart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def c() -> Coordinator:
 
 
 def kinds(c: Coordinator) -> list[str]:
-    """What is in the log, in order."""
+    """The types of the log's records, in order."""
     found = [decode_record(*entry) for entry in c.log.values()]
     return [type(one.value).__name__ for one in found if one is not None]
 
@@ -114,7 +114,7 @@ def test_a_record_of_an_unknown_type_is_skipped_and_damage_is_refused() -> None:
             decode_record(key, damaged)
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 def initialize(c: Coordinator, key: ShareKey) -> None:
@@ -222,7 +222,7 @@ def test_a_refused_request_writes_nothing(c: Coordinator) -> None:
     assert c.log == log
 
 
-# --- what is kept ---
+# --- stored state ---
 
 
 def test_writes_merge_and_the_start_offset_cuts_off(c: Coordinator) -> None:

@@ -1,5 +1,5 @@
-"""What a share group gets of logs with holes: retention, compaction, transactions, several
-partitions and large batches."""
+"""The records that a share group gets from logs with holes: retention, compaction, transactions,
+several partitions and large batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a share partition delivers, to whom, how often, and what survives its leader."""
+"""Deliveries of a share partition: which records, to which member, how often, and what the next
+leader knows."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def acquire(
     aborted: tuple[tuple[int, int], ...] = (),
     now_ms: int = 0,
 ) -> list[tuple[int, int, int]]:
-    """A fetch that finds `batches`; what it acquires."""
+    """Acquire records by a fetch that finds `batches`. Returns what was acquired."""
     found = p.acquire(
         member,
         mode,
@@ -78,7 +79,7 @@ def say(
 def refused(
     p: SharePartitionState, first: int, last: int, *types: int, member: str = "a"
 ) -> ErrorCode:
-    """With which error an acknowledgement is refused; nothing changes."""
+    """The error of an acknowledgement that is refused. Checks that it changes nothing."""
     before = p.states()
     with pytest.raises(KafkaError) as e:
         p.acknowledge(member, [Acknowledgement(first, last, types)], 0)
@@ -307,7 +308,7 @@ def test_a_lower_limit_counts_at_once() -> None:
     assert p.start_offset == 5
 
 
-# --- what is loaded ---
+# --- loading ---
 
 
 def test_what_was_stored_comes_back() -> None:
@@ -365,7 +366,7 @@ class History(RuleBasedStateMachine):
         """Accepted or rejected, and stored."""
         self.writes: list[tuple[StateWrite, dict[int, AcknowledgeType]]] = []
         self.until: dict[int, tuple[str, int]] = {}
-        """Who held what is being stored, and until when."""
+        """The member that held a record whose state is being stored, and until when."""
         self.pending: set[int] = set()
         self.stored_start = 0
         self.stored: list[StateBatch] = []

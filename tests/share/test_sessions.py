@@ -1,4 +1,4 @@
-"""Share sessions: what each epoch does, and who is turned away."""
+"""Share sessions: what each epoch does, and which members are refused."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ async def test_what_no_share_partition_needs_is_deleted_from_the_log() -> None:
         log = coordinator.partition.log
         assert log.state.log_start_offset == 0
         await trio.sleep(301)
-        # The snapshots are at 0, 4 and 8: what is before the last one is gone, and the last one is
-        # there.
+        # The snapshots are at 0, 4 and 8. The records before the last one are gone, and the last
+        # one is there.
         assert log.state.log_start_offset == 8
         assert await leader.read() == before
 

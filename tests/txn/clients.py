@@ -1,5 +1,5 @@
-"""A transactional producer that speaks the protocol by hand, to a cluster in memory, and readers
-that see what it left."""
+"""A transactional producer that sends requests by hand to a cluster in memory, and readers that see
+the records it left."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ AGAIN = frozenset(
         E.REQUEST_TIMED_OUT,
     }
 )
-"""What a client asks again after."""
+"""Errors after which a client asks again."""
 
 KEYS = {
     "transaction.state.log.num.partitions": "1",
@@ -71,7 +71,7 @@ async def prepare(
 
 
 def leader(cluster: Cluster, topic: str, number: int = 0) -> int:
-    """Who leads."""
+    """The id of the partition's leader."""
     found = cluster.image.partition(topic, number)
     assert found is not None
     return found.leader
@@ -150,7 +150,7 @@ class TransactionalProducer:
     async def commit_offset(
         self, group: str, offset: int, *, generation: int = -1, member: str = ""
     ) -> ErrorCode:
-        """TxnOffsetCommit for t-0, and what must go before it."""
+        """Send TxnOffsetCommit for t-0, and before it the requests that it requires."""
         if not self.second:
             request: Any = AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
@@ -213,7 +213,8 @@ def first_error(answer: Any) -> ErrorCode:
 async def fetched(
     cluster: Cluster, topic: str, *, committed: bool, offset: int = 0
 ) -> tuple[list[bytes | None], int]:
-    """What a reader of either isolation level sees of partition 0, and the last stable offset."""
+    """The records of partition 0 that a reader of either isolation level sees, and the last stable
+    offset."""
     request = FetchRequest(
         max_wait_ms=0,
         isolation_level=1 if committed else 0,
@@ -253,7 +254,7 @@ def seen(data: Any) -> list[bytes | None]:
 async def committed_offset(
     cluster: Cluster, group: str, *, require_stable: bool = False
 ) -> int | ErrorCode:
-    """What a group has committed for t-0."""
+    """The offset that a group has committed for t-0, or the error."""
     request = OffsetFetchRequest(
         groups=[
             OffsetFetchRequestGroup(

@@ -1,8 +1,9 @@
-"""A conversation with transaction coordinators and leaders, request by request; what was answered,
-as text.
+"""A conversation with transaction coordinators and leaders, with the answer to each request as
+text.
 
-It is the same with pk as with Apache Kafka (tests/api/test_transactions.py). Producer ids are told
-as distances from the first that an id got, errors of partitions without their order.
+pk and Apache Kafka give the same answers (tests/api/test_transactions.py). The text has producer
+ids as distances from the first one that a transactional id got, and errors of partitions sorted by
+name.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Producer:
 
 
 class Conversation:
-    """Asks, and writes down what was answered. `topic` has three partitions."""
+    """Sends requests and writes down the answers. `topic` has three partitions."""
 
     def __init__(self, ask: Ask, prefix: str, topic: str) -> None:
         self._ask = ask
@@ -276,7 +277,7 @@ class Conversation:
         self.say(what, await self.ask(WriteTxnMarkersRequest(markers=[marker]), version))
 
     async def settle(self, p: Producer) -> Any:
-        """Until its transaction is not being ended; what it is then."""
+        """Wait until the producer's transaction is not being ended, and return its description."""
         while True:
             request = DescribeTransactionsRequest(transactional_ids=[p.transactional_id])
             answer = await self.ask(request, 0)

@@ -1,5 +1,5 @@
-"""A transaction machine with a log: what it decides is encoded, decoded and replayed, as its
-coordinator would."""
+"""A transaction machine with a log: its decisions are encoded, decoded and replayed, as its
+coordinator would do."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Coordinator:
 
 
 def _without_soft(record: Record, version: int) -> Record:
-    """What the log keeps of a record."""
+    """The part of a record that the log keeps."""
     txn = record.transaction
     if txn is None:
         return record

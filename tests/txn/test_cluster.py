@@ -1,5 +1,5 @@
-"""Transactions through brokers: what readers see, who is refused, and what survives the death of a
-coordinator."""
+"""Transactions through brokers: what readers see, which requests are refused, and what survives the
+death of a coordinator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PROTOCOLS = pytest.mark.parametrize("second", [False, True], ids=["first", "seco
 
 
 def transaction(cluster: Cluster, transactional_id: str = "tx") -> Transaction:
-    """As its coordinator knows it."""
+    """The transaction in the memory of its coordinator."""
     broker = cluster.broker(leader(cluster, TRANSACTIONS_TOPIC))
     return broker.groups.transactions.at(0).machine.transactions[transactional_id]
 
@@ -112,7 +112,7 @@ async def test_each_transaction_of_the_second_protocol_has_an_epoch_of_its_own()
         assert (await fetched(cluster, "t", committed=True))[0] == [b"a", b"b", b"c"] * 3
 
 
-# --- who is refused ---
+# --- refusals ---
 
 
 @PROTOCOLS
@@ -224,9 +224,9 @@ async def test_who_begins_to_lead_while_the_coordinator_is_asked_has_verified_no
 
 @simulated
 async def test_the_marker_of_the_last_transaction_leaves_the_next_one_verified() -> None:
-    """In the second protocol EndTxn answers before the markers are written. Here the last one comes
-    when the leader has begun to ask for the next transaction; INVALID_TXN_STATE would end the
-    producer."""
+    """In the second protocol, EndTxn is answered before the markers are written. Here the last
+    marker arrives after the leader has begun to ask about the next transaction. INVALID_TXN_STATE
+    would end the producer."""
     async with running_cluster(KEYS) as cluster:
         await prepare(cluster)
         producer = await begun(cluster)
@@ -458,8 +458,8 @@ async def test_a_transaction_that_is_open_for_too_long_is_aborted(second: bool) 
         assert transaction(cluster).state is State.ONGOING
         await idle(cluster, State.COMPLETE_ABORT)
         assert await fetched(cluster, "t", committed=True) == ([], 2)
-        # With an epoch of one less it might be the producer that asked for this end, and did not
-        # hear of it.
+        # With an epoch that is one less, it could be the producer that asked for this end and did
+        # not get the answer.
         assert await producer.end() == (E.INVALID_TXN_STATE if second else E.PRODUCER_FENCED)
         assert await producer.send("t", b"late") == E.INVALID_PRODUCER_EPOCH
 

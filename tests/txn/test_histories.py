@@ -17,13 +17,13 @@ PRODUCERS = st.integers(min_value=0, max_value=3)
 
 
 class History(RuleBasedStateMachine):
-    """What clients were told, against what the coordinator does."""
+    """Compares the answers that clients got with what the coordinator does."""
 
     def __init__(self) -> None:
         super().__init__()
         self.c = Coordinator()
         self.given: list[ProducerKey] = []
-        """What producers were told they are, newest last."""
+        """The ids and epochs that producers were given, newest last."""
         self.promised: dict[ProducerKey, bool] = {}
         """Under which producer and epoch the markers of a transaction go out, and whether it
         commits."""

@@ -1,4 +1,4 @@
-"""What the transaction machine answers, by state; what it survives."""
+"""The answers of the transaction machine in each state, and what survives a restart."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_fencing_the_last_epoch_does_not_overflow(c: Coordinator) -> None:
 def test_who_ends_with_the_last_epoch_goes_on_under_another_producer_id(
     c: Coordinator, open_: bool
 ) -> None:
-    """A fenced producer learns the epoch that fences it where it repeats its end."""
+    """A fenced producer that repeats its end gets the epoch that fences it."""
     c.init()
     fenced = ProducerKey(1000, EPOCH_MAX - 1)
     c.set(epoch=fenced.epoch)

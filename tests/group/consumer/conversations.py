@@ -182,7 +182,7 @@ async def consumer_statics(c: Conversation) -> None:
 
 
 async def consumer_refusals(c: Conversation) -> None:
-    """What is refused at once."""
+    """Requests that are refused at once."""
     m = await _begin(c)
     for version in (0, 1):
         for name, value in (

@@ -42,7 +42,7 @@ def spec(case: Case) -> GroupSpec:
 
 
 def printed(assigned: dict[str, Assignment]) -> dict[str, dict[str, list[int]]]:
-    """An assignment as a case's answer has it: without empty lists."""
+    """An assignment in the form of a case's answer, without empty lists."""
     return {
         member_id: {uuid_text(t): sorted(ps) for t, ps in given.items() if ps}
         for member_id, given in assigned.items()

@@ -22,11 +22,11 @@ TOPICS = st.lists(st.sampled_from(["t", "u", "v"]), min_size=1, unique=True)
 REGEXES = st.sampled_from(["", "t|u", "v.*", ".*"])
 
 HEARTBEATS_TO_SETTLE = 8
-"""Of each member, since the last one was missed."""
+"""The number of heartbeats of each member since the last member was missed."""
 
 
 def durable(group: ConsumerGroup) -> Any:
-    """What outlives a coordinator."""
+    """The group's state that survives its coordinator."""
     return (
         group.epoch,
         group.metadata_hash,
@@ -141,7 +141,7 @@ class Anything(RuleBasedStateMachine):
             left = left - 1 if self._member_ids() == before else HEARTBEATS_TO_SETTLE
         group = self.world.machine.groups.get_of(ConsumerGroup, "g")
         if group is None or group.members.keys() != {m.member_id for m in self.members.values()}:
-            return  # somebody is gone who has not been missed yet, and may keep others out
+            return  # a member that left is not yet missed, and may keep others out
         if any(m.member_epoch == -2 for m in group.members.values()):
             return
         assert group.state_name in ("Stable", "Empty")

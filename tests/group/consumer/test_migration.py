@@ -324,7 +324,7 @@ class TestDowngrade:
         (member,) = group.members.values()
         assert member.instance_id == "i"
         assert decode_assignment(member.assignment) == [TopicPartition(*p) for p in held_before]
-        # No member left: what was assigned stays, and as in Apache Kafka nothing is rebalanced.
+        # With no member left, the assignment stays, and as in Apache Kafka there is no rebalance.
         assert group.state_name == "Stable"
         assert world.heartbeat(member.member_id, group.generation, "i") == ErrorCode.NONE
 

@@ -1,4 +1,4 @@
-"""The server-side assignors: Apache's answers, and what must hold whatever the group."""
+"""The server-side assignors: Apache's answers, and what must be true of any group."""
 
 from __future__ import annotations
 

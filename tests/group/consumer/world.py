@@ -46,7 +46,7 @@ class World(Scenario):
     def __init__(self, settings: GroupSettings = AT_ONCE, topics: dict[str, int] | None = None):
         self.image = MetadataImage()
         self.computing: list[Compute] = []
-        """What was to be computed off the loop and is not done."""
+        """Computations to do off the loop that are not done yet."""
         self._topic_ids = 0
         super().__init__(settings)
         for name, count in (topics or {"t": 6}).items():
@@ -65,7 +65,7 @@ class World(Scenario):
         return reply
 
     def compute(self) -> None:
-        """Do what was to be done off the loop."""
+        """Do the computations that a coordinator would do off the loop."""
         while self.computing:
             effect = self.computing.pop(0)
             self.take(effect.then(self.machine, effect.work(), self.now_ms))
@@ -99,7 +99,7 @@ class World(Scenario):
         old, self.image = self.image, self.image.apply(events)
         self.take(self.machine.follow(self.image, changes(old, self.image), self.now_ms))
 
-    # What clients send
+    # Clients' requests
 
     def beat(self, version: int = 1, **fields: Any) -> ConsumerGroupHeartbeatResponse | ErrorCode:
         """ConsumerGroupHeartbeat: the answer, or the error."""
@@ -111,7 +111,7 @@ class World(Scenario):
             return ErrorCode(e.code)
 
     def member(self, member_id: str, topics: Iterable[str] = ("t",), **fields: Any) -> Member:
-        """A client that joins, and is told what it may read at once."""
+        """A new client that joins, and at once gets the partitions that it may read."""
         member = Member(self, member_id, topics, **fields)
         member.join()
         return member
@@ -121,7 +121,7 @@ class World(Scenario):
         return self.take(self.machine.describe(GroupType.CONSUMER, group, self.now_ms))
 
     def listed(self) -> list[ListedGroup]:
-        """What ListGroups says."""
+        """The groups in the answer to ListGroups."""
         return self.take(self.machine.list_groups([], [], self.now_ms))
 
     def delete_group(self) -> int:
@@ -188,14 +188,14 @@ class Member:
         self.epoch = 0
         self.holds: dict[Uuid, list[int]] = {}
         self.obeys = True
-        """False for one that keeps what it should give up."""
+        """False for a member that keeps partitions it should give up."""
         self.missed = False
         """Whether it has not acted on an assignment: it says everything again when it obeys, as a
         client does that has lost an answer, and hears of the assignment again."""
         self.error: ErrorCode | None = None
 
     def join(self) -> None:
-        """With everything it has to say, holding nothing."""
+        """Join with every field set, holding no partitions."""
         self.epoch, self.holds = 0, {}
         self._send(
             rebalance_timeout_ms=60_000,
@@ -205,7 +205,7 @@ class Member:
         )
 
     def beat(self, **fields: Any) -> None:
-        """With what it holds."""
+        """Send a heartbeat with the held partitions."""
         instance_id = self.fields.get("instance_id")
         self.topics = fields.get("subscribed_topic_names", self.topics)
         if "subscribed_topic_regex" in fields:
@@ -227,12 +227,12 @@ class Member:
         )
 
     def subscribe(self, *topics: str) -> None:
-        """To other topics."""
+        """Subscribe to other topics."""
         self.topics = list(topics)
         self.beat(subscribed_topic_names=self.topics)
 
     def leave(self, epoch: int = -1) -> None:
-        """For good, or with -2 for a while."""
+        """Leave for good, or with epoch -2 for a while."""
         self.holds = {}
         self._send(member_epoch=epoch, instance_id=self.fields.get("instance_id"))
 
@@ -259,7 +259,7 @@ class Member:
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
-        """What it holds, by topic name."""
+        """The held partitions, by topic name."""
         by_id = self.world.image.topics_by_id
         return sorted(
             (by_id[t].name if t in by_id else t.hex(), p)

@@ -82,7 +82,7 @@ async def configure(c: Conversation, **configs: str) -> None:
 
 
 async def until_deleted(c: Conversation, topic: str) -> None:
-    """Delete a topic, and wait until no broker has it."""
+    """Delete a topic, and wait until the broker no longer has it."""
     await c.peer.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
     asked = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
@@ -488,7 +488,7 @@ async def delays(c: Conversation) -> None:
 
 
 async def strangers(c: Conversation) -> None:
-    """What is refused, and groups of other types."""
+    """Refused requests, and groups of other types."""
     await create_topic(c, c.topic, 1)
     m, topology = Members(c), one(c.topic)
     await m.describe(c.group, "", f"unknown{c.mark}")

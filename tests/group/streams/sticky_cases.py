@@ -35,7 +35,7 @@ def spec(case: Case) -> StreamsGroupSpec:
 
 
 def printed(given: dict[str, Tasks]) -> Case:
-    """An assignment as JSON has it."""
+    """An assignment in the form of the JSON file."""
 
     def listed(kind: Any) -> dict[str, list[int]]:
         return {name: sorted(partitions) for name, partitions in sorted(kind.items())}

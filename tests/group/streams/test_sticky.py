@@ -1,4 +1,4 @@
-"""The assignor `sticky`: Apache's answers, and what must hold whatever the group."""
+"""The assignor `sticky`: Apache's answers, and what must be true of any group."""
 
 from __future__ import annotations
 

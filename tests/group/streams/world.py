@@ -135,8 +135,8 @@ class Thread:
         )
 
     def beat(self, *, silent: bool = False) -> StreamsGroupHeartbeatResponse | ErrorCode:
-        """Say what it has; `silent` says nothing of it, as one that has not given up anything
-        yet."""
+        """Report the held tasks. With `silent` the tasks are left out, as by a member that has not
+        given up anything yet."""
         tasks: dict[str, Any] = {}
         if not silent:
             tasks = {

@@ -1,5 +1,5 @@
-"""What the tests of compaction share: a log of keyed records, rounds of compaction, and what a log
-then holds."""
+"""Helpers for the tests of compaction: a log of keyed records, rounds of compaction, and the
+records that a log then holds."""
 
 from typing import NamedTuple
 

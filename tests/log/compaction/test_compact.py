@@ -1,4 +1,4 @@
-"""Compaction: what stays, what goes, and when."""
+"""Compaction: which records stay, which are deleted, and when."""
 
 from itertools import pairwise
 

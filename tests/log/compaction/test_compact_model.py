@@ -40,7 +40,7 @@ STEPS = st.lists(
 
 @dataclass
 class World:
-    """A log, and what it must hold."""
+    """A log, and the records that it must hold."""
 
     disk: CuttingDisk
     log: Log
@@ -128,7 +128,7 @@ class World:
         self.check_readable(offsets)
 
     def check_aborted(self, offsets: list[int]) -> None:
-        """A reader of committed records is told what to leave out."""
+        """A read_committed reader gets a list of the aborted transactions to skip."""
         log = self.log
         for offset in self.aborted.intersection(offsets):
             fetched = log.reader.read(offset, 1 << 20, log.state.log_end_offset)
@@ -154,7 +154,7 @@ def new_world() -> World:
 
 
 def crash(world: World, keep: int, names: str, zeroed: bool) -> None:
-    """The power goes; what was synced is there afterwards."""
+    """The power fails. Synced data is there afterwards."""
     promised = world.log.durability.recovery_point
     world.disk.left = None
     world.disk.crash(keep, names=names, zeroed=zeroed)  # type: ignore[arg-type]
@@ -166,7 +166,8 @@ def crash(world: World, keep: int, names: str, zeroed: bool) -> None:
     world.senders = {o: sender for o, sender in world.senders.items() if o < end}
     world.open = {}
     for state in list(world.log.state.producers):
-        # The coordinator aborts what is open: that a marker was lost makes it so again.
+        # The coordinator aborts open transactions; a transaction whose marker was lost is open
+        # again.
         if (first := state.txn_first_offset) >= 0:
             world.open[state.producer_id] = [
                 o
@@ -214,7 +215,7 @@ ABORTED_BEFORE = [
     ("write", [(b"c", True)], Codec.NONE, -1),
     ("round",),
 ]
-"""A producer that aborted in what is compacted deletes a key later."""
+"""A producer that aborted a transaction in the compacted part deletes a key later."""
 
 
 @settings(max_examples=examples(100), deadline=None)

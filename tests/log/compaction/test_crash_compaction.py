@@ -1,10 +1,10 @@
-"""The power goes at every change that a compacted log's history makes to the disk, its checkpoints
-included.
+"""The power fails at every change that a compacted log's history makes to the disk, including its
+checkpoints.
 
-As test_crash_everywhere.py, with keys: appends, rolls, cuts, retention, rounds of compaction as the
-cleaner does them. What must hold after the next start: every key's last value is there; and below
-what `cleaner-offset-checkpoint` says is compacted, no key is there twice, or the next round would
-never meet the one that is out of date.
+This is test_crash_everywhere.py with keys: appends, rolls, truncations, retention, and rounds of
+compaction as the cleaner does them. After the next start, every key's last value must be there.
+Below the offset in `cleaner-offset-checkpoint` no key may be there twice, since the next round
+would never see the outdated record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEYS = [b"a", b"b", b"c", b"d", b"a long key that is hashed"]
 
 
 class Reported:
-    """What was written, and what of it was promised."""
+    """The records that were written, and how many of them were promised to be durable."""
 
     def __init__(self) -> None:
         self.written: list[tuple[int, bytes, bytes]] = []

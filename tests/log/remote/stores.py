@@ -10,8 +10,8 @@ BUCKET = "segments"
 
 @contextmanager
 def s3_server(port: int = 0) -> Iterator[dict[str, str]]:
-    """An S3 server on this machine with one bucket; yields the options of a store on it. What it
-    has it keeps for the next one in this process."""
+    """An S3 server on this machine with one bucket. Yields the options of a store on it. The
+    objects stay for the next server in this process."""
     import boto3
     from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 

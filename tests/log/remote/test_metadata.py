@@ -76,7 +76,7 @@ def test_a_state_that_does_not_exist_is_refused() -> None:
     ("number", "partitions", "expected"), [(0, 50, 45), (1, 50, 3), (2, 50, 5), (3, 50, 36)]
 )
 def test_the_partition_of_the_topic(number: int, partitions: int, expected: int) -> None:
-    """As Apache Kafka's partitioner says (see below)."""
+    """The expected partitions are those of Apache Kafka's partitioner (see below)."""
     assert metadata_partition(TopicIdPartition(bytes(range(16)), number), partitions) == expected
 
 

@@ -1,4 +1,4 @@
-"""What a new cluster takes over of a partition, from the objects that a lost one left."""
+"""The part of a partition that a new cluster restores from the objects of a lost one."""
 
 import pytest
 from log.remote.copies import PARTITION, a_log, copy_all
@@ -41,9 +41,10 @@ def segment(number: int, start: int, end: int, lineage: Lineage) -> FoundSegment
         ([(0, 29, OLD), (30, 59, OLD), (60, 89, OLD)], 0, 89, [0, 1, 2]),
         # The log began at 10 when the last one was copied.
         ([(0, 29, OLD), (30, 59, [(0, 10), (2, 50)])], 10, 59, [0, 1]),
-        # What is before a gap is not taken.
+        # Segments before a gap are not restored.
         ([(0, 29, OLD), (60, 89, OLD)], 60, 89, [1]),
-        # A leader of epoch 5, which began at 70, had not what was copied before from there on.
+        # The leader of epoch 5 began at 70, and did not have the records that were copied before
+        # from 70 on.
         ([(0, 59, OLD), (60, 89, OLD), (70, 79, UNCLEAN)], 0, 79, [0, 1, 2]),
         # The records from 60 to 69 are in the segment of the old leader alone, and that is gone.
         ([(0, 59, OLD), (70, 79, UNCLEAN)], 70, 79, [1]),

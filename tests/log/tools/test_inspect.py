@@ -1,4 +1,5 @@
-"""What is read out of a log's files, and that every kind of damage is found with its place."""
+"""What inspection reads from a log's files, and that it finds every kind of damage with its
+position."""
 
 import struct
 from collections.abc import Callable
@@ -87,7 +88,7 @@ def test_reading_writes_nothing(tmp_path: object) -> None:
 
 
 class Damage(NamedTuple):
-    """What to break, and the finding it must make."""
+    """A way to damage a log, and the expected finding."""
 
     do: Callable[[MemoryDisk], None]
     file: str

@@ -45,7 +45,7 @@ def rows_of(log: Log) -> list[Row]:
 
 
 def old_log(disk: Disk) -> list[Row]:
-    """Three segments: v0, then v1 with every codec and a gap, then v1 that goes on in v2."""
+    """Three segments: v0, then v1 with every codec and a gap, then v1 followed by v2."""
     first, second, third, modern = (
         rows_from(0, 50),
         rows_from(50, 40) + rows_from(95, 5),
