@@ -70,8 +70,8 @@ sys.exit(code)
 
 
 def interrupted(pk_kafka: Kafka, where: str, *words: str) -> tuple[int, str, str]:
-    """What a command ends with that Ctrl-C meets there: its exit code, standard output and
-    error."""
+    """Runs a command that Ctrl-C interrupts there. Returns its exit code, standard output and
+    standard error."""
     ran = subprocess.run(
         [sys.executable, "-c", _PROGRAM, where, *words],
         env=pk_environment() | {"PK_BOOTSTRAP_SERVER": pk_kafka.bootstrap},
@@ -131,7 +131,7 @@ def test_at_any_call(
         assert "Traceback" not in err and "Warning" not in err, (number, err)
 
 
-# In the command
+# Interrupts of the command itself
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def on_interrupts() -> Iterator[None]:
 
 
 def _what_ends(handler: Callable[[Context], Any]) -> BaseException:
-    """What a command ends with that is run as from the command line."""
+    """The exception that ends the handler when it runs as a command."""
     parsed = parse(["topics", "list"])
     with pytest.raises(BaseException) as caught:
         run(handler, Context(parsed.values, parsed.path, Streams()))
@@ -217,7 +217,8 @@ def test_code_that_hears_of_nothing_is_broken_off(hang: Callable[[], None], numb
     ],
 )
 def test_a_loop_of_bash_ends_with_the_command(pk_kafka: Kafka, words: str, said: str) -> None:
-    """bash goes on after a child that exits with 130, but not after one that died of the signal."""
+    """bash continues its loop after a child that exits with 130, but not after one that the signal
+    killed."""
     command = f'"{sys.executable}" -m pk.cli.main {words}'
     loop = subprocess.Popen(
         ["bash", "-c", f'for i in 1 2 3; do {command}; echo "went on"; done'],

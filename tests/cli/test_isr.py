@@ -1,4 +1,5 @@
-"""What `pk isr` makes of what brokers tell: who is behind, who left, how long they were gone."""
+"""How `pk isr` interprets the brokers' answers: the replicas that are behind, those that left the
+ISR, and for how long."""
 
 import io
 import json
@@ -148,7 +149,7 @@ def test_a_watch_remembers_since_when_a_replica_is_gone() -> None:
     history.see(left, 1000)
     back = isr_changes({A: (1, (1,)), B: (1, (1,))}, {A: (1, (1, 2)), B: (1, (1, 2))}, "t2")
     history.see(back, 4500)
-    # Of the one that was gone before the first look, the time is unknown.
+    # Broker 2 was out of the ISR of A before the first observation, so for how long is unknown.
     assert [(r["partition"], r["event"], r["out_for_ms"]) for r in back] == [
         (0, "expand", None),
         (1, "expand", 3500),
@@ -263,7 +264,7 @@ def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -
     one, two = fresh("isr-a"), fresh("isr-b")
     assert at("topics", "create", one, two, "-p", "2").code == 0
     prefix = one.partition("-a")[0]
-    # Apache Kafka answers that topics are made before their leaders can say where they end.
+    # Apache Kafka confirms new topics before their leaders can answer requests for log ends.
     assert at("topics", "offsets", one, two).code == 0
     rows = [r for r in at("isr", f"{prefix}-[ab].*", "-f", "json").json if r["topic"] in (one, two)]
     assert {r["topic"] for r in rows} == {one, two}
@@ -290,7 +291,7 @@ def test_on_a_terminal_it_is_said_that_nothing_ails(
 ) -> None:
     name = fresh("healthy")
     at("topics", "create", name, "-p", "2")
-    # Apache Kafka answers that topics are made before their leaders can say where they end.
+    # Apache Kafka confirms new topics before their leaders can answer requests for log ends.
     assert at("topics", "offsets", name).code == 0
     for words in (("isr", name), ("partitions", "list", name)):
         screen = terminal(*words, "--under-replicated", PK_BOOTSTRAP_SERVER=kafka.bootstrap)

@@ -1,4 +1,4 @@
-"""JSON that is typed or piped in: whether it is whole, and where it goes wrong."""
+"""JSON that is typed or piped in: whether it is complete, and the position of an error."""
 
 import json
 from typing import Any

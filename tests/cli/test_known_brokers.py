@@ -1,5 +1,5 @@
-"""A dead broker or controller of a cluster on this machine: other brokers are asked, and commands
-name what is dead and what brings it back."""
+"""A dead broker or controller of a cluster on this machine: commands ask other brokers, name the
+dead node, and give the command that starts it again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_brokers_are_kept_by_the_addresses_given_and_the_profile() -> None:
 
 
 def test_only_an_address_that_the_cluster_advertises_is_remembered() -> None:
-    """What stands before a cluster may lead to another one tomorrow."""
+    """The address of a tunnel or load balancer may lead to another cluster tomorrow."""
     KnownBrokers().learned([Node(-1, "tunnel", 1)], Remembered((A, B), "id"))
     assert KnownBrokers().brokers([Node(-1, "tunnel", 1)]) == Remembered()
 

@@ -1,5 +1,5 @@
-"""What an earlier command left behind in the cluster is named by the next one, and in the shell
-once."""
+"""Throttles that an earlier command left in the cluster: the next command warns of them, and the
+shell does so once."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def test_a_leftover_throttle_is_reported_by_the_next_command(kafka: Kafka, termi
 def test_a_command_that_says_it_itself_is_not_followed_by_a_warning(
     kafka: Kafka, terminal: Start
 ) -> None:
-    """Whichever noun it is of: here two of one."""
+    """This holds for every noun; the test tries two commands of one."""
     broker = ("-b", kafka.bootstrap)
     rate = "leader.replication.throttled.rate=5000000"
     set_rate = terminal("configs", "alter", "broker", "1", "-c", rate, "-y", *broker)

@@ -46,7 +46,7 @@ Run = Callable[..., Any]
 
 
 def json_of(pk: Run, *words: str) -> Any:
-    """What a command line prints with `-f json`, held to the command's schema."""
+    """The output of a command line with `-f json`, checked against the command's schema."""
     line = (*words, "-f", "json")
     return check_json(line, pk(*line).out)
 

@@ -1,4 +1,4 @@
-"""`pk log remote`: what is in a store, from the store alone."""
+"""`pk log remote` reads the contents of a store without a broker."""
 
 from itertools import pairwise
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What brokers log: JSON by option, and levels that change while they run."""
+"""Logs of brokers: JSON by option, and levels that change while the broker runs."""
 
 import json
 import logging

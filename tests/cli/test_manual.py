@@ -33,7 +33,7 @@ def test_every_error_is_explained() -> None:
 
 
 def check_commands(lines: Iterable[str]) -> None:
-    """Each is a command line, but for what it leaves out."""
+    """Checks that each is a valid command line. It may lack required arguments."""
     for line in lines:
         try:
             parse(split_line(line).words)
@@ -54,7 +54,7 @@ def test_commands_shown_in_the_documents_are_there() -> None:
         text = path.read_text(encoding="utf-8")
         shown += re.findall(r"`pk ([^`\n]+)`", text)
         lines = re.findall(r"^ *\$ pk ([^\n]+)$", text, re.MULTILINE)
-        shown += [re.split(r" {3,}", line)[0] for line in lines]  # beside it stands what it does
+        shown += [re.split(r" {3,}", line)[0] for line in lines]  # an explanation follows it
     assert len(shown) > 150
     check_commands(line.replace("< ", "| ") for line in shown if not re.search(r"…|\\\|", line))
 

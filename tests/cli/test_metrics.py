@@ -1,4 +1,4 @@
-"""`pk metrics`: values as clients counted them, rates, trends, and what is said where there are
+"""`pk metrics`: values as clients counted them, rates, trends, and the message if there are
 none."""
 
 import json

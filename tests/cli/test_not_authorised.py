@@ -24,7 +24,7 @@ AUTHORIZER = {
 
 @contextlib.contextmanager
 def authorizing() -> Iterator[ApacheKafka]:
-    """A broker of Apache's that looks at ACLs; the test is skipped where it cannot run."""
+    """Starts a broker of Apache Kafka with an authorizer. The test is skipped if it cannot run."""
     reason = apache_kafka.available()
     if reason is not None:
         pytest.skip(f"Apache Kafka cannot run here: {reason}")
@@ -34,7 +34,7 @@ def authorizing() -> Iterator[ApacheKafka]:
 
 @pytest.fixture(scope="module")
 def closed() -> Iterator[str]:
-    """A cluster where nobody may do anything with the topic `secret` and the group `hidden`."""
+    """A cluster where all access to the topic `secret` and the group `hidden` is denied."""
     with authorizing() as cluster:
         at = ("-b", cluster.bootstrap)
         for words in (
@@ -57,12 +57,12 @@ def closed() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def sealed() -> Iterator[str]:
-    """A cluster where nobody may look at the cluster itself, or change it."""
+    """A cluster where clients may neither describe nor alter the cluster itself."""
     with authorizing() as cluster:
         made = on_terminal(main, ("topics", "create", "open", "-b", cluster.bootstrap))
         assert made.code == 0, made.screen
         admin = c.AdminClient({"bootstrap.servers": cluster.bootstrap})
-        # What the brokers themselves need is allowed; an ACL on a resource forbids whatever it does
+        # The brokers need this operation. An ACL on a resource denies all operations that it does
         # not name.
         binding = c.AclBinding(
             c.ResourceType.BROKER,

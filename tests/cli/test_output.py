@@ -102,7 +102,7 @@ NUMBERS = Listing(
 
 @pytest.mark.parametrize("width", [30, 40, 76, 80, 120, 200])
 def test_no_number_is_ever_cut_off(width: int) -> None:
-    """Where headings are too wide they break; where numbers are, each row is shown upright."""
+    """Headings that are too wide break. Rows whose numbers are too wide are shown upright."""
     text = shown(OutputOptions(terminal=True, width=width), NUMBERS)
     assert max(map(len, text.splitlines())) <= width
     for row in NUMBERS.rows:

@@ -1,4 +1,4 @@
-"""`pk perf`: what it counts, what it verifies, what it shows, and that nothing is left behind."""
+"""`pk perf`: its counts, its checks, its output, and that it leaves no topics behind."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from pk.cli.nouns.perf.payload import MARK_BYTES, Payloads, Verifier
 from pk.cli.records.fake import fake
 from pk.core.record.batch import Record
 
-# One after another: what is looked at is which topics of the tool's own a broker has.
+# These tests run one after another, because they check which of the tool's own topics a broker has.
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -142,8 +142,8 @@ def test_what_became_better_and_worse() -> None:
 
 
 def nothing_is_left(at: Run) -> bool:
-    """Whether the tool's own topics are gone: Apache Kafka still lists for a moment what it has
-    deleted, and others measure, too."""
+    """Whether the tool's own topics are gone. Apache Kafka lists deleted topics for a moment, and
+    other measurements may be running."""
     there = [name for name in at("topics", "list", "-f", "name").lines if "pk-perf-" in name]
     return not there or at("wait", "topic", *there, "--gone", "--timeout", "60s").code == 0
 
@@ -294,8 +294,8 @@ def _frames(connection: socket.socket) -> Iterator[bytes]:
 
 
 class LateProduce:
-    """The way to a broker, on which records come only after what is sent behind them on the same
-    connection; else after an answer to another about the ends of partitions."""
+    """A proxy to a broker. It delays Produce requests until the client sends another request on the
+    same connection or, if there is none, until the broker answers ListOffsets on another."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,5 +1,5 @@
-"""`pk spark pipeline`, as far as it needs no Spark: files, status and stop. With Spark:
-tests/spark/test_pipelines.py."""
+"""`pk spark pipeline` without Spark: files, status and stop. tests/spark/test_pipelines.py has the
+tests with Spark."""
 
 import json
 import threading

@@ -23,7 +23,8 @@ def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def own_port() -> tuple[str, str]:
-    """Options for a port that nobody else is given: whoever listens there afterwards was left."""
+    """Options for a port that no other test gets. A process that listens there after the test was
+    left behind."""
     return "-X", f"listeners=PLAINTEXT://127.0.0.1:{free_ports(1)[0]}"
 
 

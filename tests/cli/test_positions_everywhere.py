@@ -1,8 +1,8 @@
-"""A position means the same wherever it is written: each form of the grammar, in every command that
-takes one.
+"""A position means the same in every command: each form of the grammar, in every command that takes
+one.
 
-Where a command shows other than the others do, that is a column of its own: a copy and an export
-have an end besides, files know of no commits.
+Commands that show different results have their own column: a copy and an export also have an end,
+and files have no commits.
 """
 
 import json
@@ -76,7 +76,7 @@ POSITIONS = {
     "0=-3,1=+1": [9, 1],
     "4..": [4, 4],
 }
-"""Each form, and where it is in both partitions."""
+"""Each form, and the offset that it resolves to in both partitions."""
 
 SHOWN = {
     "topics offsets": ("topics offsets T -o {}", "begin"),
@@ -86,7 +86,7 @@ SHOWN = {
     "spark export": ("spark export T --to {out} -o {} -d", "begin"),
     "spark-export": ("spark-export T --to {out} -o {} -d", "begin"),
 }
-"""Commands that show where a position is, and the column that says it."""
+"""Commands that show the offset of a position, and the column that has it."""
 
 
 def shown(at: Run, topic: str, words: str, position: str) -> Any:

@@ -144,7 +144,7 @@ def test_a_service_manager_hears_of_no_reload_before_the_node_is_ready(tmp_path:
 
 
 def manager_socket() -> socket.socket:
-    """What a service manager hears its services by."""
+    """The socket on which a service manager receives the messages of its services."""
     messages = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     messages.settimeout(60)
     return messages
@@ -162,7 +162,7 @@ def test_a_service_manager_that_is_gone_is_no_reason_to_fail(
 
 
 def test_the_end_of_its_terminal_drains_it_too(tmp_path: Path) -> None:
-    """No user is left to press Ctrl-C, nor to read what it says at its end."""
+    """No user is left to press Ctrl-C, or to read its last output."""
     words = [sys.executable, "-m", "pk.cli.main", "up", "--port", "0"]
     process, end = start_on_pty(words, {**ENVIRONMENT, "TMPDIR": str(tmp_path)})
     try:
@@ -295,7 +295,8 @@ def test_a_detached_broker(pk: Run, tmp_path: Path) -> None:
         assert (running.code, running.json[0]["running"]) == (0, True)
         pid = int((data / "pk.pid").read_text())
         assert running.json[0]["pid"] == pid
-        # What stands in the file, a password maybe, does not stand in the list of processes.
+        # The list of processes shows the name of the file, not its contents, which may include a
+        # password.
         command = subprocess.run(
             ["ps", "-ww", "-o", "args=", "-p", str(pid)], stdout=subprocess.PIPE, check=True
         )

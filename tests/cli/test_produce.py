@@ -1,5 +1,5 @@
-"""Producing from files, pipes and templates, against a live broker, by the running program where a
-process matters."""
+"""Producing from files, pipes and templates, against a live broker. Tests that depend on a process
+run the program."""
 
 import json
 import os
@@ -309,7 +309,7 @@ def test_a_misspelt_topic_is_not_created(at: Run, topic: str) -> None:
 def test_a_topic_that_the_input_names_is_checked_too(
     at: Run, fresh: Fresh, form: str, lines: list[str]
 ) -> None:
-    """A misspelt one is not created; what stands before its line is written."""
+    """A misspelled topic is not created; the records before its line are written."""
     topic = f"{fresh('inside')}-orders"
     mistyped = topic.replace("orders", "ordrs")
     assert at("topics", "create", topic).code == 0

@@ -1,4 +1,5 @@
-"""`pk produce` on a real terminal: what is typed, checked, acknowledged, failed and kept."""
+"""`pk produce` on a real terminal: records are typed, checked and acknowledged, and those that fail
+are kept."""
 
 import re
 import signal
@@ -179,7 +180,7 @@ def test_ctrl_c_empties_the_line_and_then_ends(
 
 
 def test_ctrl_c_before_the_editor_has_opened_keeps_it_from_opening() -> None:
-    """It is opened in a thread, and what has come until then is not to be forgotten there."""
+    """The editor opens in a thread, which must not ignore an earlier Ctrl-C."""
     found: list[object] = []
 
     async def ask() -> None:

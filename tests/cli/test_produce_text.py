@@ -1,4 +1,4 @@
-"""What Enter does in the record editor."""
+"""The effect of Enter in the record editor."""
 
 from typing import Any
 

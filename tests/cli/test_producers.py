@@ -1,4 +1,5 @@
-"""`pk transactions producers`: who has written to a partition, and whose transaction is open."""
+"""`pk transactions producers`: the producers that have written to a partition, and those with an
+open transaction."""
 
 import confluent_kafka
 import pytest

@@ -491,8 +491,8 @@ def test_a_secret_is_refused_on_the_command_line(pk: Run) -> None:
 def test_a_secret_in_the_keyring(
     at: Run, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A library of that name stands in for the system's: what it holds is asked for by service and
-    name."""
+    """A module named `keyring` replaces the real one. The test checks that pk looks a secret up by
+    service and name."""
     (tmp_path / "keyring.py").write_text(
         "def get_password(service, name):\n"
         "    return {('pk', 'k/client.id'): 'ops'}.get((service, name))\n"

@@ -1,5 +1,4 @@
-"""What a change waits for before the next command may ask: that the brokers tell of it, for a while
-and no longer."""
+"""After a change, a command waits until the brokers report it, but only for a limited time."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast

@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def user(at: Run) -> Iterator[str]:
-    """A name that no quota is of."""
+    """The name of a user without quotas."""
     name = fresh_name("user")
     yield name
     at("quotas", "delete", "--user", name, "-y")

@@ -1,10 +1,10 @@
 """The examples of the README and the tour, typed line by line in a terminal.
 
-The one word that is added is the port, which the system chooses here. Topics and groups that the
-pages do not create are created before. What keeps the terminal (`pk top`, the editor, a
-measurement without an end) is left by its key. What changes from run to run is masked on both
-sides: addresses and times. A line `…` of a page stands for any lines, and `…` at the end of a
-line for the rest of that line. A command below which a page prints nothing must end with 0.
+The test adds only the port, which the system chooses here. It creates topics and groups that the
+pages do not create. It presses the key that ends a program that keeps the terminal (`pk top`, the
+editor, an endless measurement). Addresses and times differ from run to run, so they are masked on
+both sides. A line `…` of a page stands for any lines, and `…` at the end of a line for the rest of
+that line. A command below which a page prints nothing must end with 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MORE, SPARK = "$ pk top ", "$ pk spark-export"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _ERASED = re.compile(r"[^\n]*\n(?:\x1b\[\?25h)?\r\x1b\[1A\x1b\[2K")
-"""A line that rich drew and took away again: a command says what it does if it takes a second."""
+"""A line that rich drew and erased: a command shows its progress if it takes a second."""
 _FOR_THE_SHELL = re.compile(r"[|<>&;$`*~]")
 _MASKS = (
     (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
@@ -119,8 +119,8 @@ class Shell:
         self.bash.expect_exact(PROMPT)
 
     def type(self, line: str) -> list[str]:
-        """Type a line, answer yes to a question; what the terminal showed meanwhile. A line that is
-        a `pk` command and nothing else needs no shell: it has a terminal to itself."""
+        """Types a line and answers yes to questions. Returns the text that the terminal showed. A
+        line that is a `pk` command and nothing else needs no shell: it has a terminal to itself."""
         self._ended = None
         if line.startswith("pk ") and not _FOR_THE_SHELL.search(line) and can_fork(self._env):
             end: Any = pexpect.EOF
@@ -139,7 +139,7 @@ class Shell:
             self._ended = one.wait()
             one.close()
         shown = _ESCAPE.sub("", _ERASED.sub("", shown + one.before))
-        # A line that progress was drawn on shows what was drawn last.
+        # Progress may overwrite a line several times. Only the last text counts.
         return [line.rstrip("\r").rpartition("\r")[2] for line in shown.split("\n")]
 
     def succeeds(self) -> bool:
@@ -206,8 +206,7 @@ TOP_SHAPE = r"""(?s)\s*1 Cluster .*2 Topics .*3 Groups .*
 .*BROKER▲.*
 \s*1 +127\.0\.0\.1:\d+ .*
 .*q quit.*"""
-"""What the first screen of `pk top` shows: the tabs, the brokers' head, the one broker, the
-keys."""
+"""The first screen of `pk top`: the tabs, the headings of the brokers, the one broker, the keys."""
 
 
 def leave_top(one: Terminal) -> None:

@@ -202,7 +202,7 @@ def test_progress_from_sizes_and_the_rate_of_late() -> None:
     assert sentence(whole, 300) == (
         "0 of 2 partitions · 500 B of 2.0 kB · 25% · 200 B/s · 7.5 s left · throttle 300 B/s"
     )
-    # A move that is no longer listed is over, whatever the sizes said last.
+    # A move that is no longer listed has ended, even if its last sizes were incomplete.
     tracker.see(seen({(B, 1): 1000, (B, 3): 1000}, {B: MOVE}), 4.0)
     assert [(row.done, row.part) for row in tracker.rows] == [(True, 1.0), (False, 1.0)]
     tracker.see(seen({}, {}), 5.0)
@@ -596,8 +596,8 @@ def test_a_saved_plan_keeps_its_throttle(at: Run, fresh: Fresh, tmp_path: Path) 
 
 
 class LateBrokers:
-    """An administrator of a cluster whose controller keeps replicas that leave sorted, and whose
-    brokers hear of what it decided only when they have been asked twice."""
+    """An administrator of a cluster whose controller sorts the replicas that a move removes, and
+    whose brokers report its decisions only at the third request."""
 
     def __init__(self, reported: dict[TopicPartition, tuple[int, ...]]) -> None:
         self.reported = reported
@@ -704,7 +704,7 @@ class AbsentBrokers:
 
     def __init__(self, *silent: str) -> None:
         self.silent = list(silent)
-        """What does not answer, one request after the other."""
+        """Calls that fail because no broker answers, in this order."""
         self.altered: list[dict[ConfigResource, list[ConfigChange]]] = []
 
     def _answer(self, call: str, found: Any) -> Any:

@@ -35,7 +35,7 @@ def test_the_pace_grows_while_what_is_given_is_used() -> None:
 
 def test_the_pace_is_halved_when_another_replica_suffers() -> None:
     pace = Pace(START_RATE)
-    pace.step(used=0, lacking=[A], behind=0)  # what was so from the beginning is not our doing
+    pace.step(used=0, lacking=[A], behind=0)  # A was out of sync before the move
     assert pace.rate == START_RATE
     assert pace.step(used=9e9, lacking=[A, B], behind=0) == "other replicas fell out of sync"
     assert pace.rate == START_RATE // 2

@@ -1,5 +1,5 @@
-"""What a plan promises, whatever the cluster looks like: nothing lost, racks apart, few moves, even
-brokers."""
+"""The guarantees of a plan for any cluster: no replica is lost, racks stay separate, few replicas
+move, and the load is even."""
 
 from collections import Counter
 from itertools import product

@@ -193,7 +193,7 @@ def test_every_type_of_record_of_an_internal_topic_is_decoded(topic: str, module
 
 
 def test_sixteen_bytes_are_a_uuid_only_where_one_stands() -> None:
-    """What a member of a group subscribed with may be as long."""
+    """A member's subscription may also be 16 bytes long."""
     member = offsets_topic.MemberMetadata(subscription=b"\7" * 16)
     message = offsets_topic.GroupMetadataValue(protocol_type="connect", members=[member])
     commit = offsets_topic.OffsetCommitValue(topic_id=b"\7" * 16)

@@ -27,7 +27,7 @@ OF_GROUPS = {"FindCoordinator", "JoinGroup", "ConsumerGroupHeartbeat", "OffsetCo
 def numbers(at: Run, fresh: Fresh) -> str:
     """A topic of one partition whose records are 0 to 99, a second apart from 1,000,000,000."""
     topic = fresh("numbers")
-    # Its records are of 2001: a broker that looks for what is too old would delete them.
+    # The records are dated 2001, so a broker that checks retention would delete them.
     at("topics", "create", topic, "-c", "retention.ms=-1")
     lines = [
         json.dumps({"key": f"k{i % 3}", "value": str(i), "timestamp": 1_000_000_000_000 + i * 1000})
@@ -389,7 +389,7 @@ def test_the_schema_of_records_describes_them(at: Run, fresh: Fresh) -> None:
 
 
 def test_a_range_without_an_end_goes_on(pk: Run) -> None:
-    """What ends by itself and what does not, as the page says it."""
+    """Checks the statement of `pk help positions` that a range without an end is endless."""
     page = " ".join(pk("help", "positions").text.split())
     assert "..100 A.. from A on, without end; same as A" in page
     assert not parse_positions("100..", 0).bounded
@@ -471,8 +471,8 @@ def test_csv_of_another_program(at: Run, fresh: Fresh) -> None:
 
 
 def test_json_documents_are_shown_as_such(at: Run, fresh: Fresh) -> None:
-    """For jq, which would need fromjson; texts, numbers and null stay texts, and what is read back
-    is as it was."""
+    """With --parse-json, jq needs no fromjson. Texts, numbers and null stay texts, and reading the
+    output back gives the same records."""
     topic = fresh("documents")
     at("topics", "create", topic)
     values = [

@@ -1,5 +1,5 @@
-"""What an authorizer refuses is said with who asked, the operation, the resource, and the next
-step."""
+"""If an authorizer refuses a request, the error names the principal, the operation and the
+resource, and gives the next step."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_refusal_names_who_what_and_why_denied(
 
 
 def test_an_error_is_not_said_to_be_another_request_s() -> None:
-    """Where several APIs were refused, the error's own message decides, or nothing."""
+    """If several APIs were refused, only the error's own message can say which one failed."""
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     known = Refusals()
     known.begin(None)

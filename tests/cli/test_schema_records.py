@@ -89,7 +89,7 @@ def test_what_pk_writes_confluents_deserializer_reads(at: Run, served: Running) 
 
 
 def test_what_confluents_serializer_writes_pk_reads(at: Run, served: Running) -> None:
-    """With the id before the value, and with the GUID in a header."""
+    """The id may precede the value, or the GUID be in a header."""
     producer = Producer({"bootstrap.servers": served.bootstrap})
     with SchemaRegistryClient({"url": served.url}) as client:
         for topic, config in (

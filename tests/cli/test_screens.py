@@ -1,4 +1,4 @@
-"""What stays on the terminal until somebody ends it, driven there as a process of its own."""
+"""Programs that stay on the terminal until the user ends them. Each runs as a separate process."""
 
 import signal
 import stat

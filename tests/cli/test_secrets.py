@@ -126,9 +126,9 @@ def test_a_search_finds_no_secret(
         assert not [text for text in said if secret in text], secret
         assert secret not in broker.log_text
         assert not [path for path in kept if secret.encode() in path.read_bytes()], secret
-    # What was set while the broker ran is in the metadata log, as in Apache Kafka. Nothing else is
-    # on its disk.
-    assert broker.stop() == 0  # what it replaces meanwhile would be gone when it is read
+    # Secrets that were set while the broker ran are in the metadata log, as in Apache Kafka. No
+    # other file on its disk has them.
+    assert broker.stop() == 0  # it might replace files while they are read
     assert broker.directory is not None
     stored = [path for path in broker.directory.rglob("*") if path.is_file()]
     for secret in everywhere:

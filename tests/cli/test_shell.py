@@ -27,7 +27,7 @@ class Session(NamedTuple):
     topic: str
 
     def run(self, line: str, wanted: str | re.Pattern[str] | Callable[[str], bool]) -> str:
-        """Types a line and waits for what it brings, and for the prompt."""
+        """Types a line and waits for its output and for the prompt."""
         self.terminal.line(line)
         shown = self.terminal.wait_for(wanted)
         self.terminal.wait_for(lambda text: prompt(text).endswith(">"))
@@ -229,7 +229,7 @@ def test_ctrl_c_commits_what_a_member_has_shown_and_takes_it_out_of_its_group(
 
 
 def test_a_pipe_whose_reader_has_gone_is_no_error(shell: Session) -> None:
-    """And it is the pipe's own affair: what the shell writes goes on to the terminal."""
+    """The error affects only the pipe: the shell continues to write to the terminal."""
     one, topic = shell
     shell.run("topics list -f '{topic:>200000}' | (exec 0<&-; echo has-''gone)", "has-gone")
     shell.run(f"topics offsets {topic} -f '{{end}}!'", "0!3!")
@@ -253,7 +253,8 @@ def test_the_pager_has_the_ctrl_c(kafka: Kafka, terminal: Start) -> None:
 
 
 def test_signals_at_any_moment_do_not_end_the_shell(shell: Session) -> None:
-    """As fast as they can be sent, while lines are read, parsed, run, shown and redirected."""
+    """Signals arrive as fast as possible while lines are read, parsed, run, shown and
+    redirected."""
     one, topic = shell
     for line in (
         f"topics describe {topic}",
@@ -269,7 +270,8 @@ def test_signals_at_any_moment_do_not_end_the_shell(shell: Session) -> None:
             one.read(0.001)
 
     def cleared(text: str) -> bool:
-        # The shell may hear the last signal behind keys that came after it, and ask anew.
+        # The shell may handle the last signal after keys that were typed later, and show a new
+        # prompt.
         lines = [line for line in text.splitlines() if line]
         if prompt(text).endswith(">") and len(lines) == 2:
             return True

@@ -26,8 +26,8 @@ def broker() -> Iterator[PkBroker]:
 
 
 def test_a_broker_that_dies_and_returns(broker: PkBroker, terminal: Start) -> None:
-    """The toolbar says so, completion goes on with what it knew, and a command waits for it and is
-    done."""
+    """The toolbar shows that the broker is gone, completion uses the names that it knows, and a
+    command waits for the broker and succeeds."""
     one = terminal("shell", "-b", broker.bootstrap, PAGER="cat")
     one.wait_for("under-replicated")
     one.line("topics create orders -p 3")

@@ -138,8 +138,8 @@ class Counted(list[Candidate]):
 
 
 def test_a_key_goes_once_through_the_names_and_makes_few_things_of_them() -> None:
-    """What one key costs with 5,000 topics: one walk over the names that are there, and 200 words
-    for the menu."""
+    """The cost of one key with 5,000 topics: one pass over the known names, and 200 words for the
+    menu."""
     remember(HERE.bootstrap, "topic", {f"orders-{i:04}": "2 partitions" for i in range(5_000)})
     cache = Cache(HERE)
     for kind, typed in (
@@ -452,7 +452,7 @@ def test_names_that_the_shell_tells_are_inert(capsys: pytest.CaptureFixture[str]
 def test_no_thread_is_left_by_a_shell_that_was_not_started() -> None:
     before = threading.active_count()
     Shell(HERE, interactive=True)
-    assert threading.active_count() <= before  # of others, one may end meanwhile
+    assert threading.active_count() <= before  # threads of other tests may end
 
 
 # Commands in the engine
@@ -464,7 +464,7 @@ def _context() -> Context:
 
 
 def test_ctrl_c_reaches_a_command_that_listens_to_it() -> None:
-    """`reassign apply` asks what is to become of the move: in the shell, too."""
+    """`reassign apply` asks what should happen to the move, in the shell, too."""
     heard: list[str] = []
     ready = threading.Event()
 

@@ -1,8 +1,8 @@
-"""A broker that was stopped with its connections open: which commands need it, what they say of it,
-and how they end.
+"""A broker that was paused with its connections open: the commands that need it, their errors, and
+how they end.
 
-A command that asks only this broker ends with 124 and names it; rows of other brokers are shown all
-the same. Where the state of brokers is the question, the answer says that the broker is silent.
+A command that asks only this broker ends with 124 and names it. Rows of other brokers are still
+shown. If a command reports the state of brokers, its output says that the broker is silent.
 """
 
 import contextlib
@@ -132,8 +132,7 @@ def test_a_trace_shows_what_was_not_answered(pk: Run) -> None:
         ran = pk("topics", "offsets", "orders", "-b", broker.address, *PATIENCE, "--trace-json")
     reported = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
     silent = [row for row in reported if row["error"]]
-    # Starts and ends are asked for side by side: who waits a moment longer for the connection may
-    # begin another.
+    # Log starts and ends are requested concurrently, so more than one request may fail.
     assert {(row["broker"], row["error"]) for row in silent} == {
         (SILENT, "given up without an answer")
     }
@@ -255,7 +254,7 @@ FINE = [
     "wait topic orders",
     "top -n 1",
 ]
-"""What others know as well, or whose answer it is that the broker is silent."""
+"""Commands that other brokers can answer, or that report that a broker is silent."""
 
 
 @pytest.fixture(scope="module")

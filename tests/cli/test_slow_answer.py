@@ -1,4 +1,4 @@
-"""What a terminal shows while a command has said nothing yet."""
+"""The terminal while a command has not shown anything yet."""
 
 import io
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from pk.net.client.results import Node
 
 
 def shown(line: str, for_s: float, silent: Sequence[Node] = ()) -> str:
-    """What `line` shows on standard error, a terminal, while it works for so long and some brokers
-    do not answer."""
+    """Standard error on a terminal, while `line` works for `for_s` seconds and the brokers in
+    `silent` do not answer."""
     said = io.StringIO()
     parsed = parse(line.split())
 

@@ -1,5 +1,5 @@
-"""What help, completion and a simple command import. Times are the benchmark's business; imports
-are what makes them."""
+"""The imports of help, completion and a simple command. The benchmark measures times; imports
+determine them."""
 
 import os
 import subprocess
@@ -43,8 +43,8 @@ _HEAVY = frozenset(
 )
 
 _OF_TYPER = frozenset({"dataclasses", "inspect", "subprocess", "typer"})
-"""What typer costs. It is paid for help and for every command, but not while somebody holds the Tab
-key."""
+"""Modules that typer imports. Help and every command import them, but not completion, which runs
+with each Tab."""
 
 _PROGRAM = """
 import sys
@@ -160,7 +160,7 @@ sys.exit(main())
 
 
 def test_a_broker_imports_no_more_than_an_empty_one_needs() -> None:
-    """From its start to its first record it is busy with imports, and with little else."""
+    """Between its start and its first record, a broker spends most of its time on imports."""
     paths = os.pathsep.join((str(ROOT / "scripts" / "path"), os.environ.get("PYTHONPATH", "")))
     with subprocess.Popen(
         [sys.executable, "-c", _UNTIL_ENDED, "up", "--port", "0", "--memory"],

@@ -33,8 +33,8 @@ def test_lines_come_as_they_are_written(pipe: tuple[BinaryIO, int]) -> None:
 def test_a_signal_right_before_it_blocks_is_heard(
     pipe: tuple[BinaryIO, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Noted by Python after the last look at what was noted: then nothing but the pipe ends the
-    wait."""
+    """The signal arrives after Python last checked for signals. Then only input in the pipe ends
+    the wait."""
     source, writing = pipe
     asked = 0
 

@@ -1,4 +1,4 @@
-"""The terminal of the tests itself: what it says of a screen must be what a person would see."""
+"""The tests' own terminal: its screen must be the one that a user would see."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""`pk users tokens`: what it makes is a login, what it hides stays hidden."""
+"""`pk users tokens`: a new token is a valid login, and its HMAC stays hidden."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ def test_the_function_keys_of_htop() -> None:
     assert screen.press("f10", ()) == "quit"
 
 
-# What the keys do
+# Effects of the keys
 
 
 def screen_with(*names: str) -> tuple[Screen, Painter, Model]:

@@ -1,5 +1,5 @@
-"""`pk top` on a terminal and off it, against a live broker: what is seen, what the keys do, what it
-leaves behind."""
+"""`pk top` on a terminal and without one, against a live broker: its screens, its keys, and the
+terminal after its end."""
 
 import json
 import os
@@ -23,13 +23,13 @@ FOOT = "q quit"
 
 
 def line(text: str, number: int) -> str:
-    """A line of the screen; empty where it has fewer."""
+    """A line of the screen; empty if the screen has fewer lines."""
     lines = text.splitlines()
     return lines[number] if -len(lines) <= number < len(lines) else ""
 
 
 def fills(lines: int) -> Callable[[str], bool]:
-    """Whether the screen has so many lines, with the keys on the last."""
+    """Whether the screen has exactly `lines` lines, with the keys on the last."""
     return lambda text: len(text.splitlines()) == lines and "1-6 tabs" in line(text, -1)
 
 
@@ -288,7 +288,7 @@ def test_a_snapshot_of_a_share_group(at: Run, fresh: Fresh) -> None:
 
 @pytest.mark.slow
 def test_five_thousand_topics_and_two_thousand_groups(terminal: Open) -> None:
-    """All of them are gone through, and the keys are answered meanwhile."""
+    """Both lists are shown completely, and the keys work in the meantime."""
     with PkBroker(memory=True) as broker:
         script = Path(__file__).with_name("many.py")
         subprocess.run(

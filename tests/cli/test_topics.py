@@ -1,5 +1,4 @@
-"""Topics, configs, isr and the cluster, against a live broker: what is shown, what is changed, what
-is answered."""
+"""Topics, configs, isr and the cluster, against a live broker: output, changes and errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -150,7 +149,7 @@ def test_isr_knows_ends_and_watermarks(at: Run, fresh: Fresh) -> None:
     topic = fresh("isr")
     at("topics", "create", topic, "-p", "2")
     at("produce", topic, "-p", "1", stdin=b"a\nb\nc\n")
-    # Apache Kafka answers that topics are made before their leaders can say where they end.
+    # Apache Kafka confirms new topics before their leaders can answer requests for log ends.
     assert at("topics", "offsets", topic).code == 0
     rows = at("isr", topic, "-f", "json").json
     assert [(r["partition"], r["log_end_offset"], r["high_watermark"]) for r in rows] == [

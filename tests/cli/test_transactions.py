@@ -58,7 +58,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(
 
     tried = at("transactions", "abort", topic, "--dry-run")
     assert tried.code == 0 and "would be aborted" in tried.text and f"{topic}/0" in tried.err
-    assert at("transactions", "abort", topic).code == 5  # nobody to ask
+    assert at("transactions", "abort", topic).code == 5  # no terminal for the question
     assert at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly").code == 0
     guarded = at("transactions", "abort", topic, "-y", "--profile", "ro")
     assert (guarded.code, "read-only" in guarded.err) == (5, True)

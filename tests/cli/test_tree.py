@@ -1,5 +1,5 @@
-"""What the whole command tree keeps to: the same options everywhere, a way back from every change,
-a schema for all JSON."""
+"""Rules for the whole command tree: the same options everywhere, an undo for every change, a schema
+for all JSON."""
 
 import jsonschema
 import pytest
@@ -107,7 +107,7 @@ LOOKS = frozenset(
         *(f"wait {what}" for what in ("topic", "isr", "lag", "group-empty", "reassign", "broker")),
     )
 )
-"""Commands that look and change nothing; what is not here, and in none of the sets above, changes
+"""Commands that only read. Every command that is neither here nor in one of the sets above changes
 something."""
 
 
@@ -143,7 +143,8 @@ def test_a_duration_is_written_the_same_way_everywhere(
 
 
 def test_a_time_in_another_unit_says_which() -> None:
-    """What Apache's tools count in milliseconds or minutes, pk does too; all else is a duration."""
+    """A number counts milliseconds or minutes if it does in Apache's tools. All other options take
+    durations."""
     for path, command in commands(tree()):
         for option in command.options:
             assert option.value not in ("SECONDS", "S", "MINUTE"), (path, option.names)

@@ -1,4 +1,4 @@
-"""`pk topics trim` and what is said before records are lost."""
+"""`pk topics trim`, and its warnings before records are lost."""
 
 import json
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def test_apache_s_file_is_read(at: Run, topic: str, tmp_path: Path) -> None:
         (10, "trimmed"),
     ]
     assert starts(at, topic) == [9, 10]
-    # Which is no way to count from the end, as -o -5 is on the command line.
+    # A negative offset in the file does not count from the end, unlike -o -5 on the command line.
     file.write_text(json.dumps({"partitions": [{**partitions[0], "offset": -5}], "version": 1}))
     ran = at("topics", "trim", "--offset-json-file", str(file), "-y")
     assert (ran.code, "cannot have offset -5" in ran.err, starts(at, topic)) == (2, True, [9, 10])

@@ -1,4 +1,4 @@
-"""What `pk undo` keeps, shows, refuses and puts back."""
+"""`pk undo`: the changes that it keeps, shows, refuses and puts back."""
 
 import json
 import os
@@ -273,7 +273,7 @@ def test_what_cannot_be_noted_as_undone_is_said(
     group = fresh("unnoted")
     at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "end", "-y")
     (kept,) = (tmp_path / "xdg_state_home").rglob("*.json")
-    Path(f"{kept}.{os.getpid()}").mkdir()  # where the file is written again
+    Path(f"{kept}.{os.getpid()}").mkdir()  # the path of its temporary file
     ran = at("undo", kept.stem, "-y")
     assert ran.code == 0 and "do not undo it again" in ran.err
 

@@ -177,7 +177,7 @@ def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
 
 
 class Supervised:
-    """A node that is a cluster by itself, and ends as soon as it is told to."""
+    """A cluster of one node, which ends as soon as it is asked to."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(supervisor_module, "PAUSE_S_MIN", 0.1)
@@ -207,7 +207,7 @@ class Supervised:
             nursery.cancel_scope.cancel()
 
     def kill(self) -> None:
-        """What somebody else does to its process."""
+        """Kills the node's process, as another program might."""
         assert self.node.pid is not None
         os.kill(self.node.pid, signal.SIGKILL)
 
@@ -406,7 +406,7 @@ def test_beside_a_broker_that_hangs_the_others_are_heard_within_seconds(
             ran = pk(*at, *words)
             assert f"Broker {node} " in ran.err, ran
             assert pk(*at, "topics", "list").lines[1].split() == ["t", "3", "3"]
-            # Who wants all of it has it from the next leader.
+            # `start..end` waits until another broker leads the partitions of the silent one.
             assert pk(*at, "consume", "t", "-o", "start..end").code == 0
             reset = ("groups", "reset-offsets", "g", "-t", "t", "--to", "start", "-d")
             assert pk(*at, *reset).code == 0

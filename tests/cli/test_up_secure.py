@@ -1,5 +1,4 @@
-"""`pk up --secure`: what it makes works at once, for pk and for other clients, and lets no one else
-in."""
+"""`pk up --secure`: pk and other clients can log in at once, and nobody else can."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_a_broker_that_asks_for_scram_from_its_first_start(pk: Run, tmp_path: Pa
         assert configs.code == 0 and "sasl.jaas.config" in configs.text
         said = wrong.err + nobody.err + added.err + configs.text + broker.log_text
         assert SECRET not in said
-        assert broker.stop() == 0  # what it replaces meanwhile would be gone when it is read
+        assert broker.stop() == 0  # it might replace files while they are read
         assert broker.directory is not None
         for file in broker.directory.rglob("*"):
             if file.is_file():

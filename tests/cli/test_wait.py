@@ -1,5 +1,5 @@
-"""`pk wait`: 0 as soon as it holds, 124 when the time is up, and what is missing on standard
-error."""
+"""`pk wait` exits with 0 as soon as the condition holds and with 124 on timeout. Standard error
+says why the condition does not hold yet."""
 
 import io
 import os
@@ -151,8 +151,8 @@ def test_for_a_group_to_have_committed(at: Run, fresh: Fresh, timed_topic: str) 
 
 
 class LateTimes:
-    """A session with a cluster whose leader of t/0 says only when it is asked a third time how old
-    the records are. In t/1 nothing but a marker is ahead of the group."""
+    """A session with a cluster whose leader of t/0 reports the age of the records only at the third
+    request. In t/1, only a marker follows the group's committed offset."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -233,7 +233,7 @@ def test_for_brokers(at: Run, kafka: Kafka) -> None:
 def test_a_cluster_that_does_not_run_yet_is_waited_for(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a script does: start a cluster in the background, and wait for it."""
+    """A script starts a cluster in the background and waits for it."""
     with PkBroker(memory=True) as broker:
         address = broker.bootstrap
         monkeypatch.setenv("PK_BOOTSTRAP_SERVER", address)

@@ -1,4 +1,4 @@
-"""`-w`: what is lit, what a pipe gets, what a terminal shows while it lasts and afterwards."""
+"""`-w`: highlighted cells, the output in a pipe, and the terminal during and after the command."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ def listing(*rows: tuple[str, int, int]) -> Listing:
     return Listing(_COLUMNS, [{"topic": t, "partition": p, "lag": lag} for t, p, lag in rows])
 
 
-# What is lit
+# Highlighted cells
 
 
 def test_a_cell_is_lit_when_its_row_showed_something_else() -> None:
@@ -161,7 +161,7 @@ def test_what_shows_and_changes_nothing_can_be_watched() -> None:
             assert not any(o.dest in ("dry_run", "yes") for o in command.options), path
 
 
-# In a pipe
+# Watching in a pipe
 
 
 def piped(kafka: Kafka, *words: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:

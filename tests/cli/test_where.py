@@ -1,4 +1,4 @@
-"""`--where`: what is asked, and that nothing is ever evaluated."""
+"""`--where`: conditions, their errors, and that no code is ever evaluated."""
 
 import pytest
 from each import for_each
@@ -147,7 +147,7 @@ def test_why_nothing_is_found(condition: str, said: str | None) -> None:
 
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
 def test_a_number_is_not_compared_with_a_text(operator: str) -> None:
-    """As texts, a lag of 300000 would be below `5m`, and one of 9 above it."""
+    """Compared as texts, a lag of 300000 would be below `5m`, and one of 9 above it."""
     rows = ({"lag": 300000, "group": "a"}, {"lag": 9, "group": "b"}, {"lag": None, "group": "c"})
     holds = parse_where(f"lag {operator} 5m", rows[0])
     assert not any(holds(row) for row in rows)

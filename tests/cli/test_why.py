@@ -577,7 +577,7 @@ def test_prose_fits_its_width() -> None:
 def test_a_partition_of_a_cluster(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     name = fresh("whole")
     at("topics", "create", name, "-p", "2")
-    # Apache Kafka answers that topics are made before their leaders can say where they end.
+    # Apache Kafka confirms new topics before their leaders can answer requests for log ends.
     assert at("topics", "offsets", name).code == 0
     ran = at("why", "partition", f"{name}/1", "-f", "json")
     assert ran.code == 0, ran.err
@@ -670,7 +670,7 @@ def test_on_a_terminal(
 ) -> None:
     name = fresh("shown")
     at("topics", "create", name)
-    # Apache Kafka answers that topics are made before their leaders can say where they end.
+    # Apache Kafka confirms new topics before their leaders can answer requests for log ends.
     assert at("topics", "offsets", name).code == 0
     one = terminal(
         "why", "partition", f"{name}/0", "-b", kafka.bootstrap, columns=size[0], lines=size[1]
