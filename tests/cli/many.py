@@ -42,7 +42,7 @@ async def make_groups(admin: Admin, count: int, topics: int) -> None:
 
 
 async def main(bootstrap: str, topics: int, groups: int) -> None:
-    """Makes them all."""
+    """Creates all of them."""
     async with open_admin(bootstrap, {"default.api.timeout.ms": "120000"}) as admin:
         await make_topics(admin, topics)
         await make_groups(admin, groups, topics)

@@ -1,5 +1,5 @@
-"""`pk acls`, against a broker of pk's with an authorizer; Apache's flags mean what they mean to
-kafka-acls."""
+"""`pk acls`, against a broker of pk's with an authorizer. Apache's flags have the same meaning as
+in kafka-acls."""
 
 import json
 import re
@@ -329,7 +329,7 @@ def test_several_thousand_acls_are_one_change(acls: Run, pk: Run) -> None:
 
 
 def test_what_the_page_shows(acls: Run, pk: Run, broker: PkBroker) -> None:
-    """The commands of docs/authorization.md, each with a yes."""
+    """The commands of docs/authorization.md, each confirmed with yes."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "authorization.md").read_text()
     blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
     (block,) = (b for b in blocks if b.startswith("$ pk acls"))

@@ -56,7 +56,7 @@ def new_name() -> str:
 
 
 class World(NamedTuple):
-    """A cluster with the topics and groups that the cases speak of."""
+    """A cluster with the topics and groups that the cases name."""
 
     kind: str
     bootstrap: str
@@ -77,7 +77,7 @@ class World(NamedTuple):
 
 
 def quietly(*words: str, stdin: str = "") -> None:
-    """Runs a command that makes the world."""
+    """Runs a command that sets up the world."""
     shown = on_terminal(main, words, typed=stdin)
     assert shown.code == 0, shown.screen
 
@@ -117,7 +117,7 @@ def make_world(kind: str, bootstrap: str, data: Path, tmp: Path) -> World:
 
 @pytest.fixture(scope="module")
 def pk_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A broker of our own for this module alone: its lists are stored screens."""
+    """A separate broker for this module, because screens with its lists are stored."""
     tmp = tmp_path_factory.mktemp("world")
     with pytest.MonkeyPatch.context() as patch, PkBroker() as broker:
         for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
@@ -216,7 +216,7 @@ def command_of(case: Case) -> Command | None:
 
 
 def path_of(case: Case) -> tuple[str, ...]:
-    """The words of a case's command, which is one."""
+    """The words of a case's only command."""
     found = parsed(case.words)
     assert found is not None, case.words
     return found.path
@@ -249,7 +249,7 @@ def firsts() -> list[tuple[str, Case]]:
 
 
 def lasting(value: Any) -> Any:
-    """`value` without what differs from one run to the next."""
+    """`value` without the fields that differ from run to run."""
     if isinstance(value, dict):
         return {k: lasting(v) for k, v in value.items() if not PASSING.search(k)}
     return [lasting(v) for v in value] if isinstance(value, list) else value
@@ -352,14 +352,14 @@ def check_formats(path: str, stem: Path) -> int:
     return len(rows)
 
 
-# No broker there
+# Commands without a broker
 
 ASKS_NOBODY = {("groups", "undo"), ("undo",), ("profile", "add"), ("schema", "list")}
-"""Commands that need no cluster for what their cases do."""
+"""Commands whose cases need no cluster."""
 
 
 def first_cases() -> dict[tuple[str, ...], Case]:
-    """A case for each command that connects; of those that wait, one that does so for no time."""
+    """A case for each command that connects. For `pk wait`, it is one with --timeout 0."""
     found: dict[tuple[str, ...], Case] = {}
     for case in CASES:
         command = command_of(case)
@@ -392,8 +392,8 @@ def test_where_no_broker_listens(pk: Run, tmp_path: Path) -> None:
 def test_what_cannot_be_shown_is_said_before_anything_is_done(
     wrong: str, pk: Run, tmp_path: Path
 ) -> None:
-    """At an address without a broker: a command that asked a broker first would end with 3.
-    (What has columns that only the answer tells is left out.)"""
+    """Runs commands with a bootstrap address where no broker listens: a command that asked a broker
+    first would end with 3. (Commands whose columns only the answer determines are left out.)"""
     world = World(
         "pk", "127.0.0.1:1", dict.fromkeys(("orders", "payments", "billing", "ready"), "x")
     )

@@ -30,7 +30,7 @@ from pk.net.client.results import (
 
 Run = Callable[..., Any]
 PATIENTLY = ("-X", "pk.straggler.timeout.ms=60000")
-"""A broker on a busy machine is not to be taken for silent."""
+"""A broker on a busy machine must not count as silent."""
 REFUSED = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 SICK = snapshot(
     brokers=cluster(1, 2, b3=Broker(fenced=True)),

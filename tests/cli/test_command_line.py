@@ -375,7 +375,7 @@ LETTERS = {
     "-c": {
         "--config",
         "--command",
-    },  # `sh -c`, `psql -c`, `pk shell -c`: too well known to be another
+    },  # `sh -c`, `psql -c`, `pk shell -c`: too well known for another letter
     "-r": {"--replication-factor"},
     "-z": {"--compression"},
     "-d": {"--dry-run"},
@@ -395,7 +395,7 @@ OWN_LETTERS = {
     "-X": {"--command-property", "-X"},
     "-Z": {"--tombstone"},
 }
-"""The letters that only some commands have. They, too, mean one thing."""
+"""The letters that only some commands have. Each of these has one meaning, too."""
 
 LONG = {
     "--key": {"spark-export", "spark export"},  # what keys become
@@ -414,7 +414,7 @@ LONG = {
     "--bootstrap-server": set(),
     "--config": set(),
 }
-"""Long names that have their letter wherever they are, but for the commands named."""
+"""Long names that always have their letter, except for the commands named."""
 
 
 def test_a_letter_means_the_same_everywhere() -> None:
@@ -499,7 +499,7 @@ def test_a_topic_is_wanted_however_it_is_named() -> None:
 
 
 def test_no_option_is_accepted_and_ignored() -> None:
-    """Every value a command takes is looked at somewhere outside its declaration."""
+    """Code outside its declaration reads every value that a command takes."""
     words: set[str] = set()
     for file in CLI.rglob("*.py"):
         if file.name in ("commands.py", "options.py") or file.parent.name == "command_line":

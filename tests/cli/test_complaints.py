@@ -1,4 +1,5 @@
-"""`docs/complaints.md` names tests that exist; and the complaints that no other test was about."""
+"""`docs/complaints.md` names existing tests. This file tests the complaints that no other test
+covers."""
 
 import ast
 import re

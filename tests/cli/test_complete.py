@@ -1,4 +1,4 @@
-"""Completion: from the tree, and from names that earlier commands left."""
+"""Completion: from the tree, and from names that earlier commands stored."""
 
 import os
 import runpy
@@ -242,7 +242,7 @@ def test_nodes_of_what_runs_here(tmp_path: Path) -> None:
 
 
 def test_names_of_another_cluster_are_not_taken_for_its(tmp_path: Path) -> None:
-    """Files are found by a short hash: two addresses may share one."""
+    """A short hash names each file: two addresses may have the same one."""
     remember("k:1", "topic", ["a"])
     (file,) = (tmp_path / "xdg_cache_home" / "pk").glob("*-topic.json")
     file.write_text(file.read_text().replace("k:1", "other:1"))
@@ -260,7 +260,7 @@ def test_every_word_that_names_a_completion_is_known() -> None:
     remember("127.0.0.1:9092", "topic", {"orders": "3 partitions"})
     for kind in ("group", "broker", "feature", "topic-config", "broker-config"):
         remember("127.0.0.1:9092", kind, {"1": "one"})
-    # Those of a group that the command names: test_members_of_the_group_meant.
+    # test_members_of_the_group_meant tests members of the group that the command names.
     files = {"member", "instance", "file", "directory", "profile", "change", "entity-name", "node"}
     for path, command in commands(tree()):
         for what in (*command.options, *command.arguments):

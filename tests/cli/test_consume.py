@@ -39,12 +39,12 @@ Fresh = Callable[[str], str]
 
 
 _KEPT: dict[str, str] = {}
-"""Broker → a topic of its that is only read."""
+"""A topic for each broker, which tests only read."""
 
 
 @pytest.fixture
 def kept(at: Run, kafka: Kafka, fresh: Fresh) -> str:
-    """A topic as `orders`, for who only reads it."""
+    """A topic like `orders`, for tests that only read it."""
     if kafka.bootstrap not in _KEPT:
         _KEPT[kafka.bootstrap] = make_orders(at, fresh)
     return _KEPT[kafka.bootstrap]
@@ -377,7 +377,7 @@ def test_an_interrupt_in_the_middle_of_output_commits_only_what_was_written(
     with reading(kafka, topic, "-g", group, "--from-beginning") as process:
         out = process.stdout
         assert out is not None
-        shown = [line(process)]  # and then it is stuck: the pipe is full, and has no reader
+        shown = [line(process)]  # and then it blocks: the pipe is full, and nobody reads it
         wait_until("a full pipe", lambda: _waiting_in(out) >= 60_000)
         process.send_signal(number)
         shown += out.read().split()
@@ -387,7 +387,7 @@ def test_an_interrupt_in_the_middle_of_output_commits_only_what_was_written(
 
 
 def _waiting_in(pipe: IO[str]) -> int:
-    """How many bytes of a pipe are still to be read."""
+    """The number of unread bytes in a pipe."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4), sys.byteorder)
 
 
@@ -495,7 +495,7 @@ def test_what_programs_read_is_committed_unless_told_otherwise(
 def test_a_range_ends_beyond_the_marks_of_transactions(
     apache: Kafka, pk: Run, fresh: Fresh, words: tuple[str, ...], expected: list[int]
 ) -> None:
-    """Five transactions of one record, every second of them aborted: each leaves its mark at an
+    """Five transactions of one record, every second one aborted: the marker of each takes an
     offset."""
     topic = fresh("transactions")
     at = ("-b", apache.bootstrap)
@@ -514,7 +514,7 @@ def test_a_range_ends_beyond_the_marks_of_transactions(
 
 
 def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
-    """The bar comes after a second, with its rate; it is taken off for a line of output, and at the
+    """The bar appears after a second, with its rate. It disappears for a line of output, and at the
     end."""
     import sys
 
@@ -548,7 +548,7 @@ with Progress(context, "Reading", 1000, unit="offsets", over_output=True) as bar
 
 @pytest.mark.slow
 def test_a_broker_that_goes_and_returns_is_reported_and_nothing_is_missed(pk: Run) -> None:
-    """The data directory stays, so the broker that returns has what the one that went had."""
+    """The data directory remains, so the broker still has its records when it returns."""
     with PkBroker() as broker:
         where = ("-b", broker.bootstrap)
         pk("topics", "create", "t", *where)

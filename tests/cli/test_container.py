@@ -53,7 +53,7 @@ def test_what_it_starts_is_healthy_and_ends_on_sigterm(tmp_path: Path) -> None:
     }
 
     def here(command: str) -> list[str]:
-        """A command of the container, on this machine."""
+        """Runs a command of the container on this machine."""
         words: list[str] = json.loads(command)
         data = str(tmp_path / "data")
         return [w.replace("/var/lib/pk/data", data).replace(":9092", f":{port}") for w in words]

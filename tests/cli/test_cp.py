@@ -316,7 +316,7 @@ def test_a_high_rate_is_not_exceeded(at: Run, fresh: Fresh) -> None:
 
 
 def test_a_high_rate_is_kept_with_few_sleeps() -> None:
-    """A sleep for each record would take four times as long on a quiet machine."""
+    """A sleep after each record would take four times as long on a quiet machine."""
     sent: list[float] = []
     waits: list[float] = []
 
@@ -358,7 +358,7 @@ def copying(kafka: Kafka, *words: str) -> "AbstractContextManager[subprocess.Pop
 
 
 def noted(path: Path, topic: str) -> int:
-    """How many offsets of `topic` a state file calls copied."""
+    """The number of offsets of `topic` that a state file marks as copied."""
     if not path.exists():
         return 0
     return sum(json.loads(path.read_text())["topics"][topic]["positions"].values())

@@ -49,8 +49,8 @@ def test_it_installs_what_it_needs_and_no_test_tools() -> None:
 
 @pytest.mark.slow
 def test_it_runs_with_what_it_installs(tmp_path: Path) -> None:
-    """All else that this environment has is hidden, as if .venv had just been made by
-    scripts/demo."""
+    """All other packages of this environment are hidden, as if scripts/demo had just created
+    .venv."""
     pytest.importorskip("pyspark")
     assert {"pytest", "hypothesis", "confluent_kafka"} <= hidden_from(["spark"])
     ran = subprocess.run(

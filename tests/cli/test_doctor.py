@@ -1,4 +1,4 @@
-"""`pk doctor`: every check on a snapshot that ails of just that, and the command on real
+"""`pk doctor`: every check on a snapshot that has only this problem, and the command on real
 clusters."""
 
 import io
@@ -520,14 +520,15 @@ def test_what_a_silent_broker_alone_knows_is_not_taken_for_nothing() -> None:
 
 
 def test_the_doctor_counts_lag_as_groups_lag_does() -> None:
-    """Also the records that were deleted unread."""
+    """The lag also includes deleted records that the group had not read."""
     behind = snapshot(topics=holding(100, 200), groups=group(40, state="Empty"))
     (found,) = [f for f in diagnose(behind) if f.check == "groups-without-members"]
     assert "billing (lag 160)" in found.what
 
 
 def test_a_group_whose_unread_records_were_all_deleted_has_missed_them() -> None:
-    """It lags for `pk groups lag` and for Apache's tool, so it is not proposed for deletion."""
+    """`pk groups lag` and Apache's tool report lag for it, so doctor does not propose its
+    deletion."""
     gone = snapshot(topics=holding(200, 200), groups=group(40, state="Empty"))
     (found,) = diagnose(gone)
     assert (found.check, found.fix) == (
@@ -541,7 +542,7 @@ def test_a_group_whose_unread_records_were_all_deleted_has_missed_them() -> None
 
 
 def test_the_doctor_counts_the_lag_of_a_share_group_as_its_coordinator_does() -> None:
-    """Records beyond the start offset that are acknowledged are no lag."""
+    """Acknowledged records beyond the start offset are not lag."""
     behind = snapshot(topics=holding(100, 200), groups=share_group(140, 7, state="Empty"))
     (found,) = [f for f in diagnose(behind) if f.check == "groups-without-members"]
     assert "jobs (lag 7)" in found.what
@@ -650,7 +651,8 @@ def test_every_check_runs_on_a_cluster(at: Run, kafka: Kafka) -> None:
 
 
 class Meanwhile:
-    """An administrator behind whose back a topic and a group are deleted once they were listed."""
+    """An administrator of a cluster where a topic and a group are deleted right after they were
+    listed."""
 
     def __init__(self, admin: Admin, topic: str, group: str) -> None:
         self._admin = admin
@@ -746,7 +748,7 @@ def test_what_could_not_be_looked_at_is_not_well() -> None:
 
 
 def test_logs_that_may_not_be_compared_are_not_checked(kafka: Kafka) -> None:
-    """Doctor has checks of them, which would otherwise find nothing."""
+    """Doctor has checks for them, which would otherwise find nothing."""
     refused = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     class Refused(Admin):

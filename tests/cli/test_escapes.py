@@ -1,4 +1,4 @@
-"""Nothing that somebody put into a name acts on the terminal of who lists it."""
+"""Text in a name does not control the terminal of a user who lists it."""
 
 import io
 import logging
@@ -88,14 +88,14 @@ def test_bytes_of_any_kind_pass_but_what_acts() -> None:
 
 
 class Tty(io.StringIO):
-    """A terminal, as far as it says so."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 class Peopled:
-    """A session with a cluster whose one group has a member of any name."""
+    """A session with a cluster whose only group has a member with any name."""
 
     async def admin(self, *_: object) -> "Peopled":
         return self

@@ -77,14 +77,14 @@ NOTHING_TO_DO = {
     "pk why denied": "SECURITY_DISABLED",
     "pk users tokens": "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED",
 }
-"""How examples begin that act on what a cluster at rest does not have, and what they say then."""
+"""The beginnings of examples for things that an idle cluster does not have, and their output."""
 
 SLOW = r"^pk (perf|reassign (apply|rollback)|spark|top|groups watch)\b| --rate "
-"""Examples that take seconds by their nature."""
+"""Examples that are slow by nature."""
 
 SAYS_SO = ("cluster health", "doctor", "why partition", "why lag", "why config", "groups lag")
-"""Commands that may answer 1, because something is wrong: the three brokers of a test have much to
-be told of."""
+"""Commands that may exit with 1, because they find problems: the three brokers of a test have
+many."""
 
 STANDS_FOR = {
     "4,5,6": "1,2",
@@ -138,7 +138,7 @@ class World:
         self.directory = directory
 
     def run(self, *words: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
-        """A command line in this process: its exit code, output and errors."""
+        """Runs a command line in this process. Returns its exit code, output and errors."""
         ran = run_command(words, self.directory, stdin)
         return ran.code, ran.out, ran.err
 
@@ -147,7 +147,7 @@ class World:
         assert code == 0, (words, err, out)
 
     def make(self) -> None:
-        """Makes what the examples speak of."""
+        """Creates the resources that the examples name."""
         self.topics()
         self.group()
         self.users()
@@ -165,7 +165,7 @@ class World:
         self.must("groups", "reset-offsets", "billing", "-t", "orders", "--to", "start", "-y")
 
     def users(self) -> None:
-        """alice and bob, as far as they are missing."""
+        """Creates alice and bob if they are missing."""
         for name in ("alice", "bob"):
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 self.run("users", "add", name, "--mechanism", mechanism, "-y", stdin=PASSWORD)
@@ -233,8 +233,7 @@ class World:
         (self.directory / "data").mkdir()
 
     def data(self) -> None:
-        """A directory with every partition that any of the brokers holds, as one broker's would
-        be."""
+        """A directory with every partition of all brokers, like that of a single broker."""
         data = self.directory / "data"
         for link in data.iterdir():
             link.unlink()
@@ -325,7 +324,7 @@ def test_an_example_runs(world: World, example: Example) -> None:
 FIRST = {
     e.path: e for e in reversed(EXAMPLES) if not (e.endless or e.nothing_to_do or " | " in e.line)
 }
-"""The first example of each command that there is something to do for."""
+"""The first example of each command that has something to do."""
 
 
 @pytest.mark.parametrize(
@@ -384,11 +383,11 @@ NOT_THAT_FAR = (
     "users tokens renew",
     "users tokens expire",
 )
-"""Changes for which there is nothing to change here: they end before anything would be refused."""
+"""Changes that have nothing to change here: they end before a guard could refuse them."""
 
 
 def _picture(world: World) -> list[bytes]:
-    """All that a change could have changed."""
+    """All state that a change could have changed."""
     looks = (
         ("topics", "describe", "-a"),
         ("topics", "offsets", "orders", "payments", "copy"),

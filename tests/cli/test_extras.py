@@ -39,7 +39,8 @@ print(json.dumps(missing))
 def test_modules_load_without_the_other_extras(
     extras: list[str], areas: list[str], tmp_path: Path
 ) -> None:
-    """A module that a command always loads may not need what only some of its uses need."""
+    """A module that a command always loads must not need a package that only some of its uses
+    need."""
     if extras:
         pytest.importorskip("pyspark")
     ran = subprocess.run(
@@ -54,7 +55,7 @@ def test_modules_load_without_the_other_extras(
 
 
 def run(extras: list[str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command, where pk is installed with `extras`."""
+    """Runs a command, with pk installed with `extras`."""
     return subprocess.run(
         pk_command(*words),
         cwd=folder,

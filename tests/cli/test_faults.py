@@ -57,7 +57,7 @@ def test_add_list_and_clear(broker: Broker, faults: Faults) -> None:
 def test_faults_are_cleared_though_metadata_requests_are_dropped(
     broker: Broker, faults: Faults
 ) -> None:
-    """A fault for every Metadata request otherwise locked out the command that clears it."""
+    """A fault for every Metadata request must not lock out the command that clears it."""
     faults("add", "drop", "Metadata")
     faults("add", "drop", "PkFaults", code=Exit.FAILED)
     assert [r["api"] for r in json.loads(faults("list", "-f", "json"))] == ["Metadata"]

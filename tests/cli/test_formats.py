@@ -1,5 +1,5 @@
-"""Every format says the same of the same thing: what one command prints as JSON, read back from all
-the others."""
+"""All formats have the same content: the output of one command, read back from every format, equals
+its JSON."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ LISTS = (
 def topic(at: Run, fresh: Fresh) -> str:
     name = fresh("formats")
     at("topics", "create", name, "-p", "2", "-c", "retention.ms=5")
-    # Apache Kafka answers that topics are made before their logs are there.
+    # Apache Kafka confirms new topics before their logs exist.
     words = ("brokers", "logdirs", "--replicas", "-t", name, "-f", "json")
     wait_until("its logs", lambda: len(at(*words).json) == 2)
     at("profile", "add", "p", "-b", "h:1", "-X", "client.id=a,b: c")

@@ -1,5 +1,5 @@
-"""Groups against a live broker: lag, members, and the resetting of offsets with its preview, guard
-and undo."""
+"""Groups against a live broker: lag, members, and resetting offsets with a preview, a guard and an
+undo."""
 
 import json
 import re
@@ -336,7 +336,7 @@ def test_a_plan_says_what_is_read_again_and_how_much_that_is(
 def test_many_groups_are_asked_about_in_few_requests(
     at: Run, fresh: Fresh, timed_topic: str
 ) -> None:
-    """A request a coordinator and a kind of question, not a request a group."""
+    """One request for each coordinator and kind of question, not one for each group."""
     names = [fresh("many") for _ in range(30)]
     lines = "".join(f"{name},{timed_topic},0,{i % 10}\n" for i, name in enumerate(names))
     assert at("groups", "reset-offsets", "--from-file", "-", "-y", stdin=lines.encode()).code == 0

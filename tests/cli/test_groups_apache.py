@@ -1,5 +1,5 @@
-"""Apache's own tool beside ours, on the same group: what one exports the other takes, and both move
-offsets to the same place."""
+"""Apache's own tool and pk on the same group: each reads the other's exports, and both move offsets
+to the same positions."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) on the command line, while members are in them."""
+"""The command line with groups of the consumer protocol (KIP-848) that have members."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BY_COORDINATOR = ("-X", "group.protocol=consumer")
 
 
 def _members(at: Run, group: str, count: int) -> list[dict[str, Any]]:
-    """The members, once there are `count` and all of them have what they are to have."""
+    """The members, as soon as there are `count` and all of them have their target assignment."""
     while True:
         found = at("groups", "members", group, "-f", "json").json
         if len(found) == count and all(m["assignment"] == m["target"] for m in found):

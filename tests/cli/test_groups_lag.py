@@ -83,7 +83,7 @@ def test_a_group_is_as_late_as_its_oldest_unread_record(
 
 
 class Refusing:
-    """A cluster that refuses everyone the offsets of `secret`."""
+    """A cluster that denies everybody the offsets of `secret`."""
 
     async def list_groups_offsets(self, names: list[str]) -> Answers[str, Any]:
         topics = ("open", "secret")

@@ -1,5 +1,5 @@
-"""Questions about groups on a terminal: the plan above, the answer below, and what each answer
-leads to."""
+"""Questions about groups on a terminal: the plan above, the answer below, and the effect of each
+answer."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from pk.cli.main import main
 
 @pytest.fixture(params=SIZES, ids=size_name)
 def size(request: pytest.FixtureRequest) -> Iterator[tuple[int, int]]:
-    """The terminals that everything must be good on."""
+    """The sizes of terminals for these tests."""
     yield request.param
 
 

@@ -30,7 +30,7 @@ Run = Callable[..., Any]
 
 
 class Change(NamedTuple):
-    """A change, of a topic {t} with a record, of a group {g} with commits there, or of a user
+    """A change of a topic {t} with a record, of a group {g} with commits there, or of a user
     {u}."""
 
     words: str
@@ -164,7 +164,7 @@ BOTH: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "PkFaults": ({"action": "list"}, {"action": "add"}),
     "PkUncleanRecovery": ({}, {"leader_id": 1}),
 }
-"""APIs whose requests say whether they change something: one that does not, and one that does."""
+"""APIs whose requests may or may not change something: an example of either kind."""
 
 
 def test_every_api_is_known_to_read_or_is_forbidden_to_a_reader() -> None:
@@ -189,7 +189,7 @@ def test_every_api_is_known_to_read_or_is_forbidden_to_a_reader() -> None:
 
 
 class World(NamedTuple):
-    """A cluster with a topic and a group to be changed, and a profile for it under each guard."""
+    """A cluster with a topic and a group to change, and a profile for it under each guard."""
 
     run: Run
     names: dict[str, str]
@@ -279,7 +279,7 @@ def test_every_guard_holds_on_two_brokers(
                 two.pause(2)
                 stack.callback(two.resume, 2)
                 return
-            if words == "RESTART":  # who led before does not lead again by itself
+            if words == "RESTART":  # the former leader does not become leader by itself
                 two.stop(2)
                 two.start(2)
                 return
@@ -294,7 +294,7 @@ def test_every_guard_holds_on_two_brokers(
 
 @contextlib.contextmanager
 def member_of(bootstrap: str, group: str, topic: str) -> Iterator[None]:
-    """A member that has joined and got its partition; it does not leave when others put it out."""
+    """A member that has joined and got its partition. It does not leave when it is removed."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
     )

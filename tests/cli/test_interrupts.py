@@ -114,8 +114,8 @@ def test_no_traceback_before_and_after_the_command(pk_kafka: Kafka, where: str) 
 def test_at_any_call(
     pk_kafka: Kafka, pk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    """Calls are counted, and a Ctrl-C comes at one of them: at twenty, spread over the whole run;
-    with a group, which takes its time to begin, at five."""
+    """The test counts calls, and sends Ctrl-C at one of them: at twenty, spread over the whole run;
+    with a group, which starts slowly, at five."""
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", pk_kafka.bootstrap)
     pk("topics", "create", "swept", "--if-not-exists")
     pk("produce", "swept", stdin=b"1\n2\n3\n")
@@ -136,8 +136,7 @@ def test_at_any_call(
 
 @pytest.fixture
 def on_interrupts() -> Iterator[None]:
-    """A background job of a script ignores SIGINT, and below nohup
-    SIGHUP."""
+    """A background job of a script ignores SIGINT, and under nohup also SIGHUP."""
     before = {
         number: signal.signal(number, handler)
         for number, handler in (
@@ -243,7 +242,7 @@ def test_a_loop_of_bash_ends_with_the_command(pk_kafka: Kafka, words: str, said:
 def test_what_is_typed_after_ctrl_c_at_a_question_is_no_answer(
     pk_kafka: Kafka, pk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is left in the terminal, for the shell to read."""
+    """The input stays in the terminal for the shell to read."""
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", pk_kafka.bootstrap)
     assert pk("topics", "create", "asked", "--if-not-exists").code == 0
     command = f'"{sys.executable}" -m pk.cli.main topics delete asked'

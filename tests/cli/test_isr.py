@@ -103,7 +103,7 @@ class SeenEnough(Exception):
 
 
 class Fading:
-    """A cluster that does not answer when configs are asked for the second time."""
+    """A cluster that does not answer the second request for configs."""
 
     def __init__(self) -> None:
         self.configs = self.topics = 0
@@ -135,7 +135,7 @@ def test_a_silence_at_any_question_does_not_end_the_watch() -> None:
 
 
 def check_rows(words: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Holds rows to what `-f schema` says of them."""
+    """Checks rows against `-f schema`."""
     check_json((*words, "-f", "json"), json.dumps(rows))
 
 

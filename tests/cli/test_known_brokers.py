@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_read_is_none(text: str) -> None:
 
 
 def local(tmp_path: Path, **states: str) -> str:
-    """A cluster on this machine of a controller and two brokers, with nodes in these states."""
+    """A cluster on this machine with a controller and two brokers, in these states."""
     directory = tmp_path / "cluster"
     directory.mkdir()
     nodes = [

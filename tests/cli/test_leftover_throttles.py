@@ -22,7 +22,7 @@ TP = TopicPartition("moved", 0)
 
 @pytest.fixture
 def left(kafka: Kafka) -> None:
-    """The note of a reassignment whose process is gone and whose throttle was never taken away."""
+    """The file of a reassignment whose process has ended without removing its throttle."""
 
     async def cluster_id() -> str | None:
         async with open_admin(kafka.bootstrap) as admin:

@@ -1,4 +1,4 @@
-"""`pk log`: dump, verify and cat, of a directory that a broker wrote; adopt's refusals."""
+"""`pk log`: dump, verify and cat of a directory that a broker wrote, and the refusals of adopt."""
 
 import json
 import shutil
@@ -56,8 +56,8 @@ T0 = 1_750_000_000_000
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory of pk's: topic `orders` with a batch a codec and commits of group `app`; the
-    broker has ended."""
+    """A data directory of pk's: topic `orders` with one batch for each codec, and commits of group
+    `app`. The broker has ended."""
     data = tmp_path_factory.mktemp("written")
 
     async def main() -> None:
@@ -90,7 +90,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def data(written: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be broken."""
+    """A copy of it, for tests that damage it."""
     return Path(shutil.copytree(written, tmp_path / "data"))
 
 
@@ -347,8 +347,8 @@ def test_verify_of_a_directory_without_logs_fails(pk: Run, tmp_path: Path) -> No
 def test_a_data_directory_called_like_a_partition_is_verified_whole(
     pk: Run, written: Path, tmp_path: Path
 ) -> None:
-    """`pk up --brokers 3` calls them broker-1, broker-2, broker-3: none is partition 1 of a topic
-    `broker`."""
+    """`pk up --brokers 3` names directories broker-1, broker-2, broker-3, which are not partitions
+    of a topic `broker`."""
     broker = shutil.copytree(written, tmp_path / "broker-1")
     whole, named = pk("log", "verify", str(written)), pk("log", "verify", str(broker))
     assert (named.code, named.err) == (0, whole.err)
@@ -362,8 +362,8 @@ def test_a_data_directory_called_like_a_partition_is_verified_whole(
 def test_the_checkpoints_of_one_broker_say_nothing_of_the_logs_of_another(
     pk: Run, data: Path, tmp_path: Path
 ) -> None:
-    """A directory of `pk up` with several brokers: each has its own, and a follower may be
-    behind."""
+    """A directory of `pk up` with several brokers. Each has its own checkpoints, and a follower may
+    be behind."""
     other = shutil.copytree(data, tmp_path / "broker-2")
     shutil.rmtree(other / "orders-0")
     checkpoint = other / "recovery-point-offset-checkpoint"
@@ -562,7 +562,7 @@ def test_adopt_refuses_what_it_must_not_touch(pk: Run, data: Path, tmp_path: Pat
 
 @pytest.fixture
 def apache_like(data: Path) -> Path:
-    """The directory as an Apache Kafka without readable metadata would have left it."""
+    """The directory as if an Apache Kafka without readable metadata had left it."""
     shutil.rmtree(data / "pk-metadata")
     (data / "__cluster_metadata-0").mkdir()
     (data / "__cluster_metadata-0" / "quorum-state").write_text("{}")

@@ -19,7 +19,8 @@ from pk.core.config import BrokerConfig, ConfigError
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text()
 COMMANDS = re.findall(r"(?m)^\$ pk (configs \w+ broker-logger .*)$", PAGE)
 GARBAGE = b"\0\0\0\4\x7f\xff\0\0"
-"""A request with an API key that no broker serves: the connection is closed, and that is logged."""
+"""A request with an API key that no broker serves. The broker closes the connection and logs
+that."""
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def test_the_config_says_which_format(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def send_garbage(port: int) -> int:
-    """Our port, which the broker's line names."""
+    """Our port, which is in the broker's log line."""
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(GARBAGE)
         assert client.recv(1) == b""

@@ -1,4 +1,5 @@
-"""docs/maintenance.md: its commands run, and a copy of the files of a broker is that broker."""
+"""docs/maintenance.md: its commands run, and a broker restored from a copy of its files is the same
+broker."""
 
 from __future__ import annotations
 

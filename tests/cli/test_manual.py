@@ -1,5 +1,4 @@
-"""Help, the command reference and the man pages: whole, and naming only commands that there
-are."""
+"""Help, the command reference and the man pages are complete and name only existing commands."""
 
 import re
 import shutil

@@ -1,5 +1,5 @@
-"""Exit code 4: what every command says whom an authorizer keeps from a topic or a group. Apache
-Kafka has one."""
+"""Exit code 4: the error of every command if an authorizer denies access to a topic or a group.
+Apache Kafka has one."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from pk.cli.main import main
 
 Run = Callable[..., Any]
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
-c: Any = confluent_kafka.admin  # its types do not tell of all that it has
+c: Any = confluent_kafka.admin  # its types are incomplete
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",

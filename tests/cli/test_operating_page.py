@@ -1,5 +1,5 @@
-"""docs/operating.md on damaged logs: the table names the checks and metrics that there are, and the
-commands show what the page prints."""
+"""docs/operating.md on damaged logs: the table names existing checks and metrics, and the commands
+print what the page shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATA = "/var/lib/pk"
 
 
 def shown(text: str) -> list[list[str]]:
-    """The cells of each line, without what differs from run to run: addresses and CRCs."""
+    """The cells of each line, without addresses and CRCs, which differ from run to run."""
     text = re.sub(r" -b 127\.0\.0\.1:\d+", "", text)
     text = re.sub(r"\b[0-9a-f]{8}\b", "CRC", text)
     return [re.split(r" {2,}", line.strip()) for line in text.splitlines() if line.strip()]

@@ -271,7 +271,7 @@ def test_records_that_fail_fail_it(at: Run) -> None:
 
 
 def test_records_that_are_lost_fail_it(at: Run) -> None:
-    """Without acknowledgements the producer does not learn that the broker refuses them all."""
+    """Without acknowledgments, the producer does not learn that the broker refuses all records."""
     words = ("-n", "20", "--acks", "0", "-c", "max.message.bytes=100", "-f", "json")
     ran = at("perf", "produce", *words)
     assert (ran.code, "20 lost" in ran.err) == (1, True), ran.err

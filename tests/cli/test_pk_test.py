@@ -1,4 +1,4 @@
-"""`pk test`: the command's environment, its exit code, its signals, and nothing left."""
+"""`pk test`: the command's environment, its exit code, its signals, and that no process remains."""
 
 import os
 import signal

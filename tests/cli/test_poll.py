@@ -1,4 +1,4 @@
-"""Asking until something holds."""
+"""Polling until a condition holds."""
 
 import trio
 from trio.testing import MockClock

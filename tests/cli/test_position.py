@@ -1,4 +1,4 @@
-"""The one grammar for positions, and times as people type them."""
+"""The one grammar for positions, and times as users type them."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone

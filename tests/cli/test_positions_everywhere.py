@@ -18,20 +18,20 @@ Fresh = Callable[[str], str]
 
 NOON_MS = 1_767_268_800_000
 COUNTS = (12, 6)
-"""Records of each partition, a minute apart from noon on; two of the first are trimmed and the
-group has read five."""
+"""The number of records in each partition. They are a minute apart, from noon on. Two of the first
+partition are trimmed, and the group has read five."""
 
 
 @pytest.fixture(scope="module")
 def filled() -> dict[str, str]:
-    """The topics that all tests of a broker here share, by the broker's address."""
+    """The topics that all tests share, by the address of the broker."""
     return {}
 
 
 @pytest.fixture
 def topic(at: Run, fresh: Fresh, kafka: Kafka, filled: dict[str, str]) -> str:
-    """A topic from offset 2 to 12 and from 0 to 6; the group of the same name has committed 5 in
-    its first partition."""
+    """A topic with offsets 2 to 12 in its first partition and 0 to 6 in its second. The group of
+    the same name has committed 5 in the first."""
     if kafka.bootstrap not in filled:
         filled[kafka.bootstrap] = fill(at, fresh("places"))
     return filled[kafka.bootstrap]
@@ -151,10 +151,10 @@ RANGES = {
     "0=5..7,1=..2": [2, 2],
     "0=-2..5,1=1..2": [0, 1],
 }
-"""Ranges, and how many records they hold of each partition."""
+"""Ranges, and the number of records of each partition in them."""
 
 FROM_THE_START = ("start..end", "..4")
-"""Ranges that files show otherwise: they learn of a trim with the broker's next checkpoint."""
+"""Ranges that differ in files: files learn of a trim with the broker's next checkpoint."""
 
 
 def test_a_range_holds_the_same_records_for_every_reader(

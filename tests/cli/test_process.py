@@ -1,4 +1,4 @@
-"""`pk up` and `pk node`: processes that start, say so, drain and leave nothing behind."""
+"""`pk up` and `pk node`: processes start, report it, drain, and leave no files behind."""
 
 import os
 import re
@@ -219,8 +219,8 @@ def test_what_cannot_start_says_why(up: Callable[..., Up], pk: Run, tmp_path: Pa
 def test_what_promises_security_does_not_start(
     up: Callable[..., Up], pk: Run, tmp_path: Path
 ) -> None:
-    """A broker that left out what keeps others away would be open to everybody while its operator
-    thinks otherwise."""
+    """A broker that ignored a setting for access control would be open to everybody, without its
+    operator's knowledge."""
     data, file = tmp_path / "data", tmp_path / "server.properties"
     file.write_text(
         f"node.id=1\nlog.dirs={data}\nlisteners=PLAINTEXT://127.0.0.1:0\n"

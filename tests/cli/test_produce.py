@@ -23,7 +23,7 @@ from pk.cli.records import percent_format
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 LONG = ("-X", "max.block.ms=600000")
-"""So long a command would take that waits for a topic to come."""
+"""The time that a command takes if it waits for a topic to appear."""
 
 
 @pytest.fixture(autouse=True)
@@ -257,7 +257,8 @@ def test_what_makes_no_sense(at: Run, topic: str, words: tuple[str, ...], said: 
 def test_a_rate_holds_records_back(at: Run, topic: str) -> None:
     began_ms = time.time() * 1000
     at("produce", topic, "--rate", "10", stdin=b"x\n" * 21)
-    # None comes before it is due. Later it may be: the first ones wait until the broker is found.
+    # No record comes before it is due. Some may come later: the first ones wait until the broker is
+    # found.
     after_ms = [r["timestamp"] - began_ms for r in read(at, topic)]
     assert len(after_ms) == 21
     assert all(each >= number * 100 - 10 for number, each in enumerate(after_ms)), after_ms
@@ -385,7 +386,7 @@ def test_a_profile_for_reading_only_writes_nothing(at: Run, topic: str, kafka: K
 
 
 class Piped:
-    """`pk produce` in a process of its own, with a pipe to write to."""
+    """`pk produce` in a separate process, with a pipe for its input."""
 
     def __init__(self, kafka: Kafka | PkBroker, *words: str) -> None:
         self.process = start_pk(

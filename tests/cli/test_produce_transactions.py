@@ -1,5 +1,5 @@
-"""`pk produce --transactional-id`: committed whole at the end of the input or every N records,
-aborted on an error or Ctrl-C."""
+"""`pk produce --transactional-id`: a transaction is committed at the end of the input or every N
+records, and aborted on an error or Ctrl-C."""
 
 import signal
 import subprocess

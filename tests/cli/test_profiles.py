@@ -1,4 +1,4 @@
-"""Profiles: which cluster counts, what a guard lets through, what a secret may come from."""
+"""Profiles: which cluster is used, which changes a guard allows, and the sources of secrets."""
 
 import os
 import stat
@@ -33,7 +33,7 @@ PASSWORD = "sasl.password=command:echo hush"
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[PkBroker]:
-    """A broker that only admin may talk to, with a password."""
+    """A broker that accepts only admin, with a password."""
     jaas = (
         "org.apache.kafka.common.security.plain.PlainLoginModule required "
         'username="admin" password="hush" user_admin="hush";'
@@ -322,8 +322,8 @@ def test_read_only_holds_for_what_does_not_ask(
 
 
 def test_read_only_makes_no_topic_by_asking_for_it(at: Run, kafka: Kafka, fresh: Fresh) -> None:
-    """Brokers make a topic that a producer asks for, if that is on; here a producer does not even
-    ask so."""
+    """If auto-creation is on, brokers create a topic that a producer requests. Here the producer
+    does not even send that request."""
     topic = fresh("guard")
     at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly")
     patience = ("-X", "max.block.ms=500")

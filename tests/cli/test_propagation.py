@@ -31,8 +31,7 @@ KEY = "retention.ms"
 
 
 class LateBrokers:
-    """An administrator of a cluster whose brokers tell of a change when they are asked for the n-th
-    time."""
+    """An administrator of a cluster whose brokers report a change only at the n-th request."""
 
     def __init__(self, before: Any, after: Any, late: int) -> None:
         self._before = before
@@ -57,7 +56,7 @@ class LateBrokers:
 
 
 def seconds(wait: Callable[[], Awaitable[None]]) -> float:
-    """How long it took, of a clock that jumps."""
+    """The seconds that it took, on a clock that jumps."""
 
     async def run() -> float:
         began = trio.current_time()
@@ -103,7 +102,7 @@ DEFAULT = entry("7", ConfigSource.DEFAULT)
 def altered(
     before: ConfigEntry | None, after: ConfigEntry | None, change: ConfigChange, *failed: Any
 ) -> LateBrokers:
-    """Brokers that tell of a change when they are asked for the third time."""
+    """Brokers that report a change at the third request."""
     rows = [[e for e in (found,) if e is not None] for found in (before, after)]
     brokers = LateBrokers(*rows, late=3)
     changes = {TOPIC: [change]}

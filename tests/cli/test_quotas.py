@@ -206,7 +206,7 @@ def test_what_the_broker_refuses_is_said_once(at: Run, user: str) -> None:
 
 
 def test_what_the_page_shows(pk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of docs/quotas.md, each with a yes."""
+    """The commands of docs/quotas.md, each confirmed with yes."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "quotas.md").read_text()
     (block,) = (b for b in re.findall(r"```console\n(.*?)```", page, re.DOTALL) if "pk quotas" in b)
     lines = [shlex.split(line.removeprefix("$ pk ")) for line in block.splitlines()]

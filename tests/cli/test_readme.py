@@ -29,7 +29,7 @@ WAIT_S = 120
 PROMPT = "<ready>"
 README, TOUR = "README.md", "docs/tour.md"
 MORE, SPARK = "$ pk top ", "$ pk spark-export"
-"""The beginnings of the blocks that tests of their own type."""
+"""The first lines of the blocks that other tests type."""
 
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
@@ -72,7 +72,7 @@ def masked(text: str) -> str:
 
 
 def matches(printed: list[str], shown: list[str]) -> bool:
-    """Whether a terminal that showed `shown` showed what a page prints."""
+    """Whether the text on the terminal is the one that the page prints."""
     parts: list[str] = []
     for line in printed:
         if line == "…":
@@ -143,7 +143,7 @@ class Shell:
         return [line.rstrip("\r").rpartition("\r")[2] for line in shown.split("\n")]
 
     def succeeds(self) -> bool:
-        """Whether the line before ended with 0."""
+        """Whether the previous line ended with 0."""
         if self._ended is not None:
             return self._ended == 0
         return self.type("echo $?")[0] == "0"
@@ -157,7 +157,8 @@ class Shell:
 
 
 def start(shell: Shell, line: str) -> tuple[str, str]:
-    """Type a line that keeps its terminal; its ready line, and the address at its end."""
+    """Types a line that keeps its terminal. Returns its ready line, and the address at the end of
+    that."""
     shell.bash.sendline(f"{line} --port 0")
     shell.bash.expect(r"\n([^\n]* at\s+(127\.[^\s]+))\r\n")  # a narrow terminal breaks it there
     return " ".join(_ESCAPE.sub("", shell.bash.match[1]).split()), shell.bash.match[2]
@@ -223,7 +224,7 @@ def leave_editor(one: Terminal) -> None:
 
 
 LEAVING = {"pk top": leave_top, "pk produce orders": leave_editor}
-"""How what keeps the terminal is left again."""
+"""Functions that end a program that keeps the terminal."""
 
 
 MEASURES = "pk perf"

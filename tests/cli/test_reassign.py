@@ -1,5 +1,5 @@
-"""The parts of `pk reassign` beside the plan: words and files, progress, throttles, and what the
-command line refuses."""
+"""The parts of `pk reassign` other than the plan: words and files, progress, throttles, and the
+refusals of the command line."""
 
 import io
 import json
@@ -248,7 +248,7 @@ def test_what_does_not_grow_is_stalled_until_it_does() -> None:
 
 
 class Tty(io.StringIO):
-    """A terminal, as far as it says so."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -470,7 +470,7 @@ def test_a_throttle_s_changes_are_shown_to_programs(pk: Run) -> None:
 
 
 class ManyToElect:
-    """A session with a cluster in which broker 2 leads what 1 should."""
+    """A session with a cluster in which broker 2 leads a partition that 1 should lead."""
 
     async def admin(self, *_: object) -> "ManyToElect":
         return self
@@ -632,7 +632,7 @@ class LateBrokers:
 def restore(
     admin: LateBrokers, before: dict[TopicPartition, tuple[int, ...]], moves: Mapping[Any, Any]
 ) -> float:
-    """Restore the order; how many seconds it took of a clock that jumps."""
+    """Restores the order. Returns the seconds that it took on a clock that jumps."""
 
     async def run() -> float:
         began = trio.current_time()
@@ -700,7 +700,7 @@ def test_the_log_of_a_detached_reassignment_ends_with_what_moved_and_what_did_no
 
 
 class AbsentBrokers:
-    """An administrator of a cluster that answers only when it has been asked a few times."""
+    """An administrator of a cluster that answers only after a few requests."""
 
     def __init__(self, *silent: str) -> None:
         self.silent = list(silent)
@@ -750,7 +750,7 @@ def test_throttles_go_though_the_brokers_are_away_when_the_moves_end() -> None:
 
 
 class SlowToShow:
-    """An administrator of brokers that show a change when they are asked for the third time."""
+    """An administrator of brokers that show a change at the third request."""
 
     def __init__(self, found: dict[ConfigResource, list[ConfigEntry]]) -> None:
         self.found = found

@@ -1,5 +1,5 @@
-"""The pace of `--throttle auto`, plans done a few moves at a time, and the mark that a throttle
-leaves."""
+"""The pace of `--throttle auto`, plans that run in steps of a few moves, and the mark that a
+throttle leaves."""
 
 import itertools
 

@@ -29,7 +29,7 @@ def tps(count: int, topic: str = "t") -> list[TopicPartition]:
 
 
 def even(count: int, brokers: Replicas, factor: int) -> dict[TopicPartition, Replicas]:
-    """Partitions dealt round the brokers, as a controller deals them."""
+    """Partitions spread over the brokers as a controller does it."""
     n = len(brokers)
     return {
         tp: tuple(brokers[(i + j) % n] for j in range(factor)) for i, tp in enumerate(tps(count))
@@ -73,7 +73,7 @@ def leader_counts(replicas: dict[TopicPartition, Replicas]) -> Counter[int]:
 
 
 def best_leader_spread(replicas: list[Replicas]) -> int:
-    """The smallest sum of squares of leaders that any choice of preferred leaders reaches."""
+    """The smallest sum of squares of the brokers' leaders for any choice of preferred leaders."""
     return min(sum(n * n for n in Counter(choice).values()) for choice in product(*replicas))
 
 

@@ -1,4 +1,4 @@
-"""When records were produced, asked without a group: `Admin.record_times`."""
+"""The times when records were produced, without a group: `Admin.record_times`."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ def times(
 def produce(
     kafka: Kafka, topic: str, times_ms: Iterable[int], partition: int = 0, **config: Any
 ) -> None:
-    """A batch for every flush: one of the records at these times."""
+    """Writes records with these times and flushes them as one batch."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": kafka.bootstrap, "linger.ms": 60_000, "log_level": 0, **config}
     )

@@ -1,4 +1,4 @@
-"""How records look, and that what `jsonl` shows is read back bit for bit."""
+"""The formats of records, and that reading `jsonl` output back gives the same bytes."""
 
 import json
 import struct

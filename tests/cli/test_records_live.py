@@ -20,7 +20,7 @@ from pk.cli.positions.grammar import parse_positions
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 OF_GROUPS = {"FindCoordinator", "JoinGroup", "ConsumerGroupHeartbeat", "OffsetCommit"}
-"""Requests without which no client is in a group."""
+"""Requests that every client in a group makes."""
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def closed() -> Iterator[str]:
-    """A broker where only administrators may do anything, and the user is none."""
+    """A broker where only administrators have access, and the user is not one."""
     config = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:admin"}
     with PkBroker(config=config, memory=True) as broker:
         yield broker.bootstrap
@@ -92,7 +92,7 @@ def test_a_request_that_only_reads_lacks_no_right_to_alter(leader: int, operatio
 
 
 def test_what_was_refused_on_the_cluster_is_named_as_a_whole() -> None:
-    """`pk doctor` asks several APIs: each operation that was refused is named."""
+    """`pk doctor` asks several APIs, and names each operation that was refused."""
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     known = Refusals()
     known.begin("User:bob")

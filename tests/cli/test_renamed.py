@@ -1,4 +1,4 @@
-"""Old names of commands: they work, say the new name to a person, and are shown nowhere."""
+"""Old names of commands still work, tell a user the new name, and are never shown."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ Run = Callable[..., Ran]
 
 
 class _NoNames:
-    """A cluster that nothing is known of."""
+    """A cluster about which nothing is known."""
 
     def names(self, kind: str) -> tuple[Candidate, ...]:
         return ()

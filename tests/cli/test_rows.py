@@ -1,4 +1,4 @@
-"""Row types: what a table, a schema and completion make of one declaration."""
+"""Row types: tables, schemas and completion come from one declaration."""
 
 import importlib
 from pathlib import Path
@@ -26,7 +26,7 @@ class Part(TypedDict):
 
 
 class PartOfTopic(Named, Part):
-    """A row that begins with another type's fields."""
+    """A row whose first fields are those of another type."""
 
 
 class Described(TypedDict):

@@ -39,7 +39,7 @@ def add(at: Run, subject: str, schema: str, kind: str) -> None:
 
 
 def encoded(at: Run, topic: str, values: list[str]) -> list[bytes]:
-    """The bytes that --schema makes of JSON."""
+    """The bytes into which --schema encodes JSON."""
     add(at, f"{topic}-value", SCHEMA, "avro")
     model = f"{topic}-encoded"
     done = at("produce", model, "--create", "--schema", f"{topic}-value", *values)
@@ -145,7 +145,7 @@ def test_nulls_and_keys(at: Run) -> None:
 
 
 def test_a_record_that_cannot_be_decoded_fails_only_who_asked_for_it(at: Run) -> None:
-    """All four are in one batch; what came before the bad one is shown."""
+    """All four records are in one batch. Those before the bad one are shown."""
     good = encoded(at, "half", ['{"a": 1}'])
     write(at, "half", [*good * 2, b"bad", *good])
     read = ("consume", "half", "--decode", "auto")
@@ -180,8 +180,7 @@ def test_a_member_commits_what_it_showed_before_a_record_that_ends_it(at: Run) -
 
 
 def test_the_newest_are_looked_for_without_reading_a_record_twice(at: Run) -> None:
-    """The last record cannot be decoded, and is reported once though --tail looks further
-    back."""
+    """The last record cannot be decoded. It is reported once, even though --tail reads it again."""
     good = encoded(at, "twice", [json.dumps({"a": i}) for i in range(19)])
     write(at, "twice", [*good, b"bad"])
     newest = at("consume", "twice", "--tail", "3", "--decode", "auto", "--skip-message-on-error")

@@ -1,5 +1,5 @@
-"""No secret is in what pk prints, traces, logs, answers or keeps: a broker and clients with a
-secret of every kind, and a search."""
+"""No secret is in pk's output, traces, logs, answers or files: a broker and clients with a secret
+of every kind, and a search."""
 
 from __future__ import annotations
 

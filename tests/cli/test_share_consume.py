@@ -19,7 +19,7 @@ NOW_MS = time.time_ns() // 1_000_000
 
 @pytest.fixture
 def jobs(at: Run, fresh: Fresh) -> str:
-    """A topic of one partition with six records; a group of its name begins at the first."""
+    """A topic of one partition with six records. A group of the same name starts at the first."""
     name = fresh("jobs")
     assert at("topics", "create", name, "-p", "1").code == 0
     key = "share.auto.offset.reset=earliest"
@@ -119,7 +119,8 @@ def test_options_that_contradict_each_other_are_refused(at: Run, jobs: str) -> N
 
 
 def test_a_group_of_another_type_is_named(at: Run, fresh: Fresh, jobs: str) -> None:
-    """A coordinator says only that the group does not exist, or that the protocols do not agree."""
+    """The coordinator reports only that the group does not exist, or that the protocols are
+    inconsistent."""
     group = fresh("readers")
     assert at("consume", jobs, "-g", group, "-n", "1", "--from-beginning", *WAIT).lines == ["a"]
     shared = at(*SHARE, jobs, "-g", group, "-n", "1", *WAIT)

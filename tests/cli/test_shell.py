@@ -44,7 +44,7 @@ class Session(NamedTuple):
 
 
 def prompt(text: str) -> str:
-    """The last line above the toolbar that holds anything."""
+    """The last nonempty line above the toolbar."""
     lines = [line for line in text.splitlines()[:-1] if line]
     return lines[-1] if lines else ""
 

@@ -1,5 +1,5 @@
-"""The shell and its cluster: one that dies and comes back, one that is large, one whose names
-completion fetches."""
+"""The shell with clusters that die and return, that are large, and whose names completion
+fetches."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -128,7 +128,7 @@ def test_few_of_many_are_shown_and_the_rest_is_counted() -> None:
 
 
 class Counted(list[Candidate]):
-    """A list that counts how often it is gone through."""
+    """A list that counts how often it is iterated."""
 
     walks = 0
 

@@ -39,13 +39,13 @@ from pk.core.wire.messages.metadata import (
 
 Run = Callable[..., Any]
 PATIENCE = ("-X", "pk.straggler.timeout.ms=1500", "-X", "default.api.timeout.ms=5000")
-"""Long enough for brokers that do answer, on a busy machine too."""
+"""Long enough for brokers that do answer, even on a busy machine."""
 SILENT = 2
 
 
 def silent_second(port: int) -> Callable[[ScriptedBroker], Handler]:
-    """A cluster of two, each leading a partition of `orders`; broker 2 listens at `port`, and that
-    is all it does."""
+    """A cluster of two brokers, each leading a partition of `orders`. Broker 2 listens at `port`,
+    but never answers."""
 
     def answers(broker: ScriptedBroker) -> Handler:
         async def answer(request: Any, version: int) -> Any:
@@ -186,7 +186,7 @@ def test_who_is_silent_to_several_clients_of_a_session_is_named_once() -> None:
 
 @pytest.fixture(scope="module")
 def stopped() -> Iterator[PkCluster]:
-    """Broker 2 of two leads orders/1 and coordinates every group, and is stopped."""
+    """Broker 2 of two leads orders/1, coordinates every group, and is paused."""
     config = {
         "broker.session.timeout.ms": "120000",
         "replica.lag.time.max.ms": "120000",
@@ -259,7 +259,7 @@ FINE = [
 
 @pytest.fixture(scope="module")
 def headless() -> Iterator[PkCluster]:
-    """The brokers are up, and their controller is stopped."""
+    """The brokers are running, and their controller is paused."""
     with PkCluster(2) as cluster:
         made = on_terminal(main, ("topics", "create", "orders", "-r", "2", "-b", cluster.bootstrap))
         assert made.code == 0, made.screen

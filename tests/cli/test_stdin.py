@@ -1,4 +1,5 @@
-"""Waiting for lines: they come when they are there, and a signal is heard whenever it comes."""
+"""Waiting for lines: each line is returned as soon as it is complete, and a signal is never
+missed."""
 
 import os
 import select

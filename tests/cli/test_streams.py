@@ -1,4 +1,4 @@
-"""Standard streams as scripts have them: closed, full, /dev/null, a directory."""
+"""Standard streams as they are in scripts: closed, full, /dev/null, a directory."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ Fresh = Callable[[str], str]
 def shell(
     kafka: Kafka, tmp_path: Path, words: tuple[str, ...], redirection: str
 ) -> "subprocess.CompletedProcess[str]":
-    """A command run by sh, with its streams where `redirection` says."""
+    """Runs a command in sh, with its streams redirected by `redirection`."""
     return subprocess.run(
         ["sh", "-c", f'exec "$@" {redirection}', "sh", *pk_command(*words)],
         env=pk_environment() | {"HOME": str(tmp_path), "PK_BOOTSTRAP_SERVER": kafka.bootstrap},

@@ -1,5 +1,5 @@
-"""`pk top` without a terminal: what several looks make of offsets and in-sync sets, what the keys
-do, how it is laid out."""
+"""`pk top` without a terminal: what it computes from several samples of offsets and in-sync sets,
+the effects of keys, and its layout."""
 
 import json
 import re
@@ -189,7 +189,7 @@ def test_rates_lag_and_time_to_zero_come_from_offsets_and_commits() -> None:
 
 
 def test_the_lag_of_a_share_group_is_what_its_coordinator_counts() -> None:
-    """Records beyond the start offset that are acknowledged are no lag."""
+    """Acknowledged records beyond the start offset are not lag."""
     model = model_of(topic("orders", (1,)))
     a = TP("orders", 0)
     model.see_groups([group("jobs")])
@@ -495,7 +495,7 @@ def test_requests_are_those_that_brokers_counted() -> None:
     assert (row["error_rate"], row["errors"]) == (0.1, 2)
 
 
-# How it is laid out
+# Layout
 
 
 NAMES = st.text(

@@ -211,7 +211,7 @@ def test_no_colour_means_none(terminal: Open, pk_kafka: Kafka) -> None:
 
 @pytest.fixture(scope="module")
 def frail() -> Iterator[PkBroker]:
-    """A broker of this module's own, to be killed."""
+    """A separate broker for this module, which a test kills."""
     with PkBroker() as broker:
         yield broker
 

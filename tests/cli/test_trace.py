@@ -1,4 +1,4 @@
-"""`--trace`: what a command asked, for people and for programs, however it ended."""
+"""`--trace`: the requests of a command, for users and for programs, however the command ended."""
 
 import json
 import signal

@@ -1,5 +1,5 @@
-"""`pk transactions`: open ones are listed, described and aborted; one that no coordinator knows is
-found and ended."""
+"""`pk transactions` lists, describes and aborts open transactions. It finds and ends one that no
+coordinator knows."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     done = at("transactions", "abort", topic, "-y", "-f", "json")
     assert (done.code, done.json[0]["result"]) == (0, "aborted")
     wait_for_marks(kafka, topic, 2)
-    # The coordinator of Apache Kafka notes the end after the marks are written.
+    # The coordinator of Apache Kafka records the end after the markers are written.
     wait_until("its end", lambda: at(*words).json[0]["state"] in ("CompleteAbort", "Empty"))
     assert at(*words).json[0]["partitions"] == []
     with pytest.raises(confluent_kafka.KafkaException) as failed:

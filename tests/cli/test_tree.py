@@ -1,5 +1,5 @@
-"""Rules for the whole command tree: the same options everywhere, an undo for every change, a schema
-for all JSON."""
+"""Rules for the whole command tree: the same options everywhere, a dry run for every change, a
+schema for all JSON."""
 
 import jsonschema
 import pytest
@@ -34,7 +34,7 @@ STARTS = frozenset(
         *(f"spark pipeline {verb}" for verb in ("run", "stop")),
     )
 )
-"""Commands that start or stop something of the user's own, and change no cluster."""
+"""Commands that start or stop the user's own processes, and change no cluster."""
 
 OWN = frozenset(
     (
@@ -48,7 +48,7 @@ OWN = frozenset(
         "spark pipeline export",
     )
 )
-"""Commands that change a file of the user's, which the next one changes back."""
+"""Commands that change only files of the user, who can change them back."""
 
 LOOKS = frozenset(
     (
@@ -227,7 +227,7 @@ def declared(path: tuple[str, ...]) -> Declared:
 
 @for_each(("path", "command"), ALL)
 def test_json_has_a_schema(path: tuple[str, ...], command: Command) -> None:
-    """Whatever takes -f says what its JSON looks like, in a schema that is one."""
+    """Every command with -f has a valid schema of its JSON."""
     if not command.under(OUTPUT):
         assert not command.shows
         return

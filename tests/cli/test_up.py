@@ -1,5 +1,4 @@
-"""`pk up --brokers N`: processes that come up together, one of which may be killed, and that end
-together."""
+"""`pk up --brokers N`: the processes start and end together, and survive the death of one."""
 
 from __future__ import annotations
 
@@ -113,7 +112,7 @@ def test_a_node_takes_no_option_that_says_what_a_broker_is(pk: Run, words: tuple
 
 
 def job_in(directory: Path, *, memory: bool = True) -> dict[str, Any]:
-    """The job of a node that needs no other."""
+    """The job of a node that needs no other node."""
     config = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -235,7 +234,7 @@ def test_a_node_that_dies_is_started_again_after_pauses_that_grow(
                 await one.hears(f"was killed by SIGKILL; it is started again in {pause} s")
                 await one.hears("broker 1 is ready at ")
             assert (one.node.state, one.node.starts) == ("running", 3)
-            # It has run for long, and the next time it does not even start.
+            # It has run for long, but its next start fails.
             monkeypatch.setattr(supervisor_module, "STEADY_S", 0.0)
             one.job["config"]["log.dirs"] = str(tmp_path / "pk-cluster.json")
             one.kill()
@@ -257,7 +256,7 @@ def test_a_node_that_a_command_ends_stays_down(
             await supervisor._answer("a", "kill", 1)
             assert (one.node.state, one.said) == ("stopped", [])
             await supervisor._answer("b", "start", 1)
-            # While it is about to be started again, a command decides.
+            # A command takes effect while the restart is pending.
             for do, state in (("stop", "stopped"), ("start", "running")):
                 if one.node.state == "stopped":
                     await supervisor._answer("again", "start", 1)
@@ -381,7 +380,7 @@ def test_what_cannot_be_a_cluster_says_why(
 def test_a_second_signal_ends_it_at_once(cluster: Callable[..., Cluster], pk: Run) -> None:
     up = cluster("--brokers", "2")
     pids = {n: node["pid"] for n, node in nodes_of(pk).items()}
-    # A node that stands still does not drain.
+    # A paused node does not drain.
     os.kill(pids[1], signal.SIGSTOP)
     up.process.send_signal(signal.SIGINT)
     await_end([pids[2]])
@@ -484,7 +483,7 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed_paused_and_restar
 
 
 def await_more(acknowledged: list[int], count: int = 500) -> None:
-    """Until producing has gone on for a while."""
+    """Waits until producing has continued for a while."""
     before = len(acknowledged)
     wait_until(f"{count} acknowledged", lambda: len(acknowledged) >= before + count, timeout=WAIT_S)
 

@@ -68,7 +68,7 @@ def test_a_broker_its_profile_and_other_clients(
     config = pk("topics", "list", "--config-file", str(folder / "client.properties"))
     assert config.code == 0 and "t " in config.text, config.err
 
-    # No client gets in without TLS or a login, or does what no rule allows.
+    # No client gets in without TLS or a login, or may do anything that no rule allows.
     assert pk("topics", "list", "-b", first.bootstrap).code == 3
     trust = [f"-Xssl.truststore.location={folder / 'ca.pem'}", "-Xssl.truststore.type=PEM"]
     at = ["-b", first.bootstrap, "-Xsecurity.protocol=SASL_SSL", *trust]

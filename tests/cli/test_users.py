@@ -1,5 +1,5 @@
-"""`pk users`, against pk's broker and Apache Kafka; passwords come on standard input, and appear
-nowhere."""
+"""`pk users`, against pk's broker and Apache Kafka. Passwords come from standard input, and are
+never shown."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -120,8 +120,8 @@ def test_what_is_kept_and_said_holds_no_password(
 
 @pytest.mark.thorough
 def test_a_broker_that_asks_for_scram_from_its_first_start(pk: Run, tmp_path: Path) -> None:
-    """The nodes' own user adds the first one; no password is in what the broker writes, logs
-    or answers."""
+    """The nodes' own user adds the first user. No password is in the broker's files, logs or
+    answers."""
     login = f'{SCRAM} username="admin" password="admin-{SECRET}";'
     keys = {
         "listeners": "CLIENTS://127.0.0.1:0",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """A `pk wait` in a process of its own, that has found something missing."""
+    """A `pk wait` in a separate process that has reported an unmet condition."""
 
     def __init__(self, kafka: Kafka, *words: str) -> None:
         self.process = start_pk(
@@ -49,7 +49,7 @@ class Waiting:
         self.first = self.process.stderr.readline()
 
     def end(self) -> str:
-        """Its exit code must be 0 and its standard output empty; what else it said."""
+        """Its exit code must be 0 and its standard output empty. Returns its standard error."""
         out, err = self.process.communicate(timeout=60)
         assert (self.process.returncode, out) == (0, ""), err
         return err

@@ -129,7 +129,7 @@ def test_an_interval_without_w_is_refused(command: str, pk: Callable[..., Any]) 
 
 
 def test_what_shows_and_changes_nothing_can_be_watched() -> None:
-    """Every list and description there is; those that change something, or stream, cannot."""
+    """All lists and descriptions. Commands that change something or stream cannot be watched."""
     watched = {
         " ".join(path)
         for path, command in commands(tree())

@@ -1,4 +1,4 @@
-"""`pk why`: the reasons on facts made for them, and the commands on real clusters."""
+"""`pk why`: the reasons for constructed facts, and the commands on real clusters."""
 
 import re
 import shlex
@@ -47,7 +47,7 @@ def commands_parse(explanation: Explanation) -> None:
 
 
 def replicas(**states: str) -> dict[int, ReplicaFacts]:
-    """r1="up", r3="fenced": replicas 1 to 3, up unless said otherwise, their logs ending at 100."""
+    """r1="up", r3="fenced": replicas 1 to 3, up by default, whose logs end at 100."""
     reported = {1: "up", 2: "up", 3: "up"} | {int(k[1:]): v for k, v in states.items()}
     return {b: ReplicaFacts(b, s, 100 if s == "up" else None) for b, s in reported.items()}
 

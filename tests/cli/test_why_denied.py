@@ -1,4 +1,4 @@
-"""`pk why denied`: which ACL decides, which is missing, and the command that helps."""
+"""`pk why denied`: the ACL that decides, the one that is missing, and the command that helps."""
 
 from __future__ import annotations
 
