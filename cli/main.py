@@ -96,11 +96,11 @@ def usage(error: "UsageError") -> int:
     from pk.cli.exits import Exit
 
     help_words = " ".join(("pk", *error.path, "--help"))
-    text = f"{error}.  (`{help_words}` shows the usage.)".replace("?.  ", "?  ")
+    text = f"{error}. (`{help_words}` shows the usage.)".replace("?. ", "? ")
     if sys.stderr.isatty():
         from pk.cli.terminal.streams import Streams
 
-        text = Streams().folded(text.replace(".  (", ". (").replace("?  (", "? ("))
+        text = Streams().folded(text)
     sys.stderr.write(f"{text}\n")
     return Exit.USAGE
 

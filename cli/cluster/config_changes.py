@@ -57,13 +57,28 @@ class ConfigPlan(NamedTuple):
         return shown_name(next(iter(self.wanted))) if len(self.wanted) == 1 else None
 
 
-async def apply_changes(context: Context, wanted: ConfigChanges) -> list[AlteredConfig]:
-    """Shows the changes, asks, makes them, and records how to undo them; a row for each resource
-    and key, none if there is nothing to change."""
+class Changed(NamedTuple):
+    """What became of changes to configs."""
+
+    rows: Sequence[AlteredConfig] = ()
+    """A row for each resource and key."""
+
+    undo_id: str | None = None
+    """The change to undo; None if nothing was changed."""
+
+    def say_how_to_undo(self, context: Context) -> None:
+        """Says it, if there is something to undo; belongs after the rows."""
+        if self.undo_id is not None:
+            context.say(how_to_undo(self.undo_id))
+
+
+async def apply_changes(context: Context, wanted: ConfigChanges) -> Changed:
+    """Shows the changes, asks, makes them, and records how to undo them; no row if there is nothing
+    to change."""
     plan = await plan_changes(context, wanted)
     if not plan.wanted:
         say_nothing_to_change(context, plan)
-        return []
+        return Changed()
     if context.change.dry_run:
         say_consequences(context, plan)
     else:
@@ -241,11 +256,11 @@ def say_consequences(context: Context, plan: ConfigPlan) -> None:
             context.say(said)
 
 
-async def make_changes(context: Context, plan: ConfigPlan) -> list[AlteredConfig]:
+async def make_changes(context: Context, plan: ConfigPlan) -> Changed:
     """Makes the changes, or validates them with --dry-run, and records how to undo them; the rows
     say the results."""
     if not plan.wanted:
-        return plan.rows
+        return Changed(plan.rows)
     admin = await context.admin()
     trying = context.change.dry_run
     kept = None if trying else await remember_configs(context, plan.known, plan.wanted)
@@ -255,15 +270,15 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[AlteredConfig
         await until_configs(admin, plan.known, plan.wanted, failed)
     if kept is not None:
         settle_configs(kept, failed)
-        if len(failed) < len(plan.wanted):
-            context.say(how_to_undo(kept))
+        if len(failed) == len(plan.wanted):
+            kept = None
     for resource, error in failed.items():
         context.failed(error, spoken_name(resource))
         for row in plan.rows:
             if row["resource"] == shown_name(resource) and row["result"] != "unchanged":
                 row["result"] = phrase(error)
                 row["error"] = error_name(error)
-    return plan.rows
+    return Changed(plan.rows, kept)
 
 
 async def refusals(context: Context, wanted: ConfigChanges) -> list[Exception]:

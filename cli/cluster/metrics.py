@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pk.cli.cluster.metrics_listeners import LISTENER, metrics_urls
+from pk.cli.cluster.metrics_listeners import LISTENER, listeners
 from pk.cli.exits import CommandError, Unusable
 from pk.core.metrics import quantile
 from pk.net.client.admin import Admin
@@ -61,17 +61,16 @@ async def sources(admin: Admin) -> list[Source]:
     """The addresses of the metrics of the cluster's brokers. Raises CommandError if none
     does."""
     found: list[Source] = []
-    for broker, url in (await metrics_urls(admin)).items():
+    served = await listeners(admin)
+    for broker, url in served.urls.items():
         if url is None:
             raise CommandError(
                 f"Broker {broker} chose the port of {LISTENER} itself; give the address with --url."
             )
         found.append(source_of(str(broker), url))
     if not found:
-        raise CommandError(
-            f"No broker serves metrics: start them with -X {LISTENER}=127.0.0.1:9404, or give "
-            "--url."
-        )
+        other = "" if served.known else " of an exporter for Prometheus"
+        raise CommandError(f"{served.why_none}, or give the address{other} with --url.")
     return found
 
 

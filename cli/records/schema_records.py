@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.records.readers import BadLine
 from pk.cli.runtime.context import Context
-from pk.cli.schemas.reach import USER_ENVIRONMENT, where
+from pk.cli.schemas.reach import USER_ENVIRONMENT, no_subject, refused, where
 from pk.core.record.batch import Record
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _decode(side: _Side, data: bytes, record: Record) -> bytes:
     except (WireFormatError, SchemaError, UnfitValue) as e:
         raise Undecodable(str(e)) from None
     except RegistryError as e:
-        raise Undecodable(f"{e.message.rstrip('.')} ({e.code})") from None
+        raise Undecodable(refused(e)) from None
     except (RegistryUnreachable, MissingLibrary) as e:
         raise CommandError(f"{e}.", Exit.NO_CONNECTION) from None
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
@@ -98,7 +98,7 @@ def value_encoder(context: Context, schema: str, at: str | None) -> Callable[[by
     Raises Unusable, CommandError.
     """
     schemas = _schemas(context, at)
-    from pk.core.schemas.registry.errors import RegistryError
+    from pk.core.schemas.registry.errors import SUBJECT_NOT_FOUND, RegistryError
     from pk.core.schemas.schema import MissingLibrary, SchemaError, UnfitValue
     from pk.core.schemas.serialization import encoder
     from pk.net.schemas.answers import RegistryUnreachable
@@ -111,7 +111,10 @@ def value_encoder(context: Context, schema: str, at: str | None) -> Callable[[by
         schema_id, found = schemas.of_subject(subject, int(version))
         encode = encoder(found, schema_id, message or None)
     except RegistryError as e:
-        raise CommandError(f"--schema: {e.message.rstrip('.')} ({e.code}).") from None
+        said = f"{refused(e)}."
+        if e.code == SUBJECT_NOT_FOUND:
+            said = no_subject(e, subject, schemas.subjects())
+        raise CommandError(f"--schema: {said}") from None
     except RegistryUnreachable as e:
         raise CommandError(f"{e}.", Exit.NO_CONNECTION) from None
     except (SchemaError, MissingLibrary) as e:

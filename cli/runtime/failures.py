@@ -311,6 +311,13 @@ def _kafka(error: KafkaError) -> str:
     else:
         head = f"The broker refused with {error.name}" + (f": {said.rstrip('.')}" if said else "")
     step = _NEXT_STEP.get(code)
+    if code is ErrorCode.SECURITY_DISABLED and "uthorizer" in (said or ""):
+        from pk.core.config.views import STANDARD_AUTHORIZER
+
+        step = (  # the same code says that a broker of pk injects no faults
+            f"to use ACLs, set authorizer.class.name={STANDARD_AUTHORIZER} and super.users on all "
+            "nodes, or start a new cluster with `pk up --secure`"
+        )
     if code in _DENIED:
         step = "`pk why denied USER OPERATION RESOURCE` shows which ACL decides or is missing"
     key = _CONFIG_KEY.search(head) if code is ErrorCode.INVALID_CONFIG else None

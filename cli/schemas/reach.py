@@ -1,7 +1,7 @@
 """The schema registry of a command: from the option, else PK_SCHEMA_REGISTRY, else the profile."""
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,11 @@ from pk.cli.runtime.context import Context
 from pk.core.nearest import did_you_mean
 
 if TYPE_CHECKING:
+    from pk.core.schemas.registry.errors import RegistryError
     from pk.net.schemas.client import SchemaRegistry
 
 ENVIRONMENT = "PK_SCHEMA_REGISTRY"
 USER_ENVIRONMENT = "PK_SCHEMA_REGISTRY_USER"
-
-_SUBJECT_NOT_FOUND = 40401
 
 
 def where(context: Context, given: str | None) -> str:
@@ -34,6 +33,17 @@ def where(context: Context, given: str | None) -> str:
     return found
 
 
+def refused(error: "RegistryError") -> str:
+    """A registry's refusal, without a full stop."""
+    return f"{error.message.rstrip('.')} ({error.code})"
+
+
+def no_subject(error: "RegistryError", subject: str, known: Iterable[str]) -> str:
+    """The refusal of a subject that does not exist, with the subject that may have been meant."""
+    hint = did_you_mean(subject, known, "; `pk schema list` lists subjects.")
+    return f"{refused(error)}{hint}"
+
+
 @asynccontextmanager
 async def registry(
     context: Context, given: str | None, subject: str | None = None
@@ -41,7 +51,7 @@ async def registry(
     """The registry, closed at the end of the block; its errors become a CommandError, with a
     suggestion if `subject` does not exist."""
     try:
-        from pk.core.schemas.registry.errors import RegistryError
+        from pk.core.schemas.registry.errors import SUBJECT_NOT_FOUND, RegistryError
         from pk.core.schemas.schema import MissingLibrary, SchemaError
         from pk.net.schemas.answers import RegistryUnreachable
         from pk.net.schemas.client import open_registry
@@ -60,11 +70,10 @@ async def registry(
         raise CommandError(f"{e}.", Exit.NO_CONNECTION) from None
     except RegistryError as e:
         code = Exit.NOT_AUTHORISED if e.status in (401, 403) else Exit.FAILED
-        end = "."
-        if e.code == _SUBJECT_NOT_FOUND and subject is not None:
-            known = await found.subjects()
-            end = did_you_mean(subject, known, "; `pk schema list` lists subjects.")
-        raise CommandError(f"{e.message.rstrip('.')} ({e.code}){end}", code) from None
+        said = f"{refused(e)}."
+        if e.code == SUBJECT_NOT_FOUND and subject is not None:
+            said = no_subject(e, subject, await found.subjects())
+        raise CommandError(said, code) from None
     except (SchemaError, MissingLibrary) as e:
         raise CommandError(f"{str(e).rstrip('.')}.") from None
     finally:

@@ -19,7 +19,7 @@ import trio
 
 from pk.cli.cluster.brokers import describe_nodes
 from pk.cli.cluster.groups import SHARE, offsets_of
-from pk.cli.cluster.metrics_listeners import LISTENER, metrics_urls
+from pk.cli.cluster.metrics_listeners import listeners
 from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.out_of_sync_since import witnesses
 from pk.cli.cluster.pipelines import pipeline_of
@@ -529,8 +529,8 @@ class Collector:
 
     async def _find_sources(self) -> None:
         """Finds where metrics are. Raises CommandError if they are nowhere, KafkaError."""
-        asked = self._answered(lambda: metrics_urls(self.admin), "configs")
-        urls = {broker: url for broker, url in (await asked).items() if url is not None}
+        served = await self._answered(lambda: listeners(self.admin), "configs")
+        urls = {broker: url for broker, url in served.urls.items() if url is not None}
         known, self._sources = self._sources, {}
         if urls:
             from pk.cli.cluster.metrics import source_of
@@ -545,9 +545,7 @@ class Collector:
             await source.client.close()
             self.model.forget_requests(broker)
         if not urls:
-            raise CommandError(
-                f"No broker serves metrics; set {LISTENER}=HOST:PORT on the brokers."
-            )
+            raise CommandError(f"{served.why_none}.")
 
 
 def _check(silent: Collection[int], of: str) -> None:

@@ -50,9 +50,9 @@ class Reason(Enum):
     """The reason for an answer."""
 
     SUPER_USER = "super.users names the principal"
-    RULE = "a rule matches"
-    NO_RULES = "no rule is about the resource"
-    NO_MATCH = "no rule about the resource matches"
+    RULE = "an ACL matches"
+    NO_RULES = "the resource has no ACL"
+    NO_MATCH = "no ACL of the resource matches"
 
 
 class Verdict(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from pk.core.schemas.registry.errors import RegistryError, schema_not_found
+from pk.core.schemas.registry.errors import SUBJECT_NOT_FOUND, RegistryError, schema_not_found
 from pk.core.schemas.registry.state import State, Version
 from pk.core.schemas.schema import Reference, Resolved, Schema, SchemaError, schema_of_json
 from pk.core.schemas.wire_format import SchemaId
@@ -22,7 +22,6 @@ from pk.net.schemas.libraries import require_libraries
 
 TIMEOUT_S = 30.0
 _DEPTH_MAX = 100
-_SUBJECT_NOT_FOUND = 40401
 _ANSWER_BYTES_MAX = 64 << 20
 
 _Ask = Callable[[str, Any], Any]
@@ -61,6 +60,12 @@ class Schemas:
         path = f"/schemas/guids/{wanted.guid}" if wanted.guid else f"/schemas/ids/{wanted.id}"
         return self._resolved(schema_of_json(self._get(path)), "")
 
+    def subjects(self) -> list[str]:
+        """The names of all subjects."""
+        if self._directory is not None:
+            return sorted(self._directory.load().state.subjects)
+        return self._get("/subjects")
+
     def of_subject(self, subject: str, version: int = -1) -> tuple[int, Resolved]:
         """The id and the schema of a subject's version (-1: the latest)."""
         if self._directory is not None:
@@ -89,7 +94,7 @@ class Schemas:
         try:
             return self._get(f"/subjects/{quote(subject, safe='')}/versions?deleted=true")
         except RegistryError as e:
-            if e.code == _SUBJECT_NOT_FOUND:
+            if e.code == SUBJECT_NOT_FOUND:
                 return []
             raise
 

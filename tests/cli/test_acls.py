@@ -379,6 +379,7 @@ def test_without_an_authorizer_the_broker_s_word_is_passed_on(pk: Run) -> None:
         for words in ("list", "add --allow alice --topic t -y", "check alice read t"):
             ran = pk("acls", *words.split(), "-b", plain.bootstrap)
             assert (ran.code, "SECURITY_DISABLED" in ran.err) == (1, True), ran.err
+            assert "set authorizer.class.name=org.apache.kafka" in ran.err
 
 
 def test_acls_that_the_broker_refuses_are_said_once(

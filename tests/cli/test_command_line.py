@@ -224,7 +224,7 @@ def test_an_option_before_the_noun_that_the_command_does_not_take_is_refused() -
         ("--topics", "pk has no option --topics"),
         (
             "kafka-topics.sh --list",
-            "pk has no command 'kafka-topics.sh'; in pk that is `pk topics`",
+            "pk has no command 'kafka-topics.sh'; in pk that is `pk topics`. (`pk --help` shows",
         ),
         ("kafka-acls.sh --add", "'kafka-acls.sh'; in pk that is `pk acls`"),
         ("get-offsets", "'get-offsets'; in pk that is `pk topics offsets`"),

@@ -7,8 +7,10 @@ import pytest
 from each import for_each
 from hypothesis import given
 from hypothesis import strategies as st
+from terminal import on_terminal
 
 from pk.cli.config_keys.units import both_ways, exact_span, plain_value
+from pk.cli.main import main
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -135,6 +137,15 @@ def test_a_unit_that_makes_no_sense_is_refused_before_anything(pk: Run, words: A
     wrong = pk(*words)
     assert wrong.code == 2
     assert "retention.ms is a duration" in wrong.err or "timeout.ms is a duration" in wrong.err
+
+
+@pytest.mark.parametrize("noun", ["configs alter topic", "topics alter"])
+def test_how_to_undo_a_change_follows_its_table(at: Run, fresh: Fresh, noun: str) -> None:
+    topic = fresh("undoable")
+    at("topics", "create", topic)
+    words = (*noun.split(), topic, "-c", "retention.ms=86400000", "-y")
+    screen = on_terminal(main, words).screen
+    assert -1 < screen.find("RESULT") < screen.find("To undo it: pk undo"), screen
 
 
 def test_a_header_is_no_config(at: Run, fresh: Fresh) -> None:

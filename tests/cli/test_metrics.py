@@ -6,20 +6,23 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from clients.apache_kafka import free_ports
 from confluent_kafka import Producer
 
-from pk.cli.cluster.metrics import Value, Values, source_of, sparkline
-from pk.cli.exits import Exit
+from pk.cli.cluster.metrics import Value, Values, source_of, sources, sparkline
+from pk.cli.exits import CommandError, Exit
 from pk.cli.nouns.metrics.metrics import rows_of
 from pk.cli.nouns.metrics.options import ShowMetrics
 from pk.cli.nouns.metrics.rows import MetricRow, show_value
 from pk.cli.output.formats import OutputOptions, render
 from pk.cli.output.rows import listing
 from pk.core.durations import Duration
+from pk.net.client.admin import Admin
+from pk.net.client.answers import Answers
 from pk.testing import Broker
 
 Run = Callable[..., Any]
@@ -107,6 +110,20 @@ def test_top_without_metrics_says_why(pk: Run, monkeypatch: pytest.MonkeyPatch) 
         ran = pk("top", "requests", "-f", "json", "--interval", "0.1")
         assert (ran.code, json.loads(ran.out)) == (0, [])
         assert "No broker serves metrics; set pk.metrics.listener" in ran.err
+
+
+async def test_apache_kafka_is_not_advised_to_set_a_config_of_pk() -> None:
+    class Apache:
+        async def describe_cluster(self) -> Any:
+            return SimpleNamespace(brokers=[SimpleNamespace(node_id=1, host="h")])
+
+        async def describe_configs(self, resources: Any, **_: Any) -> Answers[Any, Any]:
+            entry = SimpleNamespace(name="log.dirs", value="/data")
+            return Answers((resource, (entry,)) for resource in resources)
+
+    with pytest.raises(CommandError) as caught:
+        await sources(cast("Admin", Apache()))
+    assert "JMX" in str(caught.value) and "pk.metrics.listener" not in str(caught.value)
 
 
 def test_the_page_s_commands_run(broker: Broker, pk: Run) -> None:

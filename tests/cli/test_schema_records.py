@@ -120,6 +120,8 @@ def test_what_does_not_fit_is_not_written(at: Run) -> None:
     wrong = at("produce", "fit", "--create", "--schema", "fit-value", '{"a": "x"}')
     assert wrong.code == 1 and "value.a must be" in wrong.err
     assert at("produce", "fit", "--schema", "nothing", "{}").code == 1
+    misspelled = at("produce", "fit", "--schema", "fit-valeu", "{}")
+    assert (misspelled.code, "did you mean fit-value?" in misspelled.err) == (1, True)
     assert at("produce", "fit", "--schema", "fit-value", "{").code == 1
     assert at("produce", "fit", "--schema", "fit-value", "--fake", "users").code == 2
     assert at("produce", "fit", "plain").code == 0

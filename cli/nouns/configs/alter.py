@@ -62,8 +62,9 @@ async def alter(context: Context, options: AlterConfigs) -> None:
     if not resources:
         raise Unusable("Name what to change: `topic NAME`, `broker ID` or `broker default`.")
     changes = _changes(options)
-    rows = await apply_changes(context, dict.fromkeys(resources, changes))
-    if rows:
-        context.show(listing(AlteredConfig, rows))
+    changed = await apply_changes(context, dict.fromkeys(resources, changes))
+    if changed.rows:
+        context.show(listing(AlteredConfig, changed.rows))
+        changed.say_how_to_undo(context)
     else:
         context.show_nothing(columns(AlteredConfig))

@@ -130,13 +130,14 @@ async def _apply(
             await context.agree(
                 f"Change this on {context.settings.cluster_name}?", name=shown_name(resource)
             )
-        rows = await make_changes(context, plan)
+        changed = await make_changes(context, plan)
     except CommandError as error:
         raise CommandError(f"{error} {_kept(context, resource, path)}", error.code) from None
     except (ClientError, KafkaError):
         context.say(_kept(context, resource, path))
         raise
-    context.show(listing(AlteredConfig, rows))
+    context.show(listing(AlteredConfig, changed.rows))
+    changed.say_how_to_undo(context)
     if context.failures or context.change.dry_run:
         context.say(_kept(context, resource, path))
     else:

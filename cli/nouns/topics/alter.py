@@ -62,16 +62,18 @@ async def alter(context: Context, options: "AlterTopics") -> None:
         }
         for row in (await grow(context, totals, now) if totals else [])
     ]
-    for changed in await config_changes.make_changes(context, plan) if plan else []:
+    changed = await config_changes.make_changes(context, plan) if plan else config_changes.Changed()
+    for row in changed.rows:
         rows.append(
             {
-                "topic": changed["resource"],
-                "name": changed["name"],
-                "from": changed["from"],
-                "to": changed["to"],
-                "to_source": changed["to_source"],
-                "result": changed["result"],
-                "error": changed["error"],
+                "topic": row["resource"],
+                "name": row["name"],
+                "from": row["from"],
+                "to": row["to"],
+                "to_source": row["to_source"],
+                "result": row["result"],
+                "error": row["error"],
             }
         )
     show_results(context, listing(AlteredRow, rows))
+    changed.say_how_to_undo(context)

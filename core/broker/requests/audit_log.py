@@ -85,9 +85,9 @@ class AuditLog:
         )
 
     def changed(self, who: Who, verb: str, rule: AclBinding) -> None:
-        """Log the change of a rule. `verb` is `added` or `deleted`."""
+        """Log the change of an ACL. `verb` is `added` or `deleted`."""
         principal = _shown(str(who.principal))
-        logger.info("%s from %s %s the rule %s", principal, _from(who), verb, _shown(str(rule)))
+        logger.info("%s from %s %s the ACL %s", principal, _from(who), verb, _shown(str(rule)))
 
     def _may_write(self, now_s: float) -> bool:
         if now_s - self._second >= 1:
@@ -104,7 +104,7 @@ class AuditLog:
 def because(verdict: Verdict) -> str:
     """The reason for a decision, in words."""
     if verdict.rule is not None:
-        return f"by the rule {_shown(str(verdict.rule))}"
+        return f"by the ACL {_shown(str(verdict.rule))}"
     return verdict.reason.value
 
 

@@ -3,6 +3,10 @@ both."""
 
 from __future__ import annotations
 
+from typing import Final
+
+SUBJECT_NOT_FOUND: Final = 40401
+
 
 class RegistryError(Exception):
     """A refused request. `code`, or its first three digits, is the HTTP status."""
@@ -19,7 +23,7 @@ class RegistryError(Exception):
 
 
 def subject_not_found(subject: str) -> RegistryError:
-    return RegistryError(40401, f"Subject '{subject}' not found.")
+    return RegistryError(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
 
 
 def version_not_found(version: int) -> RegistryError:

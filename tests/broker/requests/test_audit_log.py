@@ -57,11 +57,11 @@ def test_a_refusal_says_who_from_where_what_on_what_and_why(
     first, second = lines.messages
     assert first == (
         "refused User:eve from 192.0.2.7 (CLIENTS, client id billing): WRITE on topic orders "
-        "(Produce, by the rule DENY User:eve WRITE TOPIC:LITERAL:orders from *)"
+        "(Produce, by the ACL DENY User:eve WRITE TOPIC:LITERAL:orders from *)"
     )
     assert second == (
-        "refused User:eve from 192.0.2.7 (CLIENTS): WRITE on group g (Produce, no rule is about "
-        "the resource)"
+        "refused User:eve from 192.0.2.7 (CLIENTS): WRITE on group g (Produce, the resource has "
+        "no ACL)"
     )
 
 
