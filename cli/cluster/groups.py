@@ -273,10 +273,11 @@ def unread_from(row: OffsetRow) -> int | None:
     return r.ShareGroupOffset(start, lag=row["lag"]).unread(row["end"])
 
 
-def unused_offset_columns(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+def unused_offset_columns(are_shared: Iterable[bool]) -> set[str]:
     """The columns that only `wide` shows: of the start offsets that share groups have and the
-    committed offsets of all others, those that no row has."""
-    shared = {row["start_offset"] is not None for row in rows}
+    committed offsets of all others, those that no group has. `are_shared` says of each group
+    whether it is a share group."""
+    shared = set(are_shared)
     return {"committed"} if shared == {True} else set() if True in shared else {"start_offset"}
 
 

@@ -69,8 +69,12 @@ async def sources(admin: Admin) -> list[Source]:
             )
         found.append(source_of(str(broker), url))
     if not found:
-        other = "" if served.known else " of an exporter for Prometheus"
-        raise CommandError(f"{served.why_none}, or give the address{other} with --url.")
+        also = (
+            ", or give the address"
+            if served.known
+            else "; give the address of a Prometheus exporter"
+        )
+        raise CommandError(f"{served.why_none}{also} with --url.")
     return found
 
 

@@ -23,7 +23,7 @@ class Listeners(NamedTuple):
         """Why no broker serves metrics, without a full stop."""
         if self.known:
             return f"No broker serves metrics; set {LISTENER}=HOST:PORT on the brokers"
-        return "No broker serves metrics over HTTP; Apache Kafka's brokers have them in JMX only"
+        return "No broker serves metrics over HTTP: Apache Kafka's brokers have them in JMX only"
 
 
 async def listeners(admin: Admin) -> Listeners:

@@ -206,7 +206,7 @@ def groups_in(moves: Iterable[Move]) -> list[str]:
 def _listing(rows: Sequence[OffsetChangeRow], *, done: bool = False) -> Listing:
     """The plan or, if `done`, its result: the group only if there are several, no empty columns."""
     wide = {name for name in ("target_time", "note") if not any(row[name] for row in rows)}
-    wide |= unused_offset_columns(rows)
+    wide |= unused_offset_columns(row["start_offset"] is not None for row in rows)
     if len({row["group"] for row in rows}) <= 1:
         wide.add("group")
     if not done:

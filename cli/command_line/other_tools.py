@@ -154,10 +154,8 @@ OPTIONS = {
     ("pk debug bundle", "-o"): "debug bundle --to FILE",
     ("pk debug bundle", "--output"): "debug bundle --to FILE",
     ("pk topics trim", "--to"): "topics trim TOPIC -o POSITION",
-    ("pk quotas set", "-c"): "quotas set --user USER KEY=VALUE",
-    ("pk quotas set", "--config"): "quotas set --user USER KEY=VALUE",
-    ("pk quotas set", "--producer-byte-rate"): "quotas set --user USER producer_byte_rate=10MB",
-    ("pk quotas set", "--consumer-byte-rate"): "quotas set --user USER consumer_byte_rate=10MB",
+    ("pk quotas set", "--producer-byte-rate"): "quotas set … producer_byte_rate=10MB",
+    ("pk quotas set", "--consumer-byte-rate"): "quotas set … consumer_byte_rate=10MB",
     ("pk reassign plan", "--brokers"): "reassign plan --to 4,5",
     ("pk reassign apply", "--brokers"): "reassign apply --to 4,5",
 }

@@ -120,6 +120,22 @@ def _item(value: Any, part: str) -> Any:
     return next((v[1] for v in items if _is_pair(v) and v[0] == part), MISSING)
 
 
+def names_at(row: Any, path: Sequence[str]) -> list[str]:
+    """The names of the fields at `path`: of an object, of a text that holds one as JSON, or of
+    pairs; empty if there are none."""
+    value = value_at(row, path)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return []
+    if isinstance(value, Mapping):
+        return [str(name) for name in cast("Mapping[Any, Any]", value)]
+    if isinstance(value, (list, tuple)):
+        return [str(v[0]) for v in cast("Sequence[Any]", value) if _is_pair(v)]
+    return []
+
+
 def _is_pair(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(cast("Sequence[Any]", value)) == 2
 
@@ -203,6 +219,8 @@ class _Parser:
         self.position = 0
         self.fields = fields
         self.words = words
+        self.paths: list[tuple[str, ...]] = []
+        """The fields of the conditions."""
         self.equalled: list[tuple[str, str]] = []
         """The fields that must equal a text, and that text."""
         self.ordered: list[tuple[str, str]] = []
@@ -259,6 +277,7 @@ class _Parser:
             known = sorted(self.fields)
             hint = did_you_mean(path[0], known, f"; the fields are {', '.join(known)}")
             raise WhereError(f"--where: unknown field {path[0]!r}{hint}")
+        self.paths.append(path)
         return path
 
     def value(self) -> Any:
@@ -342,6 +361,13 @@ def parse_where(
     if left is not None:
         raise WhereError(f"--where: unexpected {left.text!r}; join conditions with `and` or `or`")
     return predicate
+
+
+def paths_in(text: str) -> list[tuple[str, ...]]:
+    """The fields of the conditions in `text`, each as its path. Raises WhereError."""
+    parser = _Parser(text, None)
+    parser.either()
+    return parser.paths
 
 
 _VALUES_MAX = 8

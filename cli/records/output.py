@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.phrases import count
-from pk.cli.records.filter import record_filter
+from pk.cli.records.filter import AbsentFields, record_filter
 from pk.cli.records.internal_topics import DECODED, decoded, pairs
 from pk.cli.records.range_reader import Part
 from pk.cli.records.source import Source
@@ -134,7 +134,8 @@ class Output:
     ) -> None:
         self._context = context
         self._writer, bare = _writer(context, options, formatter, formatter_config)
-        self._filter = record_filter(options.key, options.header, options.where)
+        self._absent = AbsentFields()
+        self._filter = record_filter(options.key, options.header, options.where, self._absent)
         self._decodes = not options.raw
         self._pairs = self._decodes and bare
         """Whether to write decoded records with their keys: their values alone do not say what they
@@ -317,6 +318,8 @@ class Output:
             if self.mid_line:
                 self._context.say()
             self._context.say(f"{count(self.shown, 'record')}.")
+        if not self.shown and (said := self._absent.sentence) is not None:
+            self._context.say(said)
 
     def _break_off(self) -> None:
         """Completes the output written so far, so that it is valid; writes nothing if there is

@@ -25,7 +25,8 @@ from pk.cli.command_line.nouns import NOUNS, Entry
 from pk.cli.command_line.other_tools import MORE, OPTIONS, TOOLS, WORDS
 from pk.cli.command_line.parse import parse, root
 from pk.cli.command_line.tree import Command, commands, tree
-from pk.cli.exits import UsageError
+from pk.cli.exits import Exit, UsageError
+from pk.cli.main import main
 from pk.cli.options.parameters import Argument, Option, fields_of
 from pk.cli.options.values import Pair, count, pause
 from pk.cli.runtime.context import Context
@@ -224,7 +225,7 @@ def test_an_option_before_the_noun_that_the_command_does_not_take_is_refused() -
         ("--topics", "pk has no option --topics"),
         (
             "kafka-topics.sh --list",
-            "pk has no command 'kafka-topics.sh'; in pk that is `pk topics`. (`pk --help` shows",
+            "pk has no command 'kafka-topics.sh'; in pk that is `pk topics`",
         ),
         ("kafka-acls.sh --add", "'kafka-acls.sh'; in pk that is `pk acls`"),
         ("get-offsets", "'get-offsets'; in pk that is `pk topics offsets`"),
@@ -235,6 +236,18 @@ def test_an_option_before_the_noun_that_the_command_does_not_take_is_refused() -
 def test_what_is_no_option_of_a_noun_is_said(words: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
         parse(words.split())
+
+
+def test_one_space_stands_between_a_usage_error_and_its_hint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words, said in (
+        (("topics", "lst"), "pk topics has no command 'lst'; did you mean list? "),
+        (("topics", "offsets", "--nonsense"), "pk topics offsets has no option --nonsense. "),
+    ):
+        assert main(words) == Exit.USAGE
+        hint = f"(`pk {' '.join(words[:-1])} --help` shows the usage.)\n"
+        assert capsys.readouterr().err == said + hint
 
 
 @pytest.mark.parametrize("words", sorted(set(TOOLS.values())))

@@ -108,6 +108,8 @@ def test_a_unit_is_converted_before_the_request_and_shown_both_ways(at: Run, fre
     for words in (
         ("configs", "alter", "topic", topic, "-c", "retention.ms=100s"),
         ("configs", "alter", "topic", topic, "--add-config", "retention.ms=100s"),
+        ("configs", "alter", "topic", topic, "retention.ms=100s"),
+        ("configs", "alter", "-t", topic, "retention.ms=100s"),
         ("topics", "alter", topic, "-c", "retention.ms=100s"),
     ):
         planned = at(*words)  # refused without a request

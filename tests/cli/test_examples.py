@@ -225,6 +225,7 @@ class World:
         """The files that examples read."""
         (self.directory / "orders.tsv").write_text("k1\tv1\nk2\tv2\n")
         (self.directory / "pk.log").write_text("started\n")
+        (self.directory / "client.properties").write_text("client.rack=eu-1\n")
         (self.directory / "plan.csv").write_text("orders,0,1\n")
         (self.directory / "plan.json").write_text(
             '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]}'

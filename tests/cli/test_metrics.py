@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
 from clients.apache_kafka import free_ports
 from confluent_kafka import Producer
 
@@ -112,7 +113,7 @@ def test_top_without_metrics_says_why(pk: Run, monkeypatch: pytest.MonkeyPatch) 
         assert "No broker serves metrics; set pk.metrics.listener" in ran.err
 
 
-async def test_apache_kafka_is_not_advised_to_set_a_config_of_pk() -> None:
+def test_apache_kafka_is_not_advised_to_set_a_config_of_pk() -> None:
     class Apache:
         async def describe_cluster(self) -> Any:
             return SimpleNamespace(brokers=[SimpleNamespace(node_id=1, host="h")])
@@ -122,7 +123,7 @@ async def test_apache_kafka_is_not_advised_to_set_a_config_of_pk() -> None:
             return Answers((resource, (entry,)) for resource in resources)
 
     with pytest.raises(CommandError) as caught:
-        await sources(cast("Admin", Apache()))
+        trio.run(sources, cast("Admin", Apache()))
     assert "JMX" in str(caught.value) and "pk.metrics.listener" not in str(caught.value)
 
 

@@ -128,7 +128,7 @@ def test_the_flags_of_kafka_configs(at: Run, user: str) -> None:
     text = "producer_byte_rate=1024,consumer_byte_rate=2048"
     ran = at("quotas", "set", *both, "--add-config", text, "-y")
     assert ran.code == 0, ran.err
-    default = at("quotas", "set", *entity, "--client-defaults", "request_percentage=50", "-y")
+    default = at("quotas", "set", *entity, "--client-defaults", "-c", "request_percentage=50", "-y")
     assert default.code == 0, default.err
     found = listed(at, "--user", user)
     assert [(r["client_id"], r["key"], r["value"]) for r in found] == [

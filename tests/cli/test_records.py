@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pk.cli.exits import Unusable
+from pk.cli.records.filter import AbsentFields, record_filter
 from pk.cli.records.internal_topics import decoded, pairs
 from pk.cli.records.percent_format import compile_reader, token_writer
 from pk.cli.records.readers import BadLine, NewRecord, reading
@@ -452,3 +453,30 @@ def test_a_wide_row_goes_on_below_where_a_terminal_would_break_a_cell() -> None:
     assert heads[0].startswith("TOPIC") and heads[1].startswith("    ")
     assert " ".join(heads).split()[-3:] == ["EPOCH", "HEADERS", "VALUE"]
     assert all(len(head) <= 60 for head in heads)
+
+
+def test_a_field_that_no_record_has_is_named_with_what_records_have() -> None:
+    def said(where: str, *values: bytes) -> str | None:
+        absent = AbsentFields()
+        test = record_filter(None, (), where, absent)
+        assert test is not None
+        for offset, value in enumerate(values):
+            record = Record(offset, 0, None, value, (("trace", b"1"),))
+            assert not test(Source("t", 0), record)
+        return absent.sentence
+
+    orders = (b'{"amount": 1, "user": {"name": "a"}}', b'{"total": 2}', b"no JSON")
+    assert (
+        said("value.amuont > 3", *orders)
+        == "--where: no record has the field value.amuont; did you mean value.amount?"
+    )
+    assert said("value.user.nmae = b", *orders) == (
+        "--where: no record has the field value.user.nmae; did you mean value.user.name?"
+    )
+    assert said("headers.tarce = 2", *orders) == (
+        "--where: no record has the field headers.tarce; did you mean headers.trace?"
+    )
+    assert said("value.x = 1", b"no JSON") == "--where: no record has the field value.x."
+    assert said("value.total > 3 and value.amount > 3", *orders) is None
+    assert said("value.amuont > 3") is None, "no record was read"
+    assert said("offset > 10", *orders) is None

@@ -120,8 +120,22 @@ def test_what_does_not_fit_is_not_written(at: Run) -> None:
     wrong = at("produce", "fit", "--create", "--schema", "fit-value", '{"a": "x"}')
     assert wrong.code == 1 and "value.a must be" in wrong.err
     assert at("produce", "fit", "--schema", "nothing", "{}").code == 1
+    order = (
+        'syntax = "proto3"; message Order { int32 amount = 1; repeated Line lines = 2; '
+        "message Line { string item = 1; } }"
+    )
+    add(at, "fit-proto", order, "protobuf")
+    for value, said in (
+        ('{"amuont": 1}', "Order has no field 'amuont'; did you mean amount"),
+        ('{"amount": "x"}', "the field amount: 'x' is not a whole number"),
+        ('{"lines": {"item": "a"}}', "the field lines: it must be a list"),
+        ('{"lines": [{"item": 1}]}', "the field lines.item: it must be a string"),
+    ):
+        unfit = at("produce", "fit", "--schema", "fit-proto", value)
+        assert f"the value does not fit its schema: {said}" in unfit.err, unfit.err
+        assert unfit.err.count("\n") == 1, unfit.err
     misspelled = at("produce", "fit", "--schema", "fit-valeu", "{}")
-    assert (misspelled.code, "did you mean fit-value?" in misspelled.err) == (1, True)
+    assert (misspelled.code, "did you mean fit-value" in misspelled.err) == (1, True)
     assert at("produce", "fit", "--schema", "fit-value", "{").code == 1
     assert at("produce", "fit", "--schema", "fit-value", "--fake", "users").code == 2
     assert at("produce", "fit", "plain").code == 0

@@ -1,11 +1,14 @@
 """`pk configs alter`."""
 
+from dataclasses import replace
+
 from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.cluster.config_changes import apply_changes
 from pk.cli.config_keys.units import config_value
 from pk.cli.exits import Unusable
 from pk.cli.nouns.configs.options import AlterConfigs
 from pk.cli.nouns.configs.resources import resources_of
+from pk.cli.options.values import pair
 from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.settings import read_properties
@@ -56,8 +59,25 @@ def _changes(options: AlterConfigs) -> list[ConfigChange]:
     return changes
 
 
+def _with_arguments(options: AlterConfigs) -> AlterConfigs:
+    """The options with KEY=VALUE among the arguments moved to `config`. TYPE and the first NAME
+    stay: a group's name may contain an equals sign."""
+    named = options.topic or options.broker or options.group or options.entity_type
+    words = [] if options.type is None else [options.type, *options.name]
+    kept = 0 if named else 2
+    pairs = [word for word in words[kept:] if "=" in word]
+    words = words[:kept] + [word for word in words[kept:] if "=" not in word]
+    return replace(
+        options,
+        type=words[0] if words else None,
+        name=tuple(words[1:]),
+        config=(*options.config, *map(pair, pairs)),
+    )
+
+
 async def alter(context: Context, options: AlterConfigs) -> None:
     """`pk configs alter`."""
+    options = _with_arguments(options)
     resources = resources_of(options)
     if not resources:
         raise Unusable("Name what to change: `topic NAME`, `broker ID` or `broker default`.")

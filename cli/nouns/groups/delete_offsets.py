@@ -74,6 +74,6 @@ async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
             }
         )
     named = [(partition_name(tp), error) for tp, error in errors.items()]
-    wide = unused_offset_columns(rows)
+    wide = unused_offset_columns([is_share])
     show_results(context, listing(DeletedOffsetRow, rows, wide=wide), named, "partition")
     say_how_to_undo(context, change_id, deleted=len(errors) < len(commits))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pk.cli.cluster.groups import (
+    SHARE,
     apache_timeout,
     check_topics,
     describe_existing,
@@ -57,14 +58,15 @@ async def describe(context: Context, options: DescribeGroups) -> None:
     ]
     sections: list[Section] = []
     for group, state in zip(described, states, strict=True):
-        wide = unused_offset_columns(group["offsets"])
+        wide = unused_offset_columns([group["type"] == SHARE])
         shown = listing(OffsetOfGroup, group["offsets"], lag_style, wide=wide)
         sections.append(Section(_title(state), shown))
         topology = group["topology"]
         if topology is not None:
             title = f"{state['group']}: topology of epoch {topology['epoch']}"
             sections.append(Section(title, listing(SubtopologyRow, topology["subtopologies"])))
-    every = listing(OffsetRow, rows, lag_style, wide=unused_offset_columns(rows))
+    wide = unused_offset_columns(g.type == SHARE for g in groups)
+    every = listing(OffsetRow, rows, lag_style, wide=wide)
     context.show_document(Document(described, sections, every))
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import trio
 
 from pk.cli.cluster.groups import (
+    SHARE,
     check_topics,
     describe_existing,
     group_names,
@@ -93,7 +94,7 @@ async def lag(context: Context, options: GroupsLag) -> None:
         _LAST[context.session] = now
     lags = [_with_rates(row, before, now) for row in rows]
     shown: Sequence[Row] = lags if by == "partition" else _grouped(lags, by, groups)
-    unused = unused_offset_columns(rows)
+    unused = unused_offset_columns(g.type == SHARE for g in groups)
     listing = Listing(
         _columns(context, by, groups, unused, rated=before is not None), shown, lag_style
     )

@@ -76,10 +76,12 @@ class SetQuota(QuotaOf):
     add_config: Annotated[
         tuple[str, ...],
         Option(
+            "-c",
+            "--config",
             "--add-config",
             value="K=V,K=V",
             separated=True,
-            help="Set several keys, as in Apache's tool.",
+            help="Same as KEY=VALUE.",
             hidden=True,
         ),
     ] = ()

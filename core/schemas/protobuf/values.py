@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from pk.core.nearest import did_you_mean_key
 from pk.core.schemas.protobuf.descriptors import File
 from pk.core.schemas.schema import UnfitValue
 
@@ -64,6 +66,38 @@ def reader(file: File) -> Callable[[bytes, tuple[int, ...]], Any]:
     return read
 
 
+_WITHIN_FIELD: Final = re.compile(r"Failed to parse (\S+) field: (.*)", re.DOTALL)
+_UNKNOWN_FIELD: Final = re.compile(
+    r'Message type "(?:.*\.)?(.*?)" has no field named "(.*?)" at .*Fields[^\[]*\[(.*?)\]',
+    re.DOTALL,
+)
+_REASONS: Final = (
+    (re.compile(r"invalid literal for int\(\) with base 10: (.*)"), r"\1 is not a whole number"),
+    (re.compile(r"expected string or bytes-like object.*"), "it must be a string"),
+    (re.compile(r"repeated field .* must be in \[\] .*"), "it must be a list"),
+)
+
+
+def _misfit(said: str) -> str:
+    """What the library says about a value that does not fit, on one line and without its names for
+    Python's types: the field, and the cause."""
+    path: list[str] = []
+    while (found := _WITHIN_FIELD.match(said)) is not None:
+        path.append(found[1])
+        said = found[2]
+    unknown = _UNKNOWN_FIELD.match(said)
+    if unknown is not None:
+        message, name, known = unknown.groups()
+        hint = did_you_mean_key(name, re.findall(r"'(.*?)'", known)).rstrip("?")
+        cause = f"{message} has no field {name!r}{hint}"
+    else:
+        cause = said.partition("\n")[0].rstrip(".")
+        for pattern, plain in _REASONS:
+            cause = pattern.sub(plain, cause)
+        cause = cause[:1].lower() + cause[1:]
+    return ": ".join((*(["the field " + ".".join(path)] if path else []), cause))
+
+
 def writer(file: File, place: tuple[int, ...]) -> Callable[[Any], bytes]:
     """A function that writes JSON values as a message; it raises UnfitValue."""
     from google.protobuf import json_format
@@ -78,6 +112,6 @@ def writer(file: File, place: tuple[int, ...]) -> Callable[[Any], bytes]:
                 deterministic=True
             )
         except json_format.ParseError as e:
-            raise UnfitValue(f"the value does not fit its schema: {e}") from None
+            raise UnfitValue(f"the value does not fit its schema: {_misfit(str(e))}") from None
 
     return write

@@ -104,4 +104,4 @@ def test_a_name_that_a_client_made_up_stays_on_its_line(lines: pytest.LogCapture
     audit.changed(Who(), "added", RULE._replace(resource_name="c\nd"))
     refused, changed = lines.messages
     assert "\n" not in refused + changed and "\x1b" not in refused and len(refused) < 800
-    assert changed.startswith("User:eve from 192.0.2.7 (CLIENTS, client id billing) added the rule")
+    assert changed.startswith("User:eve from 192.0.2.7 (CLIENTS, client id billing) added the ACL")
