@@ -80,10 +80,10 @@ class AbsentFields:
                     known.update(names)
                 return
 
-    @property
-    def sentence(self) -> str | None:
-        """Names a field that no record had; None if there is none, or no record was seen."""
-        if not self._seen or not self._names:
+    def sentence(self, matched: int) -> str | None:
+        """Names a field that no record had, if none of them `matched`; None if there is no such
+        field, or no record was seen."""
+        if matched or not self._seen or not self._names:
             return None
         path, names = next(iter(self._names.items()))
         hint = "."

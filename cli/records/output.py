@@ -318,7 +318,7 @@ class Output:
             if self.mid_line:
                 self._context.say()
             self._context.say(f"{count(self.shown, 'record')}.")
-        if not self.shown and (said := self._absent.sentence) is not None:
+        if (said := self._absent.sentence(self.shown)) is not None:
             self._context.say(said)
 
     def _break_off(self) -> None:

@@ -33,7 +33,7 @@ from pk.cli.output.rows import listing
 from pk.cli.phrases import count, partition_name
 from pk.cli.positions.grammar import START, Positions, everywhere
 from pk.cli.positions.resolve import positions_option, resolve
-from pk.cli.records.filter import record_filter
+from pk.cli.records.filter import AbsentFields, record_filter
 from pk.cli.records.idle_reason import leaderless
 from pk.cli.records.permalinks import SCHEME, Link, parse_link, profile_of
 from pk.cli.records.range_reader import Span
@@ -124,7 +124,8 @@ def _check_exactly_once(options: "Copy", links: Sequence[Link]) -> None:
 async def copy(context: Context, options: "Copy") -> int | None:
     """`pk cp`."""
     request = _request(context, options)
-    wanted = record_filter(options.key, options.header, options.where)
+    absent = AbsentFields()
+    wanted = record_filter(options.key, options.header, options.where, absent)
     context.about = ConsumerConfig
     target = target_context(context, options)
     admin = await context.admin()
@@ -153,6 +154,7 @@ async def copy(context: Context, options: "Copy") -> int | None:
                 matching = await count_wanted(context, options, plan.spans, wanted)
             _show(context, plan, matching)
             _say_dry(context, target, plan, missing, matching)
+            _say_absent(context, absent, matching)
             return None
         if state.found or (commits is not None and commits.found):
             where = options.state or f"the offsets of group {options.group}"
@@ -172,11 +174,20 @@ async def copy(context: Context, options: "Copy") -> int | None:
             kept = f"the offsets of group {commits.group}" if commits is not None else state.path
             _say_totals(context, totals, kept)
     _show(context, plan, totals.copied)
+    _say_absent(context, absent, totals.copied)
     if request.links and wanted is None:
         for tp in (tp for tp, copied in totals.copied.items() if not copied):
             gone = CommandError(f"there is no record at offset {plan.spans[tp].begin}.")
             context.failed(gone, partition_name(tp))
     return None
+
+
+def _say_absent(
+    context: Context, absent: AbsentFields, matching: Mapping[TopicPartition, int] | None
+) -> None:
+    said = None if matching is None else absent.sentence(sum(matching.values()))
+    if said is not None:
+        context.say(said)
 
 
 async def _ids(admin: Admin, target: Context) -> tuple[str | None, str | None]:
