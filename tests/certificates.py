@@ -71,7 +71,8 @@ class Certificate:
         return path
 
     def sign(self, subject: str, *hosts: str, days: int = 30) -> Certificate:
-        """A certificate for `subject` that is good for these hosts."""
+        """A certificate for `subject` that is good for these hosts. With negative `days`, it has
+        expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [
             x509.IPAddress(ip_address(host)) if host[0].isdigit() else x509.DNSName(host)

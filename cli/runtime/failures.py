@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from pk.cli.exits import CommandError, Exit, UsageError
+from pk.cli.phrases import join
 from pk.cli.runtime.cluster_files import another_address, silent_nodes
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.types import EncodeError
@@ -211,10 +212,17 @@ def _unanswered(error: Unanswered) -> str:
     return f"{said}; {step} (-X default.api.timeout.ms=… waits longer)."
 
 
+def _by_reason(failures: Sequence[ConnectFailed]) -> str:
+    addresses: dict[str, list[str]] = {}
+    for failure in failures:
+        addresses.setdefault(failure.reason, []).append(failure.address)
+    return "; ".join(f"{join(where)}: {reason}" for reason, where in addresses.items())
+
+
 def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
     if not failures:
         return "No broker is known; give one with -b HOST:PORT."
-    tried = "; ".join(f"{f.address}: {f.reason}" for f in failures)
+    tried = _by_reason(failures)
     dead = silent_nodes(f.address for f in failures)
     if dead is not None:
         return f"No broker answers ({tried}): {dead}."
@@ -226,6 +234,8 @@ def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
             f"{first.address} is the address that it advertises (advertised.listeners). Is it up, "
             "and can this machine reach that address?"
         )
+    if all(f.by_config for f in failures):
+        return f"No broker answers ({tried})."
     if all(f.reached for f in failures):
         return f"No broker answers ({tried}); give another with -b HOST:PORT."
     another = another_address()
@@ -248,11 +258,12 @@ async def explain(error: BaseException) -> BaseException:
     failures = found.failures if isinstance(found, NoBrokers) else [found]
     for failure in failures:
         if isinstance(failure, ConnectFailed) and failure.reached and not failure.certain:
-            from pk.net.client.probe import what_listens
+            from pk.net.client.probe import BY_CONFIG, what_listens
 
             host, _, port = failure.address.rpartition(":")
             said = await what_listens(host.strip("[]"), int(port))
             failure.reason = said or failure.reason
+            failure.by_config = said in BY_CONFIG
     return error
 
 

@@ -41,6 +41,7 @@ from pk.net.client.errors import (
     ConnectFailed,
     Disconnected,
     RequestTimedOut,
+    TlsRefused,
 )
 from pk.net.client.node import Node
 
@@ -454,7 +455,7 @@ class Connection:
                     return self._lost(self._closed_by_broker())
                 end += count
         except OSError as e:
-            return self._lost(_ended_by(e))
+            return self._ended_by(e)
         except EOFError:
             return self._lost("the broker closed the connection inside an answer")
         except ProtocolError as e:
@@ -580,6 +581,13 @@ class Connection:
     def _lost(self, why: str) -> Disconnected:
         return Disconnected(f"{self.node.who}: {why}")
 
+    def _ended_by(self, error: OSError) -> Disconnected:
+        if type(error).__module__ == "ssl":
+            from pk.net.client.tls import refusal_of
+
+            return TlsRefused(self.node.who, refusal_of(cast(Any, error)))
+        return self._lost(error.strerror or str(error))
+
     async def log_in(self) -> None:
         """Authenticate by SASL. Raises KafkaError, SaslError, Disconnected, RequestTimedOut."""
         await self._authenticate(self._ask)
@@ -681,14 +689,6 @@ def _software_version() -> str:
     from pk.core import __version__
 
     return __version__
-
-
-def _ended_by(error: OSError) -> str:
-    if type(error).__module__ == "ssl":
-        from pk.net.client.tls import refusal_of
-
-        return refusal_of(cast(Any, error))
-    return error.strerror or str(error)
 
 
 _REASONS: Final = {
@@ -799,6 +799,11 @@ async def connect(
             raise KafkaError(e.code, f"{node.address}: {e.message}") from e
         reason = f"connected, but it does not answer as a Kafka broker: {e}"
         raise ConnectFailed(node.address, reason, node_id=node.node_id, reached=True) from e
+    except TlsRefused as e:
+        connection.close()
+        raise ConnectFailed(
+            node.address, e.reason, node_id=node.node_id, reached=True, by_config=True
+        ) from e
     except (ClientError, ProtocolError) as e:
         connection.close()
         reason = f"connected, but it does not answer as a Kafka broker: {e}"

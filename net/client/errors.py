@@ -23,7 +23,8 @@ class ConnectFailed(ClientError):
 
     `node_id` is the broker that is advertised there, -1 for a bootstrap address, advertised or not.
     `reached` is whether the connection was accepted by a server that then did not speak Kafka;
-    `certain` is whether no probe could tell more.
+    `certain` is whether no probe could tell more; `by_config` is whether the reason says which
+    config to change, so that another address would not help.
     """
 
     def __init__(
@@ -34,9 +35,11 @@ class ConnectFailed(ClientError):
         node_id: int = -1,
         reached: bool = False,
         certain: bool = False,
+        by_config: bool = False,
     ) -> None:
         super().__init__(f"{address}: {reason}")
-        self.certain = certain
+        self.certain = certain or by_config
+        self.by_config = by_config
         self.address = address
         self.reason = reason
         self.node_id = node_id
@@ -67,6 +70,14 @@ class UnknownPartition(KafkaError):
 class Disconnected(ClientError):
     """The connection was lost while a request was in flight; whether the broker acted on it is
     unknown."""
+
+
+class TlsRefused(Disconnected):
+    """The peer ended TLS. `reason` is a phrase that says why."""
+
+    def __init__(self, who: str, reason: str) -> None:
+        super().__init__(f"{who}: {reason}")
+        self.reason = reason
 
 
 class RequestTimedOut(ClientError):

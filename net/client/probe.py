@@ -16,6 +16,13 @@ _API_VERSIONS: Final = b"\0\0\0\x0c\0\x12\0\0pk\0\x01\0\x02pk"
 """ApiVersions v0, with a correlation id of its own."""
 _HTTP: Final = "an HTTP server answers there; a broker's own port is another, 9092 by default"
 
+_TLS: Final = "it speaks TLS, but this client does not: set security.protocol to SSL or SASL_SSL"
+_PLAINTEXT: Final = (
+    "it speaks Kafka without TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+)
+BY_CONFIG: Final = frozenset((_TLS, _PLAINTEXT))
+"""The phrases of `what_listens` that say which config to change."""
+
 
 async def what_listens(host: str, port: int) -> str | None:
     """A phrase about the server there: TLS, HTTP, one that sends a greeting, or a silent one. None
@@ -26,14 +33,10 @@ async def what_listens(host: str, port: int) -> str | None:
             return f"the server there says {_shown(greeting)}, so it is not a Kafka broker"
         tls = await _hear(host, port, _client_hello(host), _ANSWER_S)
         if tls[:1] in (b"\x15", b"\x16") and tls[1:2] == b"\x03":
-            return (
-                "it speaks TLS, but this client does not: set security.protocol to SSL or SASL_SSL"
-            )
+            return _TLS
         plain = await _hear(host, port, _API_VERSIONS, _ANSWER_S)
         if plain[4:8] == _API_VERSIONS[8:12]:
-            return (
-                "it speaks Kafka without TLS: set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
-            )
+            return _PLAINTEXT
         if await _is_http(host, port, _ANSWER_S):
             return _HTTP
     except (OSError, UnicodeError):

@@ -78,7 +78,7 @@ async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConf
     except ssl.SSLCertVerificationError as e:
         secured.close()
         raise ConnectFailed(
-            node.address, _untrusted(e), node_id=node.node_id, reached=True, certain=True
+            node.address, _untrusted(e), node_id=node.node_id, reached=True, by_config=True
         ) from e
     except (ssl.SSLEOFError, ConnectionResetError) as e:
         secured.close()
@@ -93,7 +93,7 @@ async def begin_tls(sock: trio.socket.SocketType, node: Node, config: ClientConf
         plain = e.reason in _NOT_TLS
         reason = "it does not speak TLS" if plain else refusal_of(e)
         raise ConnectFailed(
-            node.address, reason, node_id=node.node_id, reached=True, certain=not plain
+            node.address, reason, node_id=node.node_id, reached=True, by_config=not plain
         ) from e
     except BaseException:
         secured.close()
@@ -119,10 +119,19 @@ async def certificate_end_ms(node: Node, config: ClientConfig) -> int:
     return int(end_s * 1000)
 
 
+_NOT_YET_VALID: Final = 9
+_EXPIRED: Final = 10
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
+
+
 def _untrusted(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code == _EXPIRED:
+        return "its certificate, or that of its CA, has expired; renew it (ssl.keystore.location)"
+    if error.verify_code == _NOT_YET_VALID:
+        return "its certificate, or that of its CA, is not valid yet; check both machines' clocks"
     said = f"its certificate is not trusted: {error.verify_message.rstrip('.')}"
     if "certificate is not valid for" in error.verify_message:
-        return f"{said} (ssl.endpoint.identification.algorithm)"
+        return f"{said}; use a host that it names (ssl.endpoint.identification.algorithm)"
     return f"{said}; set ssl.truststore.location to the certificates of its CA"
 
 

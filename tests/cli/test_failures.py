@@ -25,6 +25,9 @@ from pk.net.client.errors import (
 )
 from pk.net.client.results import Node
 
+UNTRUSTED = NoBrokers(
+    [ConnectFailed(at, "its certificate has expired", by_config=True) for at in ("h:1", "h:2")]
+)
 UNREACHABLE = NoBrokers(
     [ConnectFailed("h:1", "connection refused"), ConnectFailed("h:2", "no such host")]
 )
@@ -39,6 +42,7 @@ UNREACHABLE = NoBrokers(
         (ConfigError("acks: must be 0"), 2, "acks: must be 0."),
         (UNREACHABLE, 3, "h:2: no such host"),
         (ConnectFailed("h:1", "refused"), 3, "-b HOST:PORT"),
+        (UNTRUSTED, 3, "No broker answers (h:1 and h:2: its certificate has expired)."),
         (Disconnected("h:1 closed"), 3, "connection was lost"),
         (RequestTimedOut("Metadata"), 124, "waits longer"),
         (

@@ -359,6 +359,27 @@ def test_a_certificate_that_is_required_and_missing(files: Files, tmp_path: Path
     run()
 
 
+def test_a_certificate_that_has_expired(files: Files) -> None:
+    files.authority.sign("CN=alice", days=-1).write(Path(files.client))
+
+    @trio_test
+    async def run() -> None:
+        async with secured(files, ssl__client__auth="required") as node:
+            said = await refusal(node.address, files.pk(certificate=True))
+            assert said.endswith(
+                f"{node.address}: this client's certificate has expired or is revoked "
+                "(ssl.keystore.location)"
+            )
+            assert "as a Kafka broker" not in said
+        files.authority.sign("CN=server", "127.0.0.1", days=-1).write(Path(files.server))
+        async with secured(files) as node:
+            said = await failure(node.address, files.pk())
+            assert "its certificate, or that of its CA, has expired; renew it" in said
+            assert "ssl.truststore.location" not in said
+
+    run()
+
+
 def test_a_host_that_the_certificate_does_not_name(files: Files) -> None:
     files.make(host="elsewhere.example")
 
