@@ -75,7 +75,7 @@ CONTROLLER = 0
 FETCH = 1
 PRODUCE_VERSION = 12
 PRODUCER_IDS = 10
-"""In one block."""
+"""The size of a block of producer ids."""
 
 CONFIG = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 
@@ -106,12 +106,12 @@ class Cluster:
         self.assigned: list[AssignReplicasToDirsRequest] = []
         self.reported: list[PkReplicaLogsRequest] = []
         self.alter_errors: list[int] = []
-        """What the next AlterPartition requests are answered instead, for each partition."""
+        """Errors with which the next AlterPartition requests are answered, for each partition."""
         self.spoil: Callable[[int, bytes], bytes] | None = None
-        """Given an api key and an answer as bytes, what arrives of it."""
+        """Given an API key and an answer as bytes, returns the bytes that arrive."""
         self.fetch_version = APIS[FETCH].versions[1]
         self.asked: list[tuple[int, int, Any]] = []
-        """(from, to, request) of what brokers asked each other."""
+        """(from, to, request) of the requests between brokers."""
         self.before: Callable[[int, int, Any], Any] | None = None
         """Awaited with (from, to, request) before a broker's request is handled."""
         self._config = config
@@ -180,8 +180,8 @@ class Cluster:
         member.ended.set()
 
     def scrubber(self, node: int) -> Scrubber:
-        """One for a broker that runs, at work until that ends; it repairs at once, and reads what
-        is due when it is asked to `check`."""
+        """A scrubber of a broker that is up; it stops with the broker. It repairs at once, and
+        reads the segments that are due when `check` is called."""
         broker = self.broker(node)
         scrubber = Scrubber(
             broker.state,
@@ -194,7 +194,7 @@ class Cluster:
         return scrubber
 
     async def crash(self, node: int, *, power: bool = True) -> None:
-        """End a broker at once; with `power`, what it had not synced is lost."""
+        """End a broker at once. With `power`, its unsynced data is lost."""
         member = self._members[node]
         member.scope.cancel()
         await member.ended.wait()
@@ -300,8 +300,8 @@ class Cluster:
         await self.decide(BrokerChanged(node, epoch, fenced=fenced))
 
     async def change(self, topic: str = "t", number: int = 0, **changed: Any) -> None:
-        """Commit a change of a partition. With `lossy` somebody decided that a leader may lack what
-        was acknowledged."""
+        """Commit a change of a partition. With `lossy` the change is an unclean election: the
+        leader may lack acknowledged records."""
         topic_id = self.image.topics[topic].topic_id
         if changed.pop("lossy", False):
             known = self.image.partition(topic, number)
@@ -315,13 +315,13 @@ class Cluster:
         await self.decide(ConfigChanged(kind, name, key, value))
 
     def isr(self, topic: str = "t", number: int = 0) -> tuple[int, ...]:
-        """As committed."""
+        """The committed ISR."""
         found = self.image.partition(topic, number)
         assert found is not None
         return found.isr
 
     async def alter(self, asker: int, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """What the controller answers."""
+        """The controller's answer."""
         self.altered.append(request)
         if self.alter_errors:
             code = self.alter_errors.pop(0)

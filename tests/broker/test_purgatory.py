@@ -1,4 +1,4 @@
-"""Waiting by key: who is woken, who times out, and that nothing is left behind."""
+"""Waiting by key: which operations are woken, which time out, and that nothing is left behind."""
 
 from collections.abc import Awaitable, Callable
 
@@ -88,7 +88,8 @@ def test_who_waits_for_a_number_is_woken_when_it_is_reached_and_no_sooner() -> N
 
 
 class Noted(DelayedOperation):
-    """Notes when it is tried; completes where it may, or when its time is up."""
+    """Notes the time of each attempt. Completes if `on_attempt` allows it, or when its time is
+    up."""
 
     __slots__ = ("on_attempt", "tried")
 
@@ -186,7 +187,7 @@ def test_each_is_tried_when_its_time_is_up() -> None:
         slow = Noted(purgatory, ["a"], began + far, lambda: False)
         purgatory.delay(slow)
         await trio.sleep(1)
-        quick = Noted(purgatory, ["a"], began + near, lambda: False)  # sooner than what it sleeps
+        quick = Noted(purgatory, ["a"], began + near, lambda: False)  # due before `serve` wakes
         purgatory.delay(quick)
         purgatory.touch("a")
         await trio.sleep(60)

@@ -1,4 +1,4 @@
-"""Whom Metadata goes on naming: brokers that were fenced a moment ago, and no others."""
+"""Metadata still lists brokers that were fenced a moment ago, and no other fenced brokers."""
 
 import trio
 import trio.testing

@@ -402,7 +402,8 @@ async def test_a_topic_deleted_and_made_again_in_one_image_begins_empty() -> Non
         async with lock:
             delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=60_000)
             topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-            # The broker is kept from reacting: what is decided meanwhile reaches it as one image.
+            # The broker is kept from reacting, so that all decisions until then reach it as one
+            # image.
             other = CreatableTopic(name="other", num_partitions=1, replication_factor=1)
             await a.send(CreateTopicsRequest(topics=[other], timeout_ms=60_000), 7)
             await until(lambda: "other" in controller_of(node.broker).image.topics)

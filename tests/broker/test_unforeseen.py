@@ -38,7 +38,7 @@ class OddDisk(MemoryDisk):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fail_next("make", suffix="no such path")  # so that it looks for what is due
+        self.fail_next("make", suffix="no such path")  # so that it checks what is due
 
     def fault(self, operation: Operation, path: str):  # type: ignore[no-untyped-def]
         if self.odd and self.odd in path and operation in ("read", "write"):

@@ -9,7 +9,7 @@ from effort import STRIDE
 from pk.core.log.disk import MemoryDisk
 
 Reported = TypeVar("Reported")
-"""What a history knows to be durable, as a type."""
+"""The type of a history's notes of its durable data."""
 
 
 class PowerCut(Exception):

@@ -173,8 +173,8 @@ def with_aborts(path: str) -> Log:
 
 
 def all_aborted(log: Log) -> list[tuple[int, int]]:
-    """The aborted transactions that a reader gets who reads the log from its start, one batch at a
-    time."""
+    """The aborted transactions that a reader of the log gets, one batch at a time from its
+    start."""
     reported: list[tuple[int, int]] = []
     for offset in range(log.state.log_end_offset):
         reported += [each for each in aborted(log, offset, bytes_max=1) if each not in reported]

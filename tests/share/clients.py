@@ -68,8 +68,8 @@ class Seen(NamedTuple):
 
 
 class Notes:
-    """What all members of a group saw. Each entry is checked as it arrives against the promises
-    that always hold."""
+    """The observations of all members of a group. Each entry is checked as it arrives against the
+    promises that always hold."""
 
     def __init__(self) -> None:
         self.accepted: dict[int, str] = {}

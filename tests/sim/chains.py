@@ -1,9 +1,9 @@
 """Read, process, write: workers of a group that read committed records of one topic, and write one
 record to another for each of them, in a transaction that commits their offsets too (KIP-447). Each
-input counts once, whatever happens.
+input counts exactly once.
 
-A worker now and then stands still in the middle for longer than its session (a zombie, whose
-partitions another worker has meanwhile), dies, or aborts.
+Now and then a worker dies, aborts, or stops in the middle for longer than its session: it is a
+zombie, and another worker has its partitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STANDS_BEFORE_ITS_END: Final = 0.05
 
 @dataclass(slots=True)
 class Outputs:
-    """What came out of a chain: the inputs that a reader of committed records finds processed."""
+    """The outputs of a chain: the inputs that a read_committed reader finds processed."""
 
     topic: str
     seen: set[tuple[int, int]] = field(default_factory=set)
@@ -64,7 +64,7 @@ class Outputs:
         self.last[partition] = offset
 
     def missing(self, inputs: set[tuple[int, int]]) -> str:
-        """What is wrong with the outputs once everything was read: "" where they are the inputs."""
+        """The error in the outputs once everything was read; "" if they match the inputs."""
         if lost := inputs - self.seen:
             return f"{len(lost)} inputs are not processed, first {min(lost)}"
         if extra := self.seen - inputs:
@@ -73,7 +73,7 @@ class Outputs:
 
 
 class OutputReader(CommittedReader):
-    """Holds the outputs against what may be."""
+    """Checks the outputs that it reads."""
 
     def __init__(self, *args: Any, outputs: Outputs, partitions: int) -> None:
         super().__init__(*args, topic=outputs.topic, partitions=partitions)
@@ -86,7 +86,7 @@ class OutputReader(CommittedReader):
 
 
 class _Work(Member):
-    """What a worker does between its heartbeats, whatever the protocol of its group."""
+    """The work between heartbeats, under any group protocol."""
 
     def __init__(self, *args: Any, outputs: Outputs, timeout_ms: int, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -150,7 +150,8 @@ class _Work(Member):
             if not commit:
                 raise Over("it aborts")
         except (PeerLost, Rejoin):
-            # What is open stays so until it writes again, or the coordinator's patience is over.
+            # An open transaction stays open until the worker writes again or the transaction times
+            # out.
             writer.producer_id = -1
             raise
 

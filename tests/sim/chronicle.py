@@ -1,9 +1,8 @@
-"""What happened in a run: notes that a person reads when it failed, and a hash by which two runs
-are compared.
+"""The events of a run: notes for a person to read after a failure, and a hash for comparing two
+runs.
 
-Everything that is noted or sent goes into the hash. Messages themselves are kept only where a
-timeline was asked for: a run that failed is run again for it, which is what determinism is good
-for.
+Every note and every message goes into the hash. Messages themselves are kept only for a timeline.
+Since runs are deterministic, a failed run can be run again with one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Violation(Exception):
         super().__init__(f"{invariant}: {text}")
         self.invariant = invariant
         self.about = about
-        """What the timeline should show messages of: a topic's name, or "" for all."""
+        """The name of the topic whose messages the timeline should show, or "" for all messages."""
 
 
 class Line(NamedTuple):
@@ -63,7 +62,7 @@ class Chronicle:
         self.digest = crc32(data, crc32(f"{trio.current_time():.9f}".encode(), self.digest))
 
     def message(self, who: str, head: str, message: Any, names: dict[bytes, str]) -> None:
-        """A message, where they are kept. `names` tells topics by their ids."""
+        """Add a message, if they are kept. `names` has topics' names by their ids."""
         if self.detail:
             about: set[str] = set()
             text = summary(message, names, about)

@@ -1,8 +1,8 @@
-"""Clients of a simulated cluster, small and strict: what they are told goes to the history.
+"""Clients of a simulated cluster, small and strict. The answers that they get go to the history.
 
-They speak the newest versions through the same channels as the brokers among themselves, keep to
-the protocol's order (a window of produces on one connection, sent again from the first that
-failed), and never give up: after the faults are over everything they began must be finished.
+They use the newest versions of requests through the same channels as the brokers, keep to the
+protocol's order (a window of produces on one connection, sent again from the first that failed),
+and never give up. After the end of the faults they must complete everything that they began.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ AGAIN: Final = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
-"""What a client tries again after a while, with fresh metadata."""
+"""Errors after which a client tries again after a while, with fresh metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a partition is led."""
+    """A partition's leader."""
 
     key: Key
     topic: str
@@ -72,7 +72,7 @@ class Place:
 
 
 class SimClient:
-    """What every client can do: find the brokers, and ask them."""
+    """The common part of all clients: finding the brokers and sending them requests."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class SimClient:
         self.chronicle: Chronicle = history.chronicle
         self.random = random
         self.idle = False
-        """No new work; what was begun is finished."""
+        """No new work; started work is completed."""
         self._peers = SimPeers(network, self.process)
         self._bootstrap = bootstrap
         self._channels: dict[int, SimChannel] = {}
@@ -123,7 +123,7 @@ class SimClient:
         await trio.sleep(PAUSE_S * (0.5 + self.random.random()))
 
     async def refresh(self, topics: list[str]) -> None:
-        """Ask some broker where the topics are led. Keeps what is known if no broker answers."""
+        """Ask some broker for the topics' leaders. If no broker answers, the known leaders stay."""
         try:
             answer = await self.ask_any(
                 MetadataRequest(
@@ -155,7 +155,7 @@ class SimClient:
             await self.pause()
 
     def place(self, topic: str, partition: int) -> Place:
-        """Where a partition is led, as far as is known."""
+        """The last known leader of a partition."""
         return self._places[topic, partition]
 
 
@@ -170,7 +170,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Stream:
-    """What a producer writes into one partition."""
+    """The batches that a producer writes into one partition."""
 
     topic: str
     partition: int
@@ -299,7 +299,7 @@ class IdempotentProducer(SimClient):
                 f"{self.process}: {known.name} sequence {sent.sequence}: {error_name(code)}",
                 self.topic,
             )
-        # What it wrote is lost, beyond the promise: begin again.
+        # Its records are lost beyond the promise, so it begins again.
         stream.window.clear()
 
 

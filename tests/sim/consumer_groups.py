@@ -34,7 +34,7 @@ FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMB
 
 @dataclass(slots=True)
 class Holding:
-    """What a member was assigned and has not given up, as far as it knows."""
+    """The partitions that a member was assigned and has not given up, as far as it knows."""
 
     partitions: set[int] = field(default_factory=set)
     alive_s: float = float("-inf")
@@ -44,11 +44,11 @@ class Holding:
 
 @dataclass(slots=True)
 class Owners:
-    """Who owns which partition of a group. Only the history may know."""
+    """The owners of a group's partitions. Only the history may use it."""
 
     group: Group
     holdings: dict[str, Holding] = field(default_factory=dict)
-    """By member id."""
+    """Holdings by member id."""
     by_epoch: dict[tuple[int, int], str] = field(default_factory=dict)
     """(partition, epoch) → the member that was assigned it in that epoch."""
 
@@ -130,8 +130,8 @@ class ConsumerMember(Member):
             await self._fetch_committed()
 
     async def _beat_once(self) -> bool:
-        """Heartbeat: learn the epoch, give up what was revoked, take what is assigned. False: try
-        again."""
+        """Heartbeat: learn the epoch, give up revoked partitions, take assigned ones. Returns False
+        if the member should try again."""
         sent_s = trio.current_time()
         joins = self.generation == JOINS
         request = ConsumerGroupHeartbeatRequest(

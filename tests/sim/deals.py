@@ -1,13 +1,12 @@
 """Deals in every cluster: the two-phase machine of tests/broker/coordinator/deals.py, coordinated
 by the nodes of a run.
 
-Each node coordinates the deals whose partition it leads, and makes some while it does. What the
-nodes told, to whom, and which deals were acknowledged, is in a `Book` that outlives them. Faults
-set a trap in it: the node whose deal enters a state next is killed there and then.
+Each node coordinates the deals whose partition it leads, and makes some in that time. A `Book`,
+which outlives the nodes, lists the announcements, their recipients, and the acknowledged deals.
+Faults set a trap in it, which kills the next node whose deal enters a given state, at that moment.
 
-What must hold: a deal is done only once everybody knows of it; a lost deal was announced to no one;
-what was acknowledged is told to everybody and done in the end, however many coordinators died, in
-whatever state.
+A deal is done only once everybody knows of it. A lost deal was announced to no one. An acknowledged
+deal is announced to everybody and done in the end, however many coordinators died, in any state.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ TOLD_AFTER_S: Final = 0.1
 
 @dataclass(slots=True)
 class Book:
-    """What is known of all deals of a run, under any coordinator."""
+    """All deals of a run, under any coordinator."""
 
     acknowledged: set[str] = field(default_factory=set)
     told: dict[str, set[str]] = field(default_factory=dict)
     idle: bool = False
     """Whether no more deals are made."""
     trap: tuple[str, Callable[[str], None]] | None = None
-    """A state, and what is called with the host of the node where a deal enters it next."""
+    """A state, and a function to call with the host of the node on which a deal enters it next."""
 
     def enters(self, host: str, state: str) -> None:
         """A deal of a node has come so far."""
@@ -56,8 +55,8 @@ class Book:
             spring(host)
 
     def unfinished(self, machines: Iterable[Deals]) -> str:
-        """What of the deals is not over; "" where all of it is. `machines` are those that serve.
-        Raises Violation."""
+        """A deal that is not done; "" if all are. `machines` are the active ones. Raises
+        Violation."""
         for machine in machines:
             deals = machine.deals
             if lost := self.acknowledged - deals.keys():
@@ -70,7 +69,7 @@ class Book:
 
 
 class WitnessedDeals(Deals):
-    """The machine, seen while it replays what is safe or may yet be."""
+    """The machine, observed while it replays records that are safe or may still become so."""
 
     def __init__(self, book: Book, host: str, broken: Callable[[BaseException], None]) -> None:
         super().__init__()
@@ -90,7 +89,7 @@ class WitnessedDeals(Deals):
 
 
 class DealCoordinators(CoordinatorRuntime[Deals]):
-    """Those of one process, and who makes deals with them."""
+    """The coordinators of one process, and the task that makes deals with them."""
 
     def __init__(
         self,
@@ -116,7 +115,7 @@ class DealCoordinators(CoordinatorRuntime[Deals]):
         return CoordinatorSettings(commit_timeout_ms=1000, load_bytes=1 << 20)
 
     def machines(self) -> Iterable[Deals]:
-        """Of the coordinators that serve."""
+        """The machines of the active coordinators."""
         return [coordinator.machine for coordinator in self if coordinator.is_active]
 
     async def make_deals(self) -> None:
@@ -132,7 +131,7 @@ class DealCoordinators(CoordinatorRuntime[Deals]):
                 try:
                     await self._make(coordinator, name)
                 except KafkaError:
-                    continue  # it may have been made all the same, and is told and done then
+                    continue  # it may exist all the same, and is then announced and done
                 if self._process.alive:
                     self._book.acknowledged.add(name)
 

@@ -1,10 +1,9 @@
-"""A node's disk: it outlives the processes that use it, and forgets what was not synced when the
-power goes.
+"""A node's disk: it outlives the processes that use it, and loses unsynced data in a power cut.
 
-`MemoryDisk` knows how to lose; here is who uses it. A process sees it through a `ProcessDisk`,
-which is dead when the process is: whatever a killed process's cleanup still tries, nothing reaches
-the disk. After a kill the page cache is still there (and still not durable: a later power cut takes
-it); after a power cut it is gone.
+`MemoryDisk` implements the losses; this module connects it to processes. A process uses it through
+a `ProcessDisk`, which dies with the process, so that the cleanup of a killed process does not reach
+the disk. A kill leaves the page cache, which is still not durable and which a later power cut
+takes; a power cut empties it.
 """
 
 from __future__ import annotations
@@ -39,25 +38,25 @@ class SimDisk(MemoryDisk):
     def __init__(self) -> None:
         super().__init__()
         self.cold: set[str] = set()
-        """Files that the page cache has let go."""
+        """Files that the page cache has dropped."""
 
     def open(self, path: str) -> MemoryFile:
         return SimFile(self, path)
 
     def rot(self, path: str, data: bytes, position: int) -> None:
-        """Change what was written: nothing notes it, and the page cache does not have it."""
+        """Change written data. Nothing records it, and the page cache drops the file."""
         with self.mutex:
             self.node(path).data[position : position + len(data)] = data
             self.cold.add(path)
 
     def process_killed(self) -> None:
-        """Locks are free, open files are closed; every byte and name is where it was."""
+        """Locks are free and open files are closed; data and names stay."""
         with self.mutex:
             self.generation += 1
             self._locks.clear()
 
     def power_cut(self, random: Random) -> None:
-        """Lose of what is unsynced as much as chance says: of each file all, nothing, or a part."""
+        """Lose a random part of the unsynced data: for each file all, nothing, or a part."""
         how = random.random()
 
         def keep(path: str, unsynced: int) -> int:
@@ -127,7 +126,7 @@ class ProcessDisk:
         return self._alive(path).free_bytes(path)
 
     def __getattr__(self, name: str) -> Any:
-        """What a disk may have beyond the protocol."""
+        """Attributes that a disk has beyond the protocol."""
         return getattr(self._alive(name), name)
 
 

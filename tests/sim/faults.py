@@ -1,9 +1,11 @@
-"""What befalls a cluster: a seed draws a character for the run, and then one fault after another.
+"""The faults of a cluster: a seed determines a character for the run, and then one fault after
+another.
 
-Faults stay within what acks=all promises: at most one broker at a time has lost unsynced bytes, and
-while it is not back in every ISR no other broker crashes, for the controller has to believe that a
-crash may have cost bytes. Some seeds go beyond it on purpose, and say so to the history. What is
-synced on every replica (`flush.messages=1`), and the metadata log, must survive anything.
+Faults stay within the promise of acks=all: at most one broker at a time has lost unsynced bytes,
+and until it is back in every ISR no other broker crashes, since the controller has to assume that a
+crash may have lost bytes. Some seeds go beyond it on purpose, and report that to the history.
+Records that are synced on every replica (`flush.messages=1`), and the metadata log, must survive
+everything.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from sim.stores import HOST as ENSEMBLE_HOST
 
 @dataclass(frozen=True, slots=True)
 class Character:
-    """What a run is like."""
+    """The character of a run."""
 
     every_s: float
     """Between two faults, on average."""
     weights: dict[str, int]
     down_s: float
-    """How long what is down stays down, at most."""
+    """The maximum time for which a node stays down."""
     beyond: bool
     """Whether more power may go than the promise bears."""
     down_max: int
@@ -95,8 +97,7 @@ class Faults:
         """Brokers that crashed and are not back in every ISR: how."""
         self.happened: dict[str, int] = {}
         self._failing: set[int] = set()
-        """Brokers whose disk has lost what it holds unsynced, though their process may not know
-        yet."""
+        """Brokers whose disk has lost its unsynced data, even if their process may not know yet."""
         self._rotten: set[int] = set()
         """Brokers with a damaged closed segment."""
         self._random = random
@@ -148,7 +149,7 @@ class Faults:
             if not node.up:
                 node.start()
 
-    # --- who may be hit ---
+    # --- possible victims ---
 
     def _brokers(self) -> list[SimNode]:
         """Brokers that run."""
@@ -168,7 +169,7 @@ class Faults:
         return bool(running) and len(brokers) - len(running) < self.character.down_max
 
     def forget_the_recovered(self) -> None:
-        """Who is in every ISR again is as good as any."""
+        """A broker that is in every ISR again counts as clean."""
         image = self._history.metadata.image
         for node_id in list(self.unclean):
             node = next(n for n in self._nodes if n.node_id == node_id)
@@ -187,7 +188,8 @@ class Faults:
                 del self.unclean[node_id]
 
     def _may_crash(self, node: SimNode, *, power: bool) -> bool:
-        """Whether the promise bears it; beyond it the topics concerned are told off."""
+        """Whether the promise allows a crash; if not, and the run goes beyond it, the topics
+        concerned lose their promise."""
         others = [how for node_id, how in self.unclean.items() if node_id != node.node_id]
         if not (others and (power or "power" in others)):
             return True
@@ -207,7 +209,7 @@ class Faults:
         self.unclean[node.node_id] = "power"
 
     def whole(self, node: SimNode) -> None:
-        """It is damaged no more, though what was cut off may be missing."""
+        """It is no longer damaged, but the truncated records may be missing."""
         self._rotten.discard(node.node_id)
 
     def crashed(self, node: SimNode) -> None:
@@ -417,7 +419,7 @@ class Faults:
         return True
 
     def _controller(self) -> bool:
-        """The controller goes: where it is a broker too, as a broker may."""
+        """The controller fails. One that is a broker too fails in the ways of a broker."""
         active = [n for n in self._nodes if n.up and n.is_active_controller]
         if not active:
             return False
@@ -488,7 +490,7 @@ class Faults:
         return True
 
     def _sync_fails(self) -> bool:
-        """The next sync of a log fails: its directory is done with, and what was unsynced may be
+        """The next sync of a log fails: its directory is taken out of use, and unsynced data may be
         lost."""
         node = self._victim()
         if node is None or not self._may_crash(node, power=True):

@@ -1,6 +1,6 @@
-"""Members of a consumer group of the classic protocol: join, be assigned, read, commit, and hold
-what is committed against what was. Now and then one stands still for longer than its session, and
-goes on as if nothing had happened."""
+"""Members of a consumer group of the classic protocol. They join, get partitions, read, commit, and
+compare the committed offsets with earlier commits. Now and then one stops for longer than its
+session, and continues as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SESSION_MS: Final = 6_000
 REBALANCE_MS: Final = 6_000
 HEARTBEAT_S: Final = 1.0
 ZOMBIE: Final = 0.01
-"""How often a member stands still with what it has read and not committed."""
+"""How often a member stops after reading records and before committing them."""
 REJOIN: Final = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -54,17 +54,17 @@ REJOIN: Final = frozenset(
 
 @dataclass(slots=True)
 class Progress:
-    """What one group was told about one partition."""
+    """The progress of one group in one partition, as its members know it."""
 
     committed: int = 0
     """The highest offset whose commit was acknowledged."""
     processed: int = 0
-    """What lies below it was read by some member."""
+    """Some member has read every record below it."""
 
 
 @dataclass(slots=True)
 class Group:
-    """What the members of one group know together: only the history may."""
+    """The common knowledge of the members of one group. Only the history may use it."""
 
     name: str
     topic: str
@@ -78,7 +78,7 @@ class Rejoin(Exception):
 
 
 class Member(SimClient):
-    """One member. It reads what it is assigned and commits what it has read."""
+    """One member. It reads its partitions and commits the offsets that it has read."""
 
     def __init__(self, *args: Any, group: Group, partitions: int) -> None:
         super().__init__(*args)
@@ -91,7 +91,7 @@ class Member(SimClient):
         self.coordinator = -1
         self.positions: dict[int, int] = {}
         self.committed: dict[int, int] = {}
-        """What this member has committed, or has found committed."""
+        """Offsets that this member has committed, or has found committed."""
 
         self._beat_at = 0.0
 
@@ -125,8 +125,8 @@ class Member(SimClient):
                 await self.pause()
 
     def _check(self, code: int) -> bool:
-        """True for no error, False where it may be tried again there. Raises Rejoin and
-        PeerLost."""
+        """Returns True for no error, False if the request may be tried again there. Raises Rejoin
+        and PeerLost."""
         if code == 0:
             return True
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
@@ -204,14 +204,14 @@ class Member(SimClient):
         return self.place(self.group.topic, 0).key[0]
 
     async def _fetch_committed(self) -> None:
-        """The committed offsets of what is assigned, once no transaction is about to change
-        them."""
+        """Fetch the committed offsets of the assigned partitions, once no transaction is about to
+        change them."""
         while self.positions and not await self._fetch_stable(list(self.positions)):
             await self.pause()
             await self._beat_if_due()
 
     async def _fetch_stable(self, partitions: list[int]) -> bool:
-        """Begin at the committed offsets of these partitions; False where some are not stable
+        """Begin at the committed offsets of these partitions. Returns False if some are not stable
         yet."""
         before = {p: self.group.progress[p].committed for p in partitions}
         request = OffsetFetchRequest(

@@ -1,15 +1,15 @@
-"""What must hold: the history of a run, as its cluster and its clients let it be seen, and the
-invariants over it.
+"""The invariants: the history of a run, as seen through its cluster and its clients, and the checks
+on it.
 
-Two things are written down as they become true and may never change again: the events of the
+Two kinds of facts are recorded as they become true, and may never change again: the events of the
 metadata log once an append of them returned, and the batches of a partition once some leader's high
-watermark passed them. Everything that is seen later is held against them: what replicas have below
-their watermarks, what a new leader and every in-sync replica must have, what clients are told and
-read.
+watermark passed them. Everything later is checked against them: the replicas' records below their
+watermarks, the records that a new leader and every in-sync replica must have, and the answers that
+clients get and the records that they read.
 
-What acks=all promises has bounds (fewer than min.insync.replicas of ISR and ELR lose unsynced bytes
-at once). A fault beyond them is told to the history (`Partition.promised`), which then asks of that
-partition no more than shape.
+The promise of acks=all has bounds: fewer than min.insync.replicas of ISR and ELR lose unsynced
+bytes at once. A fault beyond them is reported to the history (`Partition.promised`), which from
+then on checks only the form of that partition.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Batch(NamedTuple):
     base: int
     next: int
     crc: int
-    """Of all its bytes, the leader epoch among them."""
+    """The CRC of all its bytes, including the leader epoch."""
     leader_epoch: int
 
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """What is known of one partition."""
+    """The known facts about one partition."""
 
     name: str
     promised: bool = True
@@ -61,11 +61,11 @@ class PartitionHistory:
     bases: list[int] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     end: int = 0
-    """What lies below it is committed."""
+    """Records below it are committed."""
     leaders: dict[int, Process] = field(default_factory=dict)
-    """Who appended in a leader epoch."""
+    """The process that appended in a leader epoch."""
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Of each producer in each of its epochs the last sequence that is committed."""
+    """The last committed sequence of each producer in each of its epochs."""
     offsets: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Producer, epoch and last sequence of a committed batch → its first offset."""
 
@@ -77,7 +77,7 @@ class PartitionHistory:
 
 @dataclass(slots=True)
 class _Seen:
-    """What was last seen of a replica in one process."""
+    """The state of a replica in one process when it was last observed."""
 
     epoch: int = -1
     watermark: int = -1
@@ -86,7 +86,7 @@ class _Seen:
     whole: bool = True
     """Whether its log was not known as damaged: a cut below its watermark marks it."""
     verified: int = 0
-    """How far its log was held against what is committed."""
+    """The offset up to which its log was checked against the committed batches."""
 
 
 class Metadata:
@@ -100,7 +100,7 @@ class Metadata:
         self._tried: dict[int, list[list[Event]]] = {}
         self._published: dict[Process, int] = {}
         self._answered: set[int] = set()
-        """Where appends returned."""
+        """The offsets at which appends returned."""
 
     def trying(self, process: Process, epoch: int, offset: int, events: list[Event]) -> None:
         """An append begins: whether it happened may never be known."""
@@ -148,8 +148,8 @@ class Metadata:
         self._same(process, image)
 
     def _way(self, image: MetadataImage, goal: MetadataImage) -> list[list[Event]] | None:
-        """The tried appends that lead from one image to another. Of several at one offset one
-        happened, and only the end tells which."""
+        """The tried appends that lead from one image to another. If there are several at one
+        offset, one of them happened, and only the end shows which."""
         for events in self._tried.get(image.offset, []):
             try:
                 grown = image.apply(events)
@@ -227,17 +227,17 @@ class History:
         self.unsafe: set[str] = set()
         """Topics that a fault put beyond their promise."""
         self.compacts = False
-        """Whether internal topics are compacted: then what is committed in them is kept, but not
-        its batches."""
+        """Whether internal topics are compacted: then their committed records stay, but not the
+        batches."""
         self.rotten: dict[tuple[int, Key], int] = {}
-        """Broker and partition with a damaged closed segment → where the next segment begins."""
+        """Broker and partition with a damaged closed segment → the next segment's base offset."""
         self.flipped: set[int] = set()
-        """Brokers whose files a wreck changed. What was below the recovery point is not checked at
-        the start: a read finds it."""
+        """Brokers whose files a wreck changed. A start does not check data below the recovery
+        point; a read does."""
         self.unreadable: set[Key] = set()
         """Partitions of which a replica has been damaged: a leader may have refused to read it."""
         self.starts: dict[Key, int] = {}
-        """Where a log that was shortened begins."""
+        """The start offset of a log whose beginning was deleted."""
         self.committed: Callable[[Key, BatchHeader], None] = lambda key, header: None
         """Called with each batch that is committed."""
         self._seen: dict[Process, dict[Partition, _Seen]] = {}
@@ -300,8 +300,8 @@ class History:
                 self._replica_moved(process, broker, partition, last, end, watermark)
 
     def mended(self, node_id: int, log: Log, image: PartitionImage, kept: bool) -> None:
-        """A replica that was found damaged counts as whole again. What recovery cut off (`kept`) is
-        there until it is in sync with another one."""
+        """A replica that was found damaged counts as whole again. The bytes that recovery cut off
+        (`kept`) stay until it is in sync with another replica."""
         in_sync = node_id in image.isr and len(image.isr) > 1
         if kept and not in_sync and not kept_files(log.state.disk, log.state.directory):
             raise Violation(
@@ -343,7 +343,7 @@ class History:
             raise Violation("epochs rise", f"{where}: {last.epoch} → {epoch}", topic)
         if watermark > end:
             raise Violation("HW ≤ LEO", f"{where}: HW {watermark}, LEO {end}", topic)
-        # Beyond the promise an unclean leader may have its followers cut what was committed.
+        # Beyond the promise an unclean leader may have its followers truncate committed records.
         may_fall = not partition.leads and not known.promised
         if epoch == last.epoch and watermark < last.watermark and not may_fall:
             raise Violation(
@@ -386,8 +386,8 @@ class History:
 
     @staticmethod
     def _may_cut(where: str, partition: Partition, end: int, last: _Seen) -> None:
-        """Also beyond the promise a whole follower cuts what was committed only if an election gave
-        it up, or it was deleted."""
+        """Even beyond the promise, a follower with a whole log truncates committed records only if
+        an election gave them up, or they were deleted."""
         log, image = partition.log, partition.image
         given_up = image is not None and image.unclean_epoch > log.state.last_batch_epoch
         is_deleted = log.state.log_start_offset >= last.watermark
@@ -408,7 +408,8 @@ class History:
         end: int,
         may_commit: bool,
     ) -> None:
-        """Hold a replica's log below `end` against what is committed; a leader's may be new."""
+        """Check a replica's log below `end` against the committed batches. A leader's batches may
+        be new."""
         key = (partition.topic_id, partition.tp.partition)
         readable = self.rotten.get((partition.node_id, key), 0)
         state = partition.log.state
@@ -530,7 +531,7 @@ class History:
                     )
         self.dirty.clear()
 
-    # --- what clients are told ---
+    # --- answers to clients ---
 
     def acknowledged(
         self, key: Key, offset: int, producer_id: int, sequence: int, epoch: int = 0
@@ -557,7 +558,7 @@ class History:
             )
 
     def read(self, who: str, key: Key, position: int, records: Any, watermark: int) -> int:
-        """A consumer at `position` got `records`; where it goes on."""
+        """Check the `records` that a consumer at `position` got. Returns its next position."""
         known = self.partition(key)
         topic = self.topic_of(key)
         if known.promised and watermark > known.end:

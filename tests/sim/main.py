@@ -24,11 +24,11 @@ AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to, small enough to hand between processes."""
+    """The outcome of a run, small enough to pass between processes."""
 
     seed: int
     text: str
-    """Empty where all is well."""
+    """Empty if the run found nothing wrong."""
     cpu_s: float
     virtual_s: float
     messages: int
@@ -58,7 +58,7 @@ def run_one(seed: int, options: Options) -> Outcome:
 
 
 def outcomes(seeds: Iterable[int], jobs: int, options: Options) -> Iterator[Outcome]:
-    """Run seeds, in so many processes."""
+    """Run seeds in `jobs` processes."""
     if jobs == 1:
         yield from (run_one(seed, options) for seed in seeds)
         return
@@ -134,7 +134,7 @@ def parse_range(text: str) -> range:
 
 
 def main() -> int:
-    # By default SIGTERM would end this process alone, and leave those that run the seeds behind.
+    # By default SIGTERM would end only this process, and leave the ones that run the seeds behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
     parser.add_argument("--seeds", type=parse_range, metavar="A..B", help="run these seeds")

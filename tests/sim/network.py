@@ -1,14 +1,13 @@
-"""The network between simulated processes: connections that carry encoded frames, and all that can
-befall them.
+"""The network between simulated processes: connections that carry encoded frames, and their faults.
 
-A connection is two pipes. What goes into a pipe comes out in order, after a delay that chance draws
-for each piece; between connections nothing is ordered. A cut (one way or both) holds what is under
-way, as TCP does, until it heals or an end gives up; a new connection through it is not made. A
-killed process's machine resets its connections; a machine without power says nothing at all, until
-it is up again and resets what it does not know.
+A connection is two pipes. The pieces sent into a pipe arrive in order, each after a random delay;
+there is no order between connections. A cut (one way or both) holds the data in flight, as TCP
+does, until the cut heals or an end gives up. New connections through it fail. The machine of a
+killed process resets its connections. A machine without power sends nothing until it is up again,
+and then resets connections that it does not know.
 
-Time moves only here and in the nodes' own timers, so `on_step`, called before each delivery, sees
-the cluster after all that came before has been worked off.
+Time moves only here and in the nodes' own timers, so when `on_step` is called before each delivery,
+the cluster has processed everything before it.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class End:
         self.on_arrival: Callable[[], None] | None = None
         """Called when something came; without it `receive` waits."""
         self.pipe = Pipe(self)
-        """What this end sends."""
+        """The pipe that this end sends into."""
         self._network = network
         self._arrived = trio.Event()
 
@@ -67,13 +66,13 @@ class End:
         return not (self.closed or self.broken)
 
     def send(self, data: bytes) -> None:
-        """Raises trio.BrokenResourceError where the connection is gone."""
+        """Send data. Raises trio.BrokenResourceError if the connection is lost."""
         if not self.usable or not self.process.alive:
             raise trio.BrokenResourceError("the connection is gone")
         self._network.put(self.pipe, data)
 
     async def receive(self) -> bytes:
-        """What came next; b"" at the end. Raises trio.BrokenResourceError."""
+        """Return the next data, or b"" at the end. Raises trio.BrokenResourceError."""
         while not self.inbox:
             if self.broken or self.closed:
                 raise trio.BrokenResourceError("the connection is gone")
@@ -94,7 +93,7 @@ class End:
         return data
 
     def finish(self) -> None:
-        """Send nothing more; what was sent still arrives."""
+        """Send nothing more. Data that was sent still arrives."""
         if self.usable and self.process.alive:
             self._network.put(self.pipe, FIN)
 
@@ -114,7 +113,7 @@ class End:
 
 
 class Pipe:
-    """One direction of a connection: what is under way in it, with the time it is due."""
+    """One direction of a connection: the data in flight, each piece with its arrival time."""
 
     __slots__ = ("due", "sender", "stuck", "under_way")
 
@@ -187,7 +186,7 @@ class Network:
                     else:
                         due()
         finally:
-            # What still sleeps, shielded, goes on without deliveries.
+            # Shielded tasks that still sleep continue without deliveries.
             self._clock, clock.alarm_at = None, inf
 
     # --- connections ---
@@ -201,7 +200,7 @@ class Network:
         self._listeners = {a: v for a, v in self._listeners.items() if v[0] is not process}
 
     async def dial(self, process: Process, host: str, port: int, deadline: float) -> End | None:
-        """A connection to an address; None where no answer came until `deadline`. Raises
+        """A connection to an address, or None if there was no answer before `deadline`. Raises
         Refused."""
         outcome: list[End | None] = []
         answered = trio.Event()
@@ -315,17 +314,17 @@ class Network:
                     self._ends.pop(end.number, None)
 
     def block(self, source: str, target: str) -> None:
-        """From now on nothing passes from one host to the other."""
+        """Block all data from one host to the other."""
         self.cut.add((source, target))
 
     def heal(self) -> None:
-        """Everything passes again; what was held goes on its way."""
+        """End all cuts and delays, and send the held data on."""
         self.cut.clear()
         self.weather.slow.clear()
         self.release()
 
     def release(self) -> None:
-        """Send what was held on its way again; what is still blocked is held again."""
+        """Send the held data on. Data that is still blocked is held again."""
         stuck, self._stuck = self._stuck, []
         for pipe in stuck:
             pipe.stuck = False
@@ -337,7 +336,8 @@ class Network:
                 self._push(pipe.due, pipe)
 
     def drop_connection(self, random: Random) -> str | None:
-        """Reset one connection at both ends; what is under way is lost. Its description."""
+        """Reset a random connection at both ends; its data in flight is lost. Returns its
+        description."""
         alive = [pair for pair in self._ends.values() if pair[0].usable and pair[1].usable]
         if not alive:
             return None

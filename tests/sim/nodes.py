@@ -45,7 +45,8 @@ PARKED_MAX: Final = 64
 
 
 class SimServer:
-    """What `net/server.py` is to sockets: connections to one process, served until it drains."""
+    """The counterpart of `net/server.py` without sockets: connections to one process, served until
+    it drains."""
 
     def __init__(self, network: Network, process: Process, broker: Broker) -> None:
         self._network = network
@@ -107,7 +108,7 @@ class SimServer:
 
 @dataclass(slots=True)
 class World:
-    """What the nodes of one run share."""
+    """The parts that the nodes of one run share."""
 
     network: Network
     history: History
@@ -116,11 +117,11 @@ class World:
     ensemble: Ensemble | None
     """The metadata store of clusters whose controller moves; None for the embedded one."""
     observe: Callable[[], None]
-    """Looks at everything, before a process is gone with what it knew."""
+    """Checks the whole cluster before a process disappears with its state."""
     broken: Callable[[BaseException], None]
-    """Called with what must end the run."""
+    """Called with an error that must end the run."""
     book: Book
-    """Of the deals that the nodes coordinate."""
+    """The book of the deals that the nodes coordinate."""
     storage: Callable[[Process], RemoteStorage | None] = lambda process: None
     """The store of remote segments as a process sees it."""
     crashed: Callable[[SimNode], None] = lambda node: None
@@ -169,7 +170,7 @@ class SimNode:
             and broker.cluster.controller.active
         )
 
-    # --- what may happen to it ---
+    # --- faults ---
 
     def start(self) -> None:
         """Begin a process."""
@@ -191,12 +192,12 @@ class SimNode:
         self._stopping.set()
 
     def kill(self) -> None:
-        """SIGKILL: what it wrote stays where it is."""
+        """SIGKILL: written data stays on the disk."""
         self._end("is killed", power=False)
         self.disk.process_killed()
 
     def cut_power(self, random: Random) -> None:
-        """The machine loses its power, and what was not synced."""
+        """The machine loses its power and its unsynced data."""
         self._end("loses its power", power=True)
         self.disk.power_cut(random)
 
@@ -318,7 +319,8 @@ class SimNode:
     def _metadata(
         self, process: Process
     ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
-        """Where the metadata is, as `NodeLifecycle` is told, and what must run for it."""
+        """The arguments of `NodeLifecycle` for the metadata's location, and a task that must run
+        for it."""
         world = self._world
         if world.ensemble is None:
             return {}, None
@@ -335,7 +337,7 @@ class SimNode:
 
 
 def served(apis: Iterable[Api]) -> list[tuple[int, int, int]]:
-    """What ApiVersions says of them."""
+    """These APIs in the form of ApiVersions."""
     return [(api.key, *api.versions) for api in apis]
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 @contextmanager
 def patched(owner: Any, **changes: Any) -> Iterator[None]:
-    """What `changes` names of `owner` is something else for a while. Raises TypeError if it cannot
-    be called like what it stands for: every seed would "find" that."""
+    """Replace attributes of `owner` by those of `changes` for a while. Raises TypeError if a
+    replacement does not accept the same call as the original, an error that every seed would
+    "find"."""
     before = {name: owner.__dict__[name] for name in changes}
     for name, value in changes.items():
         _bind_like(before[name], value)

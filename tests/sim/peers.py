@@ -103,8 +103,8 @@ class SimChannel:
         return pending
 
     async def wait(self, pending: Pending, timeout_ms: float) -> Any:
-        """The answer to what was submitted. Without one in time the channel ends. Raises
-        PeerLost."""
+        """The answer to a submitted request. If it does not arrive in time, the channel ends.
+        Raises PeerLost."""
         with trio.CancelScope(deadline=trio.current_time() + timeout_ms / 1000):
             await pending.answered.wait()
         if not pending.answered.is_set():

@@ -1,5 +1,5 @@
-"""Bugs that are planted to see that the simulator bites: each in force while its context is, none
-of it in the product."""
+"""Planted bugs, which show that the simulator finds errors. Each is in force while its context is
+active, and none of them is in the product."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def isr_before_it_is_committed() -> Iterator[None]:
 
 @contextmanager
 def append_lost_on_controller_change() -> Iterator[None]:
-    """Who takes the controller's leadership over does not see the last append of the one before."""
+    """A controller that takes over the leadership does not see the last append of its
+    predecessor."""
     load = MemoryStore.load
 
     async def short(self: MemoryStore) -> MetadataImage:
@@ -172,7 +173,8 @@ def one_offset_for_a_run() -> Iterator[None]:
 
 @contextmanager
 def markers_lost_at_failover() -> Iterator[None]:
-    """A coordinator that takes over does not send the markers of what was prepared before it."""
+    """A coordinator that takes over does not send the markers of transactions prepared before
+    it."""
     loaded = TransactionMachine.loaded
 
     def without(self: TransactionMachine, now_ms: int) -> Decision[Any, Any]:
@@ -223,7 +225,7 @@ def aborted_transactions_not_told() -> Iterator[None]:
 
 @contextmanager
 def open_transaction_not_fenced() -> Iterator[None]:
-    """A new instance of a producer goes on with the transaction that the one before left open."""
+    """A new instance of a producer continues the transaction that its predecessor left open."""
 
     def keep(
         self: TransactionMachine, txn: Transaction, now_ms: int, reply: Any
@@ -249,7 +251,7 @@ def open_transaction_not_fenced() -> Iterator[None]:
 
 @contextmanager
 def transactions_not_verified() -> Iterator[None]:
-    """A leader appends what it is sent in a transaction, and asks no coordinator."""
+    """A leader appends transactional batches without asking the coordinator."""
 
     def never(self: Any, partition: Any, header: Any) -> bool:
         return False
@@ -276,7 +278,7 @@ def pending_offsets_forgotten() -> Iterator[None]:
 
 @contextmanager
 def offsets_visible_before_commit() -> Iterator[None]:
-    """Offsets of a transaction count at once, whatever becomes of it."""
+    """Offsets of a transaction take effect at once, even if it is aborted later."""
     replay = Offsets.replay
 
     def at_once(self: Offsets, record: Any, record_offset: int, producer_id: int) -> None:
@@ -383,8 +385,8 @@ def time_out_does_not_fence() -> Iterator[None]:
 
 @contextmanager
 def outcome_forgotten_at_failover() -> Iterator[None]:
-    """A coordinator that takes over aborts what was prepared before it, also what was to be
-    committed."""
+    """A coordinator that takes over aborts the transactions prepared before it, even those that
+    should be committed."""
     loaded = TransactionMachine.loaded
 
     def aborts(self: TransactionMachine, now_ms: int) -> Decision[Any, Any]:
@@ -544,7 +546,7 @@ def time_out_gives_record_up() -> Iterator[None]:
 
 @contextmanager
 def first_back_leads() -> Iterator[None]:
-    """Of those whose logs are to be compared the first that reports leads."""
+    """The first replica that reports leads, without a comparison of the logs."""
 
     def first(
         rules: Any, partition: Any, reports: Any, *, timed_out: bool
@@ -624,8 +626,8 @@ def cut_uncompared() -> Iterator[None]:
 
 @contextmanager
 def stopped_followers_compared_by_ends() -> Iterator[None]:
-    """A follower that stopped goes on as soon as its leader's log is as long as what the follower
-    knows as committed."""
+    """A stopped follower continues as soon as its leader's log is as long as the part that the
+    follower knows to be committed."""
     compare = stopped_followers.compare
 
     def by_ends(rules: Any, topic: Any, partition: Any, node: int, log: Any) -> Any:
@@ -639,7 +641,7 @@ def stopped_followers_compared_by_ends() -> Iterator[None]:
 
 @contextmanager
 def kept_bytes_dropped_early() -> Iterator[None]:
-    """What recovery cut off is dropped as soon as the log is open."""
+    """The bytes that recovery cut off are deleted as soon as the log is open."""
 
     def at_once(node_id: int, image: Any) -> bool:
         return True
@@ -820,7 +822,7 @@ def _can_see(seed: int, name: str, options: Options) -> bool:
 
 
 def find(name: str, seeds: Iterable[int], options: Options) -> tuple[int, int, str] | None:
-    """(how many seeds it took, the seed, what was found), None where none of them finds it."""
+    """(number of seeds tried, the seed, the finding), or None if no seed finds it."""
     for tried, seed in enumerate(seeds, 1):
         if not _can_see(seed, name, options):
             continue
@@ -843,7 +845,8 @@ def _found(
 
 
 def search(names: Iterable[str], seeds: Iterable[int], jobs: int, options: Options) -> int:
-    """Look for each bug, so many at a time, and tell; how many were not found."""
+    """Look for each bug, `jobs` at a time, and print the results. Returns how many were not
+    found."""
     missed = 0
     seeds, names = list(seeds), list(names)
     for name, found in _found(names, seeds, jobs, options):

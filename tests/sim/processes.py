@@ -2,9 +2,9 @@
 
 trio shuffles the tasks that are ready; seeded, and with its sort before the shuffle, equal seeds
 give equal runs. A task belongs to the simulated process in whose context it was started. While a
-process is frozen (SIGSTOP) its tasks that become ready are put aside, and run when it is thawed:
-its timers expire meanwhile, as a machine's clock goes on, and all of them fire at once afterwards.
-Nothing of the tasks themselves is changed, so they cannot know.
+process is frozen (SIGSTOP), its tasks that become ready are put aside, and run when it is thawed.
+Its timers expire in that time, since a machine's clock continues, and all of them fire at once
+afterwards. The tasks themselves are not changed, so they cannot notice.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ _reschedule = cast("Callable[..., None]", _run.Runner.reschedule)
 
 
 class Process:
-    """One simulated process: a node's incarnation, or a client. What it holds is dead once it
-    is."""
+    """One simulated process: a node's incarnation, or a client. Its resources die with it."""
 
     def __init__(self, name: str, host: str, incarnation: int = 0) -> None:
         self.name = name
@@ -51,7 +50,7 @@ class Process:
         self.frozen = True
 
     def thaw(self) -> None:
-        """SIGCONT: every task that became ready meanwhile runs."""
+        """SIGCONT: every task that became ready while frozen runs."""
         self.frozen = False
         calls, self._calls = self._calls, []
         for call in calls:
@@ -62,7 +61,7 @@ class Process:
             _reschedule(task._runner, task, *next_send)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Have the process do something that is no task's: now, or when it goes on."""
+        """Have the process make a call outside of any task: now, or when it is thawed."""
         if self.frozen:
             self._calls.append(call)
         elif self.alive:

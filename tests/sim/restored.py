@@ -1,9 +1,9 @@
-"""The end of some runs: every disk is lost, and another cluster takes over the tiered topics from
-the store, while its brokers die and the store fails.
+"""The end of some runs: every disk is lost, and another cluster restores the tiered topics from the
+store, while its brokers die and the store fails.
 
-It must have exactly what the store had: each partition begins where its log began, at the latest,
-and ends with the last offset that was copied. What was committed up to there counts as committed in
-the new cluster, so that everything is checked as in the first one.
+It must have exactly the content of the store: each partition begins no later than its log began,
+and ends with the last offset that was copied. Committed records up to there count as committed in
+the new cluster, so that every check of the first one applies.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Closed segments that change on the disk of a running broker: a bit or a sector is another, and
-the page cache does not have it any more.
+"""Closed segments that change on the disk of a running broker: a bit or a sector changes, and the
+page cache no longer has it.
 
-One replica at a time, while all replicas are whole and in sync. Then the others have what it had,
-and the scrubber replaces the segment. Until it has, the broker counts as one that lost bytes, and
-wrecks spare another one that has the segment (wrecks.py). Offset, length and leader epoch of a
-batch stay as they are: no CRC covers them, so a reader may get a wrong one before the scrubber has
-found it.
+Only one replica at a time is changed, while all replicas are whole and in sync. The others then
+have its records, and the scrubber replaces the segment. Until it has done so, the broker counts as
+one that lost bytes, and wrecks spare another one that has the segment (wrecks.py). Offset, length
+and leader epoch of a batch are not changed: no CRC covers them, so a reader might get a wrong one
+before the scrubber has found it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ UNCOVERED_BYTES: Final = 16
 
 
 class Rotten(NamedTuple):
-    """What is damaged now."""
+    """The current damage."""
 
     node: SimNode
     partition: Partition
     path: str
     position: int
     data: bytes
-    """What stands there instead of what was written."""
+    """The damaged bytes."""
 
 
 class Rot:
@@ -90,7 +90,7 @@ class Rot:
         self._history.repaired(node.process, partition)
 
     def unrepaired(self) -> str:
-        """What is still damaged; "" if nothing is."""
+        """The damage that is not repaired; "" if there is none."""
         found = self.rotten
         return f"{found.path} of {found.node.host} is still damaged" if found is not None else ""
 
@@ -125,7 +125,8 @@ class Rot:
         return True
 
     def _closed(self, node: SimNode) -> Iterator[tuple[SimNode, Partition, Segment, int]]:
-        """The closed segments of a broker that may be damaged, and where the next ones begin."""
+        """The closed segments of a broker that may be damaged, and the base offsets of the segments
+        after them."""
         broker = node.broker
         if not node.config.is_broker or broker is None or not node.ready or node.disk_failed:
             return

@@ -1,13 +1,13 @@
-"""Members of a share group, and what must hold of every record that they are given (KIP-932).
+"""Members of a share group, and the checks on every record that they get (KIP-932).
 
 A record is delivered until a member accepts or rejects it, or until its deliveries are used up.
-While a member holds it, no other member gets it or may acknowledge it; once an acceptance was
-answered, no member gets it again.
+While a member holds it, no other member gets it or may acknowledge it; once an acceptance is
+confirmed, no member gets it again.
 
-A leader that does not know yet that another one leads may hand out what it has in memory: nobody
-can keep it from that. It cannot store anything, though. So what is held against a delivery is what
-was stored in the same leader epoch or before it, and two locks are only compared where both were
-given in one epoch.
+A leader that does not know yet that another one leads may deliver the records in its memory, and
+this cannot be prevented. However, it cannot store anything. So a delivery is checked against the
+state that was stored in the same leader epoch or before it, and two locks are compared only if both
+were given in one epoch.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ JOINS: Final = 0
 OPENS: Final = 0
 WAIT_MS: Final = 400
 ZOMBIE: Final = 0.05
-"""How often a member stands still with what it holds, for longer than its locks."""
+"""How often a member stops while it holds records, for longer than its locks."""
 
 NOT_HELD: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
-"""What a leader says that has not given the member these records; the second where it has not come
-so far."""
+"""Errors of a leader that has not given the member these records. The second is the answer if the
+leader has not reached them."""
 
 LOST_SESSION: Final = frozenset(
     {ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH}
@@ -81,7 +81,7 @@ LOST_SESSION: Final = frozenset(
 
 
 class Say(IntEnum):
-    """What a member says of a record; the numbers are those of the protocol."""
+    """A member's answer for a record; the numbers are those of the protocol."""
 
     NOTHING = -1
     """It forgets the record, whose lock runs out."""
@@ -95,7 +95,7 @@ CHOICES: Final = (
     (Say.ACCEPT, Say.RELEASE, Say.REJECT, Say.RENEW, Say.NOTHING, None),
     (55, 12, 5, 6, 4, 18),
 )
-"""What a member says of a record that it holds, None for nothing yet, and how often."""
+"""A member's answers for a record that it holds, None for no answer yet, and their weights."""
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class Held:
 
     member: str
     epoch: int | None
-    """Of the leader that gave it; None where that is not certain."""
+    """The epoch of the leader that gave it; None if that is uncertain."""
     count: int
     got_s: float
     until_s: float
@@ -127,14 +127,14 @@ class Stored(NamedTuple):
 
     at_s: float
     epoch: int
-    """Of the leader that stored it."""
+    """The epoch of the leader that stored it."""
     delivery: int
-    """Which delivery of the record it was."""
+    """The number of the record's delivery."""
 
 
 @dataclass(slots=True)
 class RecordHistory:
-    """What is known of one record."""
+    """The known facts about one record."""
 
     held: Held | None = None
     """The last delivery, unless its member has said something of it."""
@@ -155,17 +155,19 @@ class Asked(NamedTuple):
 
 @dataclass(slots=True)
 class Deliveries:
-    """What the members of one group were given and have said. Only the history may know."""
+    """The deliveries to the members of one group, and their answers. Only the history may use
+    it."""
 
     group: Group
     history: History
     epoch_of: Callable[[int, str, int], int]
-    """(node, topic, partition) → the epoch in which that broker believes to lead it, -1 where it
-    does not."""
+    """(node, topic, partition) → the epoch in which that broker considers itself the leader, or
+    -1."""
     records: dict[tuple[int, int], RecordHistory] = field(default_factory=dict)
-    """By (partition, offset)."""
+    """Records by (partition, offset)."""
     caught_up: dict[int, int] = field(default_factory=dict)
-    """By partition: the group is done with what is before this offset, its coordinators say."""
+    """By partition: according to its coordinators, the group is done with the records before this
+    offset."""
 
     @property
     def promised(self) -> bool:
@@ -174,7 +176,7 @@ class Deliveries:
         return not topics & self.history.unsafe
 
     def record(self, partition: int, offset: int) -> RecordHistory:
-        """What is known of one record."""
+        """The known facts about one record."""
         found = self.records.get((partition, offset))
         if found is None:
             found = self.records[partition, offset] = RecordHistory()
@@ -241,8 +243,8 @@ class Deliveries:
         record.final |= kind in (Say.ACCEPT, Say.REJECT)
 
     def stored(self, partition: int, offset: int, asked: Asked, held: Held, kind: Say) -> None:
-        """A member was told that what it said is stored; `asked` is with the epoch in which the
-        leader took it, -1 where that is not certain."""
+        """A member got the confirmation that its answer is stored. `asked` has the epoch in which
+        the leader accepted it, -1 if that is uncertain."""
         if not self.promised:
             return
         now_s, record = trio.current_time(), self.record(partition, offset)
@@ -289,7 +291,8 @@ class Deliveries:
         raise Violation(invariant, f"{self.group.name} {what}", self.group.topic)
 
     def unfinished(self, ends: dict[str, int], partitions: int) -> str:
-        """What of the records is not done with, or is and should not be; "" where all is well."""
+        """A record that the group is not done with, or should not be done with; "" if there is
+        none."""
         if not self.promised:
             return ""
         for partition in range(partitions):
@@ -331,7 +334,7 @@ class ShareMember(Member):
         self._lives = 0
         self._sessions: dict[int, Session] = {}
         self._hands: dict[tuple[int, int], Held] = {}
-        """What it holds, by (partition, offset)."""
+        """The records that it holds, by (partition, offset)."""
 
     async def run(self) -> None:
         """Be a member for ever."""
@@ -451,7 +454,8 @@ class ShareMember(Member):
                 record.held = None
 
     def _decide(self, partitions: frozenset[int]) -> dict[int, dict[int, tuple[Held, Say]]]:
-        """What to say now: partition → offset → what. What is forgotten is not said."""
+        """The answers to send now: partition → offset → answer. Records that the member forgets
+        have none."""
         said: dict[int, dict[int, tuple[Held, Say]]] = {}
         for at, held in list(self._hands.items()):
             if at[0] not in partitions:
@@ -571,8 +575,8 @@ class ShareMember(Member):
         return True
 
     def _in_order(self, code: int, leader: int, partition: int) -> bool:
-        """Whether nothing is wrong with what `leader` says of a partition; False where it may be
-        tried again."""
+        """Whether the answer of `leader` for a partition is right. Returns False if it may be tried
+        again."""
         if code == ErrorCode.UNKNOWN_SERVER_ERROR and not self._leads(leader, partition):
             # It does not know yet that another leads, and may have asked a share coordinator that
             # does not know either.
@@ -597,7 +601,7 @@ class ShareMember(Member):
     def _take(
         self, leader: int, session: Session, partition: int, asked: Asked, acquired: Any
     ) -> None:
-        """Take what was acquired."""
+        """Take the acquired records."""
         now_s = trio.current_time()
         epoch = self.deliveries.epoch_of(leader, self.group.topic, partition)
         for offset in range(acquired.first_offset, acquired.last_offset + 1):
@@ -626,7 +630,8 @@ class ShareMember(Member):
         said: dict[int, dict[int, tuple[Held, Say]]],
         code: int,
     ) -> bool:
-        """What came of what was said of one partition; whether it was taken."""
+        """Handle the result of one partition's acknowledgements. Returns whether they were
+        accepted."""
         at_s, before = asked[partition]
         after = self.deliveries.epoch_of(leader, self.group.topic, partition)
         whole = Asked(at_s, before if before == after else -1)

@@ -73,7 +73,7 @@ from pk.core.log.log import Log
 from pk.core.meta.image import PartitionImage
 
 Common = Callable[[str], tuple[Any, ...]]
-"""What each client is made with, by its name."""
+"""The arguments of each client, by its name."""
 
 START_S: Final = 60.0
 """How long a cluster may take to come up, or to make its topics."""
@@ -97,17 +97,17 @@ class Options:
     everything: bool = False
     """Whether every workload and kind of fault is on, and not a part that the seed draws."""
     always: frozenset[str] = frozenset()
-    """Workloads and settings that are on in each seed, beside what it draws."""
+    """Workloads and settings that are on in each seed, in addition to the drawn ones."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of a run."""
+    """The result of a run."""
 
     seed: int
     violation: Violation | None = None
     error: str = ""
-    """What went wrong in the simulation itself, or an unforeseen error in a node: a traceback."""
+    """An error in the simulation itself, or an unforeseen error in a node: a traceback."""
     stuck: bool = False
     """Whether it was ended because it took too long."""
     virtual_s: float = 0.0
@@ -170,7 +170,7 @@ class Simulation:
         """Whether a tiered topic is restored by another cluster in the end."""
         self._over = trio.CancelScope()
         self.book.idle = swarm.DEALS not in self.swarm
-        # Where segments end soon, the cleaner finds some to compact by its usual settings, too.
+        # If segments end early, the cleaner finds some to compact with its usual settings, too.
         self.history.compacts = bool({swarm.COMPACTION, swarm.ROLLS} & self.swarm.on)
         on = "everything" if options.everything else ", ".join(sorted(self.swarm.on))
         self.result.shape = (
@@ -178,7 +178,7 @@ class Simulation:
             f" {on}"
         )
 
-    # --- what is looked at between two messages ---
+    # --- checks between two messages ---
 
     def _step(self) -> None:
         """Between two messages, when nothing runs: look at who ran since the step before."""
@@ -225,7 +225,7 @@ class Simulation:
         self._over.cancel()
 
     def _epoch_of(self, node_id: int, topic: str, partition: int) -> int:
-        """The epoch in which a broker believes to lead a partition; -1 where it does not."""
+        """The epoch in which a broker considers itself a partition's leader, or -1."""
         for node in self.nodes:
             if node.node_id == node_id and node.broker is not None:
                 found = node.broker.data.replicas.find(topic, partition)
@@ -236,7 +236,7 @@ class Simulation:
     # --- the run ---
 
     async def run(self) -> None:
-        """From the first start to the last question."""
+        """Run everything from the first start to the last check."""
         with self._over:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.network.run)
@@ -281,7 +281,7 @@ class Simulation:
                 try:
                     await self.settle(admin)
                     if tiers is not None:
-                        # Uploads that nobody waits for may have ended since.
+                        # Abandoned uploads may have ended since.
                         await trio.sleep(UNDER_WAY_S)
                         await self.settle(admin)
                     world.crashed = lambda node: None
@@ -472,7 +472,7 @@ class Simulation:
             self.clients.append(plain)
 
     def _add_transactions(self, common: Common, random: Random, rate_s: float) -> None:
-        """Transactional producers, and readers of what is committed."""
+        """Add transactional producers, and readers of committed records."""
         for i in range(random.choice((1, 2))):
             producer = TransactionalProducer(
                 *common(f"t{i + 1}"),
@@ -601,7 +601,7 @@ class Simulation:
         )
 
     def unwell(self) -> str:
-        """What is not as it should be once the faults are over; "" where all is."""
+        """A problem that is left after the end of the faults; "" if there is none."""
         image = self.history.metadata.image
         for node in self.nodes:
             if not node.ready:
@@ -651,14 +651,14 @@ class Simulation:
         return ""
 
     def _deals_open(self) -> str:
-        """What of the deals is not over."""
+        """A deal that is not done."""
         if swarm.DEALS not in self.swarm or DEALS_TOPIC in self.history.unsafe:
             return ""
         coordinators = [node.deals for node in self.nodes if node.broker is not None and node.deals]
         return self.book.unfinished(m for deals in coordinators for m in deals.machines())
 
     def _untransacted(self, ends: dict[str, int]) -> str:
-        """What of the transactions is not over, or not seen."""
+        """A transaction that is not ended, or not seen."""
         unsafe = self.history.unsafe
         if swarm.TRANSACTIONS not in self.swarm or STATE_TOPIC in unsafe:
             return ""
@@ -764,7 +764,7 @@ def hooks(simulation: Simulation) -> Iterator[None]:
 
 @contextmanager
 def alarm(seconds: float) -> Iterator[None]:
-    """Raise Stuck where what is within takes more of the machine's time."""
+    """Raise Stuck if the block takes more CPU time than this."""
 
     def stuck(*_: Any) -> None:
         raise Stuck(f"more than {seconds:g} s")
@@ -787,7 +787,8 @@ def stuck_in(error: BaseException) -> Stuck | None:
 
 
 def ended_in(error: BaseException) -> KeyboardInterrupt | SystemExit | None:
-    """What ends this process and says nothing of the run: Ctrl-C, or SIGTERM's SystemExit."""
+    """The exception that ends this process and is no result of the run: Ctrl-C, or SIGTERM's
+    SystemExit."""
     cause: BaseException | None = error  # trio may have taken it for a fault of its own
     while cause is not None:
         found = leaves(cause) if isinstance(cause, BaseExceptionGroup) else [cause]
@@ -799,8 +800,8 @@ def ended_in(error: BaseException) -> KeyboardInterrupt | SystemExit | None:
 
 
 def collect_tasks() -> None:
-    """Have the tasks of a run that was abandoned end now, and not within the next one; what they
-    complain about is of no use."""
+    """End the tasks of an abandoned run now, and not within the next run. Their complaints are
+    ignored."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         gc.collect()

@@ -1,12 +1,10 @@
-"""Where a simulated cluster keeps its metadata, and how its nodes find the controller.
+"""The metadata stores of a simulated cluster, and the way in which its nodes find the controller.
 
-`Ensemble` plays ZooKeeper: a log that outlives every node, sessions that end when nothing was heard
-from a process for a while, and a leadership that goes to the next in the queue. What a process asks
-takes the network's way there and back; a request that is under way when its process stops still
-arrives.
+`Ensemble` acts as ZooKeeper: a log that outlives every node, sessions that end after a process was
+silent for a while, and a leadership that goes to the next in the queue. Requests and answers take
+the network's way. A request in flight when its process stops still arrives.
 
-`ObservedStore` stands before any store and tells the history what was appended, and what was
-loaded.
+`ObservedStore` wraps any store and reports its appends and loads to the history.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ ANSWER_S: Final = 2.0
 
 
 class Candidate:
-    """Who waits for the leadership."""
+    """A process that waits for the leadership."""
 
     def __init__(self, process: Process, controller_id: int) -> None:
         self.process = process
         self.controller_id = controller_id
         self.epoch: int | None = None
-        """Of the leadership, once it is won."""
+        """The epoch of the leadership, once it is won."""
         self.won = trio.Event()
         self.given_up = False
 
@@ -107,7 +105,7 @@ class Ensemble:
         self._elect()
 
     def withdraw(self, one: Candidate) -> None:
-        """Somebody waits no more; a leadership won meanwhile is given back."""
+        """A candidate stops waiting; a leadership that it has won by then is given back."""
         one.given_up = True
         if one in self._waiting:
             self._waiting.remove(one)
@@ -212,8 +210,8 @@ class EnsembleStore:
             self._ensemble.leave(self._process)
 
     async def _ask(self, do: Callable[[], Any]) -> Any:
-        """Have `do` done there; its result. Raises what it raises, and StoreFailed where no answer
-        comes."""
+        """Call `do` at the ensemble and return its result. Raises its exceptions, and StoreFailed
+        if there is no answer."""
         network, process = self._ensemble.network, self._process
         if not process.alive:
             raise StoreFailed("the process is dead")

@@ -1,10 +1,9 @@
-"""What a seed takes on: a few workloads, settings and kinds of faults, drawn for each seed (swarm
-testing).
+"""The selection of a seed: a few workloads, settings and kinds of faults, drawn for each seed
+(swarm testing).
 
-A run with everything at once is dear, and its parts get in each other's way: what only happens when
-a broker does little else never happens there. So each seed draws a part of everything, and seeds
-differ in it. `Options.everything` (`--everything`) has all of it on, as every seed had before this
-was drawn.
+A run with everything at once is expensive, and its parts get in each other's way: events that need
+a broker with little else to do never happen there. So each seed draws a part of everything, and
+seeds differ in it. `Options.everything` (`--everything`) turns all of it on.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ LONG_DURATIONS_S: Final = (8.0, 15.0, 25.0)
 
 @dataclass(frozen=True, slots=True)
 class Swarm:
-    """What one seed takes on."""
+    """The selection of one seed."""
 
     on: frozenset[str]
     """Workloads and settings."""
@@ -88,8 +87,8 @@ def everything(kinds: tuple[str, ...]) -> Swarm:
 
 
 def draw(seed: int, kinds: tuple[str, ...]) -> Swarm:
-    """A seed's part. It has a source of chance of its own: what is drawn here moves nothing
-    else."""
+    """The selection of a seed. It uses a random generator of its own, so a change here does not
+    change other decisions."""
     random = Random(f"{seed}/swarm")
     on = {name for name in WORKLOADS if random.random() < WORKLOAD_CHANCE}
     on |= {NEEDS[name] for name in on if name in NEEDS}

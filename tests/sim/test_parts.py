@@ -1,5 +1,5 @@
-"""What the simulator itself is made of: processes that stand still, a network that loses and holds,
-a disk that forgets."""
+"""The parts of the simulator itself: processes that are frozen, a network that loses and holds
+data, a disk that loses data."""
 
 from __future__ import annotations
 

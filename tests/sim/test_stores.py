@@ -95,7 +95,7 @@ def test_what_a_process_asked_arrives_though_it_is_killed() -> None:
 def test_who_is_cut_off_is_told_that_the_store_failed() -> None:
     async def main(here: Here) -> None:
         await here.first.campaign(1)
-        here.network.block(HOST, "one")  # what is asked arrives, the answer does not
+        here.network.block(HOST, "one")  # requests arrive, answers do not
         with pytest.raises(StoreFailed):
             await here.first.append(1, 0, [ClusterCreated("c")])
         await here.second.campaign(2)

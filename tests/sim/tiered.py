@@ -1,14 +1,15 @@
-"""Tiered storage in a run: a store beside the cluster, and what must hold between the two tiers.
+"""Tiered storage in a run: a store beside the cluster, and the invariants of the two tiers.
 
-The store is slow, away for a while, fails before or after it has done what it was asked, or does it
-when nobody waits for it any more; it returns parts of objects, and its lists are late. What it has
-confirmed it keeps. A broker that is cut off from the others still reaches it.
+The store is slow, unavailable for a while, fails before or after an operation, or executes it after
+the caller has given up; it returns parts of objects, and its lists are late. It keeps everything
+that it has confirmed. A broker that is cut off from the others still reaches it.
 
-Two things must hold at every moment: what a replica does not have on its disk, from the start of
-the log on, is in the store, the same bytes, by the metadata that every broker reads alike; and the
-start of a log moves only by its retention, by DeleteRecords, or to the first record on some disk
-when remote storage is turned off. When the faults are over, the store has exactly the segments that
-the metadata lists, and nothing of topics that are deleted or not tiered any more.
+Two invariants hold at every moment. The records that a replica lacks on its disk, from the start of
+the log on, are in the store with the same bytes, according to the metadata, which is the same for
+every broker. And the start of a log moves only by its retention, by DeleteRecords, or to the first
+record on some disk when remote storage is turned off. After the end of the faults, the store has
+exactly the segments that the metadata lists, and no objects of topics that are deleted or no longer
+tiered.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ KEYS: Final = {
 AWAY_AFTER_S: Final = 6.0
 """Between two absences of the store, on average."""
 LATE_S: Final = 3.0
-"""By how much a list may be late."""
+"""The longest delay of a list."""
 UNDER_WAY_S: Final = 6.0
-"""By how much a request may be late that nobody waits for any more."""
+"""The longest delay of a request after its caller has given up."""
 AGAIN_CHANCE: Final = 0.2
 CRASH_CHANCE: Final = 0.1
 CRASH_ALL_CHANCE: Final = 0.25
@@ -145,8 +146,8 @@ class RemoteStore:
         return self.random.expovariate(1 / slow)
 
     def fate(self, host: str) -> str:
-        """What becomes of a request: "done", "before" it is done it fails, "after" that, or it is
-        done "late"."""
+        """The fate of a request: it is "done", fails "before" or "after" that, or is done
+        "late"."""
         self.asked += 1
         if self._away.get(host, 0.0) > trio.current_time():
             self.failed += 1
@@ -168,7 +169,7 @@ class RemoteStore:
             self.deleted(name)
 
     def part(self, data: bytes) -> bytes:
-        """What of an answer arrives."""
+        """The part of an answer that arrives."""
         if data and not self.calm and self.random.random() < self._partial:
             return data[: self.random.randrange(len(data))]
         return data
@@ -267,17 +268,17 @@ class Rereader(Consumer):
 
 
 class Tiers:
-    """What must hold between the tiers of `TOPIC`."""
+    """The invariants of the tiers of `TOPIC`."""
 
     def __init__(self, history: History, store: RemoteStore, nodes: list[SimNode]) -> None:
         self.history = history
         self.store = store
         self.retention_ms = -1
-        """Of the topic: the shortest that may have been in force."""
+        """The topic's shortest retention that may have been in force."""
         self.retention_bytes = -1
         """The same."""
         self.segments: dict[TopicIdPartition, RemoteSegments] = {}
-        """By the committed metadata, as far as some broker has read it."""
+        """The segments of the committed metadata, as far as some broker has read it."""
         self._nodes = nodes
         self._values: dict[tuple[int, int], bytes] = {}
         self._read_to: dict[int, int] = {}
@@ -318,7 +319,7 @@ class Tiers:
         self._void.clear()
         self._local_starts.clear()
 
-    # --- what may be deleted ---
+    # --- allowed deletions ---
 
     def may_start(self, key: Key, offset: int) -> None:
         """DeleteRecords is about to be asked for."""
@@ -429,7 +430,7 @@ class Tiers:
             self._void |= {segment.id for segment in self.segments.get(TopicIdPartition(*key), ())}
         elif remote is None or not any(segment.id in self._void for segment in remote.segments):
             return
-        # A broker may drop what it believes to be in the store, as if it had done so before.
+        # A broker may drop local records that it considers copied, as if it had done so earlier.
         self._given_up[key] = self._local_starts[key]
 
     def _start_moved(self, partition: Partition) -> None:
@@ -454,8 +455,8 @@ class Tiers:
                 )
 
     def _bytes_from(self, partition: Partition, start: int) -> int:
-        """The most bytes that a broker may believe the log has from `start` on: what is in both
-        tiers counts twice."""
+        """The largest size that a broker may compute for the log from `start` on: records in both
+        tiers count twice."""
         key = TopicIdPartition(partition.topic_id, partition.tp.partition)
         remote = [s.size for s in self.segments.get(key, ()) if s.end_offset >= start]
         return sum(remote) + sum(s.size for s in partition.log.state.segments)
@@ -524,7 +525,7 @@ class Tiers:
     # --- when the faults are over ---
 
     def unfinished(self) -> str:
-        """What is not as it should be; "" if all is."""
+        """A problem that is left; "" if there is none."""
         if not self.holds:
             return ""
         for node, _, partition in self.replicas():
@@ -575,8 +576,8 @@ def _is_tiered(image: MetadataImage, topic_id: Uuid) -> bool:
 
 
 def _knows_its_epochs(partition: Partition) -> bool:
-    """Whether a replica knows the leader epochs of its whole log. One that lost them with a file
-    reads them from the store before it serves what is there."""
+    """Whether a replica knows the leader epochs of its whole log. A replica that lost them with a
+    file reads them from the store before it serves the records there."""
     state, remote = partition.log.state, partition.remote
     if partition.leads and remote is not None and remote.is_current:
         return True
@@ -586,8 +587,8 @@ def _knows_its_epochs(partition: Partition) -> bool:
 
 @contextmanager
 def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]:
-    """Let requests to the store take time, and see what brokers read of the metadata, and where
-    they let logs begin."""
+    """Make requests to the store take time, and observe the metadata that brokers read, and the
+    starts to which they move logs."""
     delete_before = Partition.delete_before
 
     def started(self: Partition, offset: int) -> None:
@@ -623,7 +624,7 @@ def hooks(tiers: Tiers, fail: Callable[[BaseException], None]) -> Iterator[None]
     ) -> Any:
         if limiter is None:
             return await offload(fn, *args, directory=directory)
-        # As with a thread: nobody can call it off.
+        # Like a thread, it cannot be cancelled.
         with trio.CancelScope(shield=True):
             async with limiter:
                 await trio.sleep(tiers.store.delay())

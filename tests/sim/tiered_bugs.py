@@ -26,7 +26,7 @@ from pk.core.log.remote.segments import RemoteSegments
 
 @contextmanager
 def deleted_segments_count_as_copied() -> Iterator[None]:
-    """The end of any segment in the metadata counts as copied, whatever its state."""
+    """The end of any segment in the metadata counts as copied, regardless of its state."""
 
     def wrong(segments: RemoteSegments, lineage: Any, from_offset: int, log_end_offset: int) -> int:
         return max([s.end_offset for s in segments], default=from_offset - 1)
@@ -100,7 +100,7 @@ def orphans_stay() -> Iterator[None]:
 
 @contextmanager
 def dropped_uncopied() -> Iterator[None]:
-    """Local retention does not ask what was copied."""
+    """Local retention does not check which records were copied."""
     start_offset = log_retention.local_start_offset
 
     def wrong(log: Log, retention: Any, high_watermark: int, copied_to: int, now_ms: int) -> Any:

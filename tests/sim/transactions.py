@@ -1,9 +1,9 @@
-"""Producers whose transactions write to several partitions, and a reader that must see each of them
-whole or not at all.
+"""Producers whose transactions write to several partitions, and a reader that must see each
+transaction whole or not at all.
 
 A transaction writes one record to every partition of its topic, named by the producer and the
-number of the transaction. What a producer was told of its end is noted in `Ledger`; where it was
-told nothing certain, either end will do, but only one.
+number of the transaction. `Ledger` notes the outcome that the producer got. If it got no certain
+outcome, the transaction may be committed or aborted, but not both.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ epoch."""
 
 @dataclass(slots=True)
 class Ledger:
-    """What is known of every transaction of a run, by (producer's name, number)."""
+    """The known facts about every transaction of a run, by (producer's name, number)."""
 
     topic: str
     partitions: int
     ended: dict[tuple[str, int], bool | None] = field(default_factory=dict)
-    """Whether it was committed; None where it is unknown."""
+    """Whether it was committed; None if that is unknown."""
     seen: dict[tuple[str, int], set[int]] = field(default_factory=dict)
     """The partitions in which a reader of committed records saw it."""
     places: set[tuple[int, int]] = field(default_factory=set)
@@ -90,7 +90,7 @@ class Ledger:
         )
 
     def torn(self) -> str:
-        """A transaction that is not seen whole, and should be by now; "" where there is none."""
+        """A transaction that is not seen whole, and should be by now; "" if there is none."""
         for transaction, seen in self.seen.items():
             if len(seen) != self.partitions:
                 return f"{transaction} is seen in {sorted(seen)} only"
@@ -105,7 +105,8 @@ class Over(Exception):
 
 
 class Transactor(SimClient):
-    """Who writes in transactions of the second protocol (KIP-890): the requests, without a plan."""
+    """A client that sends the requests of transactions of the second protocol (KIP-890), without a
+    plan."""
 
     def __init__(self, *args: Any, topic: str, timeout_ms: int) -> None:
         super().__init__(*args)
@@ -116,7 +117,7 @@ class Transactor(SimClient):
         self.coordinator = -1
 
     async def init(self) -> None:
-        """InitProducerId: a new epoch; what was open is aborted. Raises Over."""
+        """InitProducerId: get a new epoch; an open transaction is aborted. Raises Over."""
         answer = await self._coordinated(
             lambda: InitProducerIdRequest(
                 transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
@@ -237,7 +238,7 @@ class TransactionalProducer(Transactor):
                     if self.undone is not None:
                         self.ledger.end(self.undone, False)
                         self.undone = None
-                    self.open = False  # what was open before is over
+                    self.open = False  # the transaction open before is over
                     continue
                 await self._transact()
             except Over as e:
@@ -292,7 +293,7 @@ class CommittedReader(SimClient):
 
 
 class LedgerReader(CommittedReader):
-    """Holds what it reads against what the transactional producers were told."""
+    """Compares the records that it reads with the outcomes that the transactional producers got."""
 
     def __init__(self, *args: Any, ledger: Ledger, late: bool = False) -> None:
         super().__init__(*args, topic=ledger.topic, partitions=ledger.partitions)
@@ -317,7 +318,7 @@ async def fetch_committed(
     client: SimClient, topic: str, positions: Mapping[int, int], partition: int
 ) -> tuple[list[Record], int] | None:
     """The committed records of one partition from a position on, and the position after them; None
-    where its leader did not answer well."""
+    if its leader answered with an error."""
     place = client.place(topic, partition)
     request = fetch_request([place], dict(positions), 300)
     request.isolation_level = READ_COMMITTED

@@ -16,7 +16,7 @@ import trio.testing
 from trio._core import _run
 
 LOOKS_FOR_EVENTS_EVERY: Final = 256
-"""Turns of the loop between two looks for what comes from outside, which is Ctrl-C at most."""
+"""Turns of the loop between two checks for external events, which can only be Ctrl-C."""
 
 
 class VirtualClock(trio.abc.Clock):
@@ -25,8 +25,8 @@ class VirtualClock(trio.abc.Clock):
     def __init__(self) -> None:
         self.now = 0.0
         self.alarm_at = inf
-        """When the task that sleeps in `sleep_until_alarm` goes on; may be moved while it
-        sleeps."""
+        """The time at which `sleep_until_alarm` returns; may be changed while a task sleeps in
+        it."""
         self._sleeper: trio.lowlevel.Task | None = None
 
     @property  # type: ignore[misc]
@@ -51,7 +51,8 @@ class VirtualClock(trio.abc.Clock):
         if due == inf:
             return
         self.now = max(self.now, due)
-        # What is due at the same time runs first, so that the sleeper finds all of it worked off.
+        # Other tasks due at the same time run first, so that all of their work is done when the
+        # sleeper wakes.
         if not runner.deadlines.expire(self.now) and self._sleeper is not None:
             sleeper, self._sleeper = self._sleeper, None
             trio.lowlevel.reschedule(sleeper)

@@ -1,18 +1,18 @@
-"""Disks that are damaged: on one broker while the others live, or on all but a few after everybody
-crashed or was stopped.
+"""Damaged disks: on one broker while the others live, or on all but a few after all brokers crashed
+or were stopped.
 
-What acks=all promises then: as long as one member of the last ISR has its log whole and returns,
-nothing acknowledged is lost, whatever befell the others, in whatever order they return. So some are
-spared: of each partition with several replicas one that is in sync, or eligible, when all are gone.
-Who is not spared loses what was not synced, or files, or bits, or the whole disk.
+In such a case acks=all still promises: as long as one member of the last ISR has its whole log and
+returns, no acknowledged record is lost, regardless of the damage to the others and the order in
+which they return. So some are spared: for each partition with several replicas, one that is in
+sync, or eligible, when all are down. The others lose unsynced data, or files, or bits, or the whole
+disk.
 
-Two wrecks are built, as chance seldom makes them: the longer log of an older epoch returns beside a
-shorter one of a newer epoch; and with `min.insync.replicas=1` the only replica in sync loses what
-another one knows as committed, and goes on.
+Two wrecks are built on purpose, since they are rare by chance: the longer log of an older epoch
+returns beside a shorter one of a newer epoch; and with `min.insync.replicas=1` the only replica in
+sync loses records that another one knows to be committed, and continues.
 
-A bit that flips in what was synced long ago is not found by a start (it is by a read), and one in
-the offset or leader epoch of the very last batch cannot be told from the truth; such bits are left
-alone.
+A start does not find a bit that flips in data synced long ago, but a read does. A changed bit in
+the offset or leader epoch of the very last batch cannot be detected. Such bits are left alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOG: Final = ".log"
 AFTER_S: Final = 2.0
 """Between the recovery of one and the next, on average."""
 ALONE_S: Final = 5.0
-"""How long a replica is waited for that is to be alone in sync."""
+"""The time to wait for a replica to be alone in sync."""
 PARTED_S: Final = 20.0
 """How long one that is cut off is waited for to have more than its successor."""
 SECTOR_BYTES: Final = 512
@@ -71,7 +71,7 @@ def _last_segments(node: SimNode) -> list[str]:
 
 
 def _lose_power(node: SimNode, random: Random) -> None:
-    """What was not synced is gone, as far as chance says."""
+    """A random part of the unsynced data is lost."""
     node.disk.power_cut(random)
 
 
@@ -142,7 +142,7 @@ ANY_TIME: Final[dict[str, Harm]] = {
     "files removed": _remove_files,
     "torn": _tear,
 }
-"""What a start finds also after a clean stop."""
+"""Damage that a start finds even after a clean stop."""
 CRASHED: Final[dict[str, Harm]] = {**ANY_TIME, "power": _lose_power, "flipped": _flip}
 
 
@@ -193,7 +193,7 @@ class Wrecks:
                 await self._stop_all(brokers)
 
     def _is_well(self, brokers: list[SimNode]) -> bool:
-        """Whether every broker serves, and has what it is to have."""
+        """Whether every broker serves, and has all records that it should have."""
         self._faults.forget_the_recovered()
         return not self._faults.unclean and all(node.ready for node in brokers)
 
@@ -215,7 +215,7 @@ class Wrecks:
             self._faults.restart_later(node)
 
     async def _stop(self, nodes: list[SimNode]) -> None:
-        """Stop them in order, also when the faults end meanwhile."""
+        """Stop them in order, even if the faults end in the meantime."""
         ended = [node.ended for node in nodes]
         for node in nodes:
             node.resume()
@@ -362,8 +362,8 @@ class Wrecks:
                 self._faults.restart_later(node)
 
     def _spared(self, *, up: bool = False) -> set[int] | None:
-        """Of each partition one that was in sync last and has no damaged segment, with `up` one
-        that is running; None where there is none."""
+        """For each partition one broker that was in sync last and has no damaged segment, and with
+        `up` is running; None if some partition has no such broker."""
         spared: set[int] = set()
         image = self._history.metadata.image
         epochs = {node: broker.broker_epoch for node, broker in image.brokers.items()}

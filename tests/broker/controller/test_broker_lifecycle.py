@@ -64,7 +64,7 @@ class Cluster:
         self.heartbeats: list[tuple[float, BrokerHeartbeatRequest]] = []
         self.registrations: list[BrokerRegistrationRequest] = []
         self.answers: list[Callable[[], Any]] = []
-        """What to do instead of deciding, for the next requests."""
+        """Answers to the next requests, in place of decisions."""
         self.shows = True
         """Whether the broker follows: each change reaches it at once."""
         self.others_know = True

@@ -27,7 +27,7 @@ from pk.core.values import NO_NODE
 
 
 class Watched(MemoryStore):
-    """A store whose appends wait to be let through, and that says what was appended."""
+    """A store whose appends wait until they are let through, and that lists them."""
 
     def __init__(self, log: MemoryLog | None = None) -> None:
         super().__init__(log, self._fail)
@@ -58,7 +58,7 @@ class Running:
         self.controller = controller
         self.published: list[MetadataImage] = []
         self.showing: trio.Event | None = None
-        """Where it is set: what the broker waits for before it has reacted."""
+        """If set, the broker waits for it before it reacts."""
         self.ended = trio.Event()
         """When `run` has returned."""
         self._nursery = nursery

@@ -1,4 +1,5 @@
-"""The way to the controller: found, lost, moved, slow; what is sent again and what is not."""
+"""The connection to the controller: found, lost, moved, slow; which requests are sent again and
+which are not."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ Answer = Callable[[Any], Awaitable[Any]]
 
 
 class Controllers:
-    """Who is the controller, and what each host's controller answers; a host without one
-    refuses."""
+    """The id of the controller, and the answers of each host's controller. A host without a
+    controller refuses."""
 
     def __init__(self) -> None:
         self.at: str | None = "a"
@@ -153,7 +154,7 @@ async def dies(request: Any) -> Any:
 
 
 def opens(code: int = 0, **fields: Any) -> Answer:
-    """Answers what is in envelopes, each topic with the same error. `fields` are set in the
+    """Answers the requests in envelopes, each topic with the same error. `fields` are set in the
     envelope."""
 
     async def answer(envelope: Any) -> Any:

@@ -84,8 +84,8 @@ def test_what_was_appended_survives_a_crash(names: Any, zeroed: bool) -> None:
 
 
 def test_an_append_that_was_cut_is_whole_or_missing() -> None:
-    """The last batch reaches the disk up to any of its bytes: none of its events is loaded, or all
-    are."""
+    """The last batch reaches the disk up to any of its bytes. Either no event of it is loaded, or
+    every event."""
 
     async def main() -> None:
         kept = 0

@@ -1,5 +1,5 @@
-"""Who is fenced and when: silence, broken connections, refusals; new controllers, and controllers
-that slept."""
+"""Which brokers are fenced, and when: silence, broken connections, refusals; new controllers, and
+controllers that slept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWN = 9
 
 
 class Hosts:
-    """What connections come to, by port: True, a refusal, or silence."""
+    """The results of connecting, by port: True, a refusal, or silence."""
 
     def __init__(self) -> None:
         self.state: dict[int, str] = {}
@@ -46,7 +46,7 @@ class Hosts:
 
 
 class ActiveController:
-    """A controller that commits what is decided, at once."""
+    """A controller that commits every decision at once."""
 
     def __init__(self, events: list[Event]) -> None:
         self.controller_id = OWN
@@ -95,7 +95,7 @@ class Watched:
         self.manager = HeartbeatManager(self.controller, self.state, self.hosts)
 
     def heartbeats(self, *nodes: int) -> None:
-        """By connection 10 + node."""
+        """Heartbeats over the connections 10 + node."""
         for node in nodes:
             self.manager.heard(node, self.controller.image.brokers[node].broker_epoch, 10 + node)
 

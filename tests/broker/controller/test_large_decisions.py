@@ -63,7 +63,7 @@ def test_what_takes_long_is_decided_in_a_thread() -> None:
 
 @pytest.mark.parametrize("how", ["cancelled", "deposed"])
 def test_what_is_not_in_the_store_when_the_controller_stops_did_not_happen(how: str) -> None:
-    """Neither what was being decided nor what waited behind it."""
+    """Neither the decision in progress nor those waiting behind it take effect."""
     errors: list[ErrorCode | int] = []
 
     async def main() -> None:

@@ -1,5 +1,5 @@
-"""What brokers follow of the metadata log: whole appends, from where they are; a snapshot where
-that is too far back."""
+"""The metadata log as brokers follow it: whole appends from the broker's offset, or a snapshot if
+that offset is too old."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def ids(next_id: int) -> list[Event]:
 
 
 class Controller:
-    """Answers what it is told to; None: it says nothing until the connection is closed."""
+    """Gives the listed answers. For None it is silent until the connection is closed."""
 
     def __init__(self, *answers: Callable[[Any], Any] | None) -> None:
         self.answers = list(answers)
@@ -81,7 +81,7 @@ class Controller:
         self.connections = 0
         self.found: tuple[int, Endpoint] | None = (7, WHERE)
         self.lost: list[PeerLost] = []
-        """What becomes of the next connections."""
+        """Errors that end the next connections."""
 
     async def find(self) -> tuple[int, Endpoint] | None:
         await trio.lowlevel.checkpoint()
@@ -153,7 +153,7 @@ def piece_of(data: bytes, **changed: Any) -> Callable[[Any], FetchSnapshotRespon
 
 
 class Node:
-    """What follows: its newest image, and whether its own controller is active."""
+    """A follower's node: its newest image, and whether its own controller is active."""
 
     def __init__(self, controller: Controller, image: MetadataImage = MetadataImage()) -> None:
         self.image = image
@@ -178,7 +178,7 @@ class Node:
         self.published.append(image)
 
     def follow(self, seconds: float = 1) -> Node:
-        """Follow for so long."""
+        """Follow for this time."""
 
         async def main() -> None:
             with inline(), trio.move_on_after(seconds):

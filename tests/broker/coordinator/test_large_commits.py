@@ -28,7 +28,7 @@ GROUP = "g"
 
 @asynccontextmanager
 async def two_clients() -> AsyncIterator[tuple[Caller, Caller]]:
-    """Of a node with the topic and a coordinator of the group."""
+    """Two clients of a node with the topic and a coordinator of the group."""
     async with running_node() as node, caller_of(node) as caller, caller_of(node) as other:
         await make_topic(caller, "t", PARTITIONS)
         wish, error = FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP]), 1
@@ -38,7 +38,7 @@ async def two_clients() -> AsyncIterator[tuple[Caller, Caller]]:
 
 
 def commit(offset: int) -> OffsetCommitRequest:
-    """Of every partition, the same offset."""
+    """A commit of the same offset for every partition."""
     return OffsetCommitRequest(
         group_id=GROUP,
         topics=[

@@ -1,9 +1,9 @@
 """The coordinator runtime under the simplest machine that needs all of it: a deal is first written
-down, then told to everybody, then done. Its coordinator is killed in each state, with what it had
-not synced, and between any two steps.
+to the log, then announced to everybody, then marked as done. Its coordinator is killed in each
+state and between any two steps, and loses its unsynced data.
 
-What must hold: nobody is told of a deal that is not safe; a deal that was acknowledged is told to
-everybody, however many coordinators die; and it is done in the end.
+A deal is announced only when it is safe. An acknowledged deal is announced to everybody, however
+many coordinators die, and is done in the end.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class World:
         self.cluster = cluster
         self.reported: list[tuple[str, str]] = []
         self.limit = 1 << 30
-        """So many are told; then telling hangs."""
+        """The number of announcements before announcing hangs."""
         self.reports = True
-        """Whether coordinators hear of what was told."""
+        """Whether coordinators learn of completed announcements."""
         self.odd = 0
-        """So many times telling meets with what nobody foresaw."""
+        """The number of announcements that fail with an unforeseen error."""
         self.pause: Callable[[], float] = lambda: 0.01
         self.runtimes: dict[int, Runtime] = {}
 
@@ -142,7 +142,7 @@ async def test_the_coordinator_is_killed_in_each_state(limit: int, reports: bool
         assert {whom for _, whom in world.reported} == set(EVERYBODY)
         assert len(world.reported) == (
             3 if done else limit + 3
-        )  # all of it again, where it was not done
+        )  # all of it again, if it was not done
 
 
 @simulated
@@ -180,7 +180,7 @@ async def test_what_becomes_safe_late_is_told_late() -> None:
 
 @simulated
 async def test_an_unforeseen_error_when_something_becomes_safe_ends_no_broker() -> None:
-    """What was to be done is found in the log again."""
+    """The coordinator finds the outstanding announcement in the log again."""
     async with running_cluster() as cluster:
         world = await begin(cluster)
         world.odd = 1

@@ -27,7 +27,7 @@ LOST = "lost"
 
 
 async def lost_cluster(segments: int = 3, brokers: int = 1) -> tuple[dict[str, bytes], Tiered]:
-    """What the store has of a cluster that copied some segments, and the cluster."""
+    """The objects in the store of a cluster that copied some segments, and the cluster."""
     async with tiered(brokers) as t:
         await t.create(*range(1, brokers + 1))
         await t.produce(segments)

@@ -346,7 +346,8 @@ class TestDeleting:
 
     @simulated
     async def test_a_leader_that_does_not_know_the_start_of_its_log_finds_it(self) -> None:
-        """A follower notes where the log starts every minute, and forgets the rest in a crash."""
+        """A follower writes the log's start to disk every minute, and loses later changes in a
+        crash."""
         async with tiered(2) as t:
             await t.create(1, 2, retention__ms="60000")
             await t.produce(2)
@@ -371,7 +372,8 @@ class TestDeleting:
 
     @simulated
     async def test_a_leader_that_lost_its_leader_epochs_reads_them_from_the_store(self) -> None:
-        """As when the file with them is gone: what is left begins with its first local segment."""
+        """This happens if the file with them is gone: the remaining epochs begin with the first
+        local segment."""
         async with tiered(2) as t:
             await t.create(1, 2)
             for leader in (2, 1):
@@ -544,7 +546,7 @@ class TestDeleting:
             await t.produce(2)
             await t.turn()
             await t.cluster.configure("t", "retention.bytes", "0")
-            # As after a crash, until the followers have fetched.
+            # The state after a crash, until the followers have fetched.
             t.cluster.partition(1).high_watermark = 8
             await t.turn()
             assert t.starts()[0] == 8
@@ -566,8 +568,8 @@ class TestDeleting:
 
     @simulated
     async def test_turned_on_again_before_all_is_deleted_it_has_what_was_here(self) -> None:
-        """Apache Kafka 4.3.1 takes the deleted segments for copied then, and deletes what was only
-        here."""
+        """In this case Apache Kafka 4.3.1 takes the deleted segments for copied ones, and deletes
+        records that were only local."""
         for last in (0, 2, 4):
             async with tiered() as t:
                 await t.create(1)
@@ -753,14 +755,14 @@ async def _metrics(t: Tiered) -> dict[str, Any]:
 
 
 def times(cluster: Cluster) -> list[int]:
-    """Times before, within and after what was produced, and the latest."""
+    """Times before, within and after those of the produced records, and the latest."""
     now_ms = cluster.broker(1).clock.now_ms()
     base = now_ms - now_ms % 10_000 - 40_000
     return [*range(base, base + 60_000, 2_500), -3]
 
 
 async def offsets(cluster: Cluster, when: int) -> int:
-    """What ListOffsets answers."""
+    """The answer to ListOffsets."""
     request = ListOffsetsRequest(
         replica_id=-1,
         topics=[

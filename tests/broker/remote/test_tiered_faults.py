@@ -1,6 +1,6 @@
-"""Faults from a seed: a store that fails before or after it has done what it was asked, notes that
-get lost, leaders that change in between. Every record can be read all the time, and in the end
-nothing is left over. Planted bugs show that the test would notice."""
+"""Faults from a seed: a store that fails before or after an operation, notes that get lost, leaders
+that change in between. Every record is readable at all times, and in the end nothing is left over.
+Planted bugs show that the test would find errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEEDS = range(12)
 
 
 class Faults:
-    """What fails, by chance."""
+    """Random failures."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -127,7 +127,7 @@ async def test_an_object_that_is_no_segment_is_deleted_by_the_next_leader() -> N
 
 @simulated
 async def test_an_object_that_is_the_only_copy_stays() -> None:
-    """Without its metadata nobody reads it, but it may be all that is left."""
+    """Without its metadata the object is never read, but it may be the only copy."""
     async with tiered(2) as t:
         await t.create(1, 2)
         await t.produce(2)
@@ -205,7 +205,7 @@ def _late_note_wins(patch: pytest.MonkeyPatch) -> None:
 
 
 def _failed_copy_stays(patch: pytest.MonkeyPatch) -> None:
-    """What a failed copy left is forgotten."""
+    """The remains of a failed copy are forgotten."""
     delete = SegmentDeleter.delete
 
     async def wrong(deleter: SegmentDeleter, segment: RemoteSegment) -> None:
@@ -232,7 +232,7 @@ def _deletes_by_note_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def _noted_before_stored(patch: pytest.MonkeyPatch) -> None:
-    """A copy is noted as finished before the store has it."""
+    """A copy is marked as finished before the store has the object."""
     write = RemoteLogMetadataTopic.write
 
     async def wrong(topic: RemoteLogMetadataTopic, record: Record) -> None:

@@ -34,7 +34,7 @@ CONFIG = {
 
 
 class FailingStorage(MemoryStorage):
-    """A store that fails as `fail` says, before or after it has done what it was asked."""
+    """A store that fails as `fail` decides, before or after an operation."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -128,7 +128,7 @@ async def test_a_log_that_begins_inside_a_batch_moves_too() -> None:
 
 @trio_test
 async def test_a_damaged_logs_mark_and_what_was_cut_off_go_along() -> None:
-    """Also what is found, and what is mended, while it moves."""
+    """This includes damage that is found, and repaired, while the log moves."""
     disk = MemoryDisk()
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         await make_topic(caller, "t", file__delete__delay__ms="1")
@@ -266,7 +266,7 @@ async def test_of_two_logs_that_a_crash_left_the_one_that_goes_further_is_taken(
 
 @trio_test
 async def test_who_has_the_later_records_goes_further_whatever_the_segments() -> None:
-    """One log ended a segment that the other goes on with."""
+    """One log ends a segment at an offset at which the other continues its segment."""
     disk = MemoryDisk()
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         await make_topic(caller, "t")
@@ -294,7 +294,8 @@ async def test_who_has_the_later_records_goes_further_whatever_the_segments() ->
 
 @trio_test
 async def test_where_a_log_is_to_be_made_is_remembered() -> None:
-    """As Kafka does: reassignments say first in which directory a replica is to come."""
+    """Kafka does the same: a reassignment first says in which directory a replica will be
+    created."""
     async with running_node(None, **DIRS) as node, caller_of(node) as caller:
         for name, path in (("x", "/b"), ("y", "/b"), ("z", "/b")):
             assert await ask(caller, path, name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -302,7 +303,7 @@ async def test_where_a_log_is_to_be_made_is_remembered() -> None:
         for name, path in (("x", "/b"), ("y", "/a"), ("z", "/b")):
             await make_topic(caller, name)
             assert node.broker.data.replicas.partition(name, 0).log.log_dir.path == path
-        await make_topic(caller, "u")  # without a wish: where the fewest are
+        await make_topic(caller, "u")  # without a wish: the directory with the fewest
         assert node.broker.data.replicas.partition("u", 0).log.log_dir.path == "/a"
 
 
@@ -345,7 +346,7 @@ async def test_a_move_is_no_faster_than_it_may_be() -> None:
             await trio.sleep(0.001)
         (lag,) = {lag for path, future, lag in await places(caller) if future and path == target}
         assert lag > 0
-        for _ in range(20):  # what is not held back would be through by then
+        for _ in range(20):  # without the throttle it would be done by then
             assert (target, True, lag) in await places(caller)
         assert node.broker.data.replicas.partition("t", 0).log.log_dir.path == here
         await configure(caller, quota, str(1 << 40))

@@ -1,4 +1,5 @@
-"""Deleting the first records of a leader's partition: who is woken, and a disk that fails."""
+"""Deleting the first records of a leader's partition: which waiting requests are woken, and a disk
+that fails."""
 
 import pytest
 import trio

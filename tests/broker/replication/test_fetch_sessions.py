@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): epochs, and who is put out when the cache is full."""
+"""Fetch sessions (KIP-227): epochs, and which session is evicted when the cache is full."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""A leader's run of batches: what readers see of it, and who is refused."""
+"""A leader's run of batches: which of it readers see, and which producers are refused."""
 
 import errno
 

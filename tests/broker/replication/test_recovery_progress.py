@@ -1,4 +1,4 @@
-"""What a start after a crash tells of itself while it checks the logs."""
+"""The progress that a start after a crash reports while it checks the logs."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""In how many threads logs are recovered, and that in any number of them all are."""
+"""The number of threads that recover logs. Any number of threads recovers all logs."""
 
 import pytest
 from nodes import caller_of, make_topic, running_node, trio_test

@@ -1,5 +1,5 @@
-"""Followers copy their leader: byte for byte, its high watermark, its log start; who waits for
-them, and who does not."""
+"""Followers copy their leader: byte for byte, its high watermark, its log start; and which requests
+wait for them."""
 
 import pytest
 import trio

@@ -1,4 +1,4 @@
-"""What must not be lost: syncs that are promised, watermarks over restarts, coordinators that move,
+"""Data that must not be lost: promised syncs, watermarks over restarts, coordinators that move,
 logs that move."""
 
 import errno
@@ -231,7 +231,8 @@ class TestCoordinators:
             assert answer.topics[0].partitions[0].error_code == NONE
             for node in (2, 3):
                 assert cluster.partition(node, OFFSETS_TOPIC).log.state.log_end_offset == 1
-            # Cut off, it goes on deciding, and no broker hears of it.
+            # The controller is cut off and continues to decide, but no broker learns of its
+            # decisions.
             cluster.part(1)
             cluster.lagging.add(1)
             answer = await cluster.ask(1, commit(9), 9)

@@ -1,5 +1,5 @@
-"""Who is in sync: leaving and joining, what counts when, and what the controller's refusals
-mean."""
+"""The in-sync replicas: leaving and joining, which ISR counts when, and the meaning of the
+controller's refusals."""
 
 import pytest
 import trio
@@ -148,7 +148,7 @@ class TestJoining:
             (sent,) = cluster.altered[0].topics[0].partitions
             reported = {s.broker_id: s.broker_epoch for s in sent.new_isr_with_epochs}
             assert reported == {n: cluster.image.brokers[n].broker_epoch for n in (1, 2)}
-            # What still carries the epoch of a life that is over is refused.
+            # A fetch with the epoch of an earlier registration is refused.
             stale = cluster.image.brokers[2].broker_epoch
             await cluster.stop(2)
             await cluster.change(isr=(1,))

@@ -1,5 +1,5 @@
-"""Who reads from which replica: followers under a throttle, consumers near them, offsets that a new
-leader cannot tell yet."""
+"""Which replica serves which reader: followers under a throttle, consumers near them, offsets that
+a new leader does not know yet."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ async def fetch(
     wait_ms: int = 0,
     replica: tuple[int, int] | None = None,
 ) -> Any:
-    """What a consumer, or the follower `replica` (node, broker epoch), gets of the partition."""
+    """The partition's answer to a consumer, or to the follower `replica` (node, broker epoch)."""
     topic_id = cluster.image.topics["t"].topic_id
     wish = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
@@ -116,7 +116,7 @@ class TestFollowersAsServers:
             beyond = await fetch(cluster, 2, 3)
             assert beyond.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
             assert (await fetch(cluster, 1, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-            # Who waits there is answered when the watermark comes.
+            # A fetch that waits there is answered when the watermark arrives.
             waiting = await fetch(cluster, 2, 1, wait_ms=2000)
             assert values_of(waiting) == [b"b"]
 

@@ -1,5 +1,5 @@
-"""Logs that part: where they are cut, when they agree again, and what is never lost on the way
-(KIP-101, KIP-279)."""
+"""Logs that diverge: where they are truncated, when they agree again, and which records are never
+lost on the way (KIP-101, KIP-279)."""
 
 import errno
 from typing import Any
@@ -105,8 +105,8 @@ class TestKip101:
     async def test_what_was_cut_while_another_partition_was_waited_for_is_not_acknowledged(
         self,
     ) -> None:
-        """One request, two partitions: while the first waits, the second gets another leader, is
-        cut, and its watermark passes the place where the request's record was."""
+        """One request has two partitions. While the first waits, the second gets another leader, is
+        truncated, and its watermark passes the offset of the request's record."""
         async with running_cluster() as cluster:
             await cluster.create(1, 3, topic="slow")
             await cluster.create(1, 2)
@@ -143,8 +143,8 @@ class TestKip101:
 class TestKip279:
     @pytest.mark.parametrize("fetch_version", [18, 11])
     def test_several_leaders_in_a_row_that_nobody_followed(self, fetch_version: int) -> None:
-        """Each of two replicas led several times without the other: no single answer tells where
-        they part."""
+        """Each of two replicas led several times without the other, so no single answer shows where
+        they diverge."""
 
         @simulated
         async def run() -> None:
@@ -531,7 +531,8 @@ class TestStopped:
     async def test_where_the_logs_part_is_asked_epoch_by_epoch_and_nothing_is_cut_meanwhile(
         self,
     ) -> None:
-        """Epochs of the follower 0 and 5, of the leader 0 and 3: the first answer is of neither."""
+        """The follower has epochs 0 and 5, the leader 0 and 3. The first answer is an epoch that
+        the follower does not have."""
         async with running_cluster(brokers=2) as cluster:
             await cluster.create(1, 2)
             await cluster.produce(1, b"a")
@@ -567,7 +568,7 @@ class TestStopped:
             [(name, content)] = kept(cluster, 1).items()
             assert name == "00000000000000000001.log.cut.damaged"
             assert before.endswith(content) and b"b" in content
-            # What the next start finds is no damage: the high watermark was cut with the log.
+            # The next start finds no damage, since the high watermark fell with the log.
             marks = cluster.disk(1).read("/data/replication-offset-checkpoint")
             assert b"t 0 1" in marks
             await cluster.change(isr=(2, 1))
@@ -643,7 +644,7 @@ def raise_(error: Exception) -> Any:
 
 
 async def told(cluster: Cluster) -> list[ReplicaLog]:
-    """What was reported of logs, once anything was."""
+    """The reported logs, once there is a report."""
     await cluster.until(lambda: bool(cluster.reported))
     return [log for topic in cluster.reported[-1].topics for log in topic.partitions]
 

@@ -1,4 +1,5 @@
-"""Where two logs part, found by epochs alone, against logs that know every record's history."""
+"""The offset at which two logs diverge, found by epochs alone, compared with logs that know every
+record's history."""
 
 import os.path
 
@@ -31,8 +32,8 @@ def epochs_of(log: list[Record], began: dict[int, int]) -> LeaderEpochs:
 
 
 def align(leader: LeaderEpochs, leader_end: int, own: LeaderEpochs, end: int) -> int:
-    """What a follower and its leader say to each other until they agree; where the follower's log
-    ends then."""
+    """The exchange between a follower and its leader until they agree. Returns the end of the
+    follower's log."""
     for _ in range(100):
         asked = own.latest
         if asked < 0:

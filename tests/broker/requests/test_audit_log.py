@@ -1,4 +1,5 @@
-"""The audit log: who was refused what and why, once and not a thousand times."""
+"""The audit log: which principal was refused which operation and why, once and not a thousand
+times."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Who:
 
 
 class Clock:
-    """It goes on when it is told to."""
+    """A clock that tests move."""
 
     now_s = 100.0
 

@@ -35,7 +35,7 @@ KEYS = {"segment__ms": "3600000", "min__cleanable__dirty__ratio": "0.01"}
 
 
 async def until(done: Callable[[], bool]) -> None:
-    """What a thread or a timer brings about has no event that a test could wait for."""
+    """Poll until `done`, since a test gets no event for the work of a thread or a timer."""
     while not done():  # noqa: ASYNC110
         await trio.sleep(0.002)
 
@@ -185,7 +185,7 @@ async def commit(caller: Caller, group: str, number: int, offset: int) -> None:
 
 
 async def committed(caller: Caller, group: str) -> tuple[int, ...]:
-    """The group's offsets in the three partitions; -1 where it has none."""
+    """The group's offsets in the three partitions; -1 if it has none."""
     topic = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 2])
     while True:
         await caller.call(FindCoordinatorRequest(key=group), 0)

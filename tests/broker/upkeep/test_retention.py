@@ -1,4 +1,5 @@
-"""Retention on a running node: old segments go, files follow later, readers are told."""
+"""Retention on a running node: old segments are deleted, files follow later, and readers get errors
+for deleted offsets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +31,7 @@ def fill(node: Node, topic: str, age_ms: int, segments: int) -> None:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    """What a thread or a timer brings about has no event that a test could wait for."""
+    """Poll until `done`, since a test gets no event for the work of a thread or a timer."""
     while not done():  # noqa: ASYNC110
         await trio.sleep(0.002)
 
@@ -141,7 +142,7 @@ async def test_a_log_that_changes_its_directory_meanwhile_is_left_to_the_next_ch
         retention = LogRetention(node.broker.data.replicas, node.broker.config)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(retention.check)
-            while not old.state.log_start_offset:  # the check goes on in turns
+            while not old.state.log_start_offset:  # the check continues in turns
                 await trio.lowlevel.checkpoint()
             future = dirs.open_future(old, other, now_ms)
             while data := old.reader.read_bytes(

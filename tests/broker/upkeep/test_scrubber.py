@@ -64,7 +64,7 @@ def whole(cluster: Cluster, node: int) -> Callable[[], bool]:
 
 
 async def fetch_code(cluster: Cluster, node: int, offset: int) -> int:
-    """What a consumer is answered."""
+    """The error code in the answer to a consumer."""
     wish = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     topic_id = cluster.image.topics["t"].topic_id
     request = FetchRequest(topics=[FetchTopic(topic_id=topic_id, partitions=[wish])])

@@ -1,4 +1,4 @@
-"""The server-side assignors: Apache's answers, and what must be true of any group."""
+"""The server-side assignors: Apache's answers, and the invariants of their assignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The assignor `sticky`: Apache's answers, and what must be true of any group."""
+"""The assignor `sticky`: Apache's answers, and the invariants of its assignments."""
 
 from __future__ import annotations
 

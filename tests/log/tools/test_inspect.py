@@ -1,5 +1,4 @@
-"""What inspection reads from a log's files, and that it finds every kind of damage with its
-position."""
+"""The inspection of a log's files: its output, and every kind of damage with its position."""
 
 import struct
 from collections.abc import Callable
