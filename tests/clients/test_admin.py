@@ -27,7 +27,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PythonPartition
 
 from clients import apache_kafka
-from clients.fixtures import Kafka, fresh_name
+from clients.fixtures import Kafka, clients_of_others, fresh_name
 from clients.members import Kind, Member
 from clients.topics import (
     TIMEOUT_S,
@@ -384,6 +384,7 @@ def _tool(kafka: Kafka, name: str, *args: str) -> str:
     return ran.stdout
 
 
+@clients_of_others
 @pytest.mark.peer
 def test_apache_topic_and_config_tools(kafka: Kafka) -> None:
     name = fresh_name("tools")
@@ -406,6 +407,7 @@ def test_apache_topic_and_config_tools(kafka: Kafka) -> None:
     assert name not in _tool(kafka, "TopicCommand", "--list").splitlines()
 
 
+@clients_of_others
 @pytest.mark.peer
 def test_apache_group_and_offset_tools(kafka: Kafka, tmp_path: Path) -> None:
     topic = _timed_topic(kafka)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from clients import apache_kafka, tools
-from clients.fixtures import Kafka, fresh_name
+from clients.fixtures import Kafka, clients_of_others, fresh_name
 from clients.pk_broker import pk_command, pk_environment
 from clients.topics import configure_group, create_topic, produce
 
@@ -29,6 +29,7 @@ def jobs(kafka: Kafka) -> tuple[str, str]:
     return topic, group
 
 
+@clients_of_others
 def test_the_tool_and_the_console_consumer(kafka: Kafka) -> None:
     topic, group = jobs(kafka)
 
@@ -130,6 +131,7 @@ def test_the_tool_and_the_console_consumer(kafka: Kafka) -> None:
     assert [group] not in share_groups("--list").lines
 
 
+@clients_of_others
 def test_the_verifiable_consumer_and_what_it_leaves_on_disk(kafka: Kafka, tmp_path: Path) -> None:
     for mode in ("auto", "sync"):
         topic, group = jobs(kafka)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from clients.fixtures import Kafka, fresh_name
+from clients.fixtures import Kafka, clients_of_others, fresh_name
 from clients.streams.application import Application
 from clients.topics import configure_group, create_topic
 
@@ -163,6 +163,7 @@ def join_windows(kafka: Kafka, protocol: str, directory: Path, kills: int, keys:
     assert Counter(written) == expected
 
 
+@clients_of_others
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_a_word_count_that_is_killed_counts_every_word_once(
     kafka: Kafka, protocol: str, tmp_path: Path
@@ -170,6 +171,7 @@ def test_a_word_count_that_is_killed_counts_every_word_once(
     count_words(kafka, protocol, tmp_path, kills=1, lines=400)
 
 
+@clients_of_others
 @pytest.mark.parametrize("protocol", ["streams", "classic"])
 def test_a_windowed_join_that_is_killed_joins_every_pair_once(
     kafka: Kafka, protocol: str, tmp_path: Path

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from clients import apache_kafka
-from clients.fixtures import Kafka
+from clients.fixtures import Kafka, clients_of_others
 from clients.streams.thread import Thread
 from clients.topics import create_topic, produce
 
@@ -58,6 +58,7 @@ def check_an_application_that_runs(kafka: Kafka, topic: str, group: str) -> None
     assert code == 0 and f"Streams group '{group}' is not EMPTY." in text
 
 
+@clients_of_others
 def test_the_tool_lists_describes_resets_and_deletes(kafka: Kafka, fresh: Fresh) -> None:
     topic, group = create_topic(kafka, fresh("words"), 2), fresh("shop")
     produce(kafka, topic, 2, 10)

@@ -21,7 +21,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PythonTopicPartition
 
 from clients import apache_kafka, tools
-from clients.fixtures import Kafka, fresh_name
+from clients.fixtures import Kafka, clients_of_others, fresh_name
 from clients.hanging_transaction import HANGS_S, hang
 from clients.topics import create_topic, unverified, wait_until_none_is_open
 
@@ -229,6 +229,7 @@ def open_transaction(kafka: Kafka, topic: str, transactional_id: str) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
+@clients_of_others
 @pytest.mark.peer
 def test_javas_tools_see_transactions(kafka: Kafka, fresh: Fresh) -> None:
     topic, transactional_id = create_topic(kafka, fresh("txn"), 1), fresh("seen")
@@ -250,6 +251,7 @@ def test_javas_tools_see_transactions(kafka: Kafka, fresh: Fresh) -> None:
     assert read(kafka, topic, "read_uncommitted") == [b"open"]
 
 
+@clients_of_others
 @pytest.mark.peer
 def test_javas_tool_ends_a_transaction_by_its_id(kafka: Kafka, fresh: Fresh) -> None:
     topic, transactional_id = create_topic(kafka, fresh("txn"), 1), fresh("ended")
@@ -279,6 +281,7 @@ def test_javas_tool_ends_a_transaction_by_its_id(kafka: Kafka, fresh: Fresh) -> 
     assert nothing.err.endswith(f"offset 7 on partition {topic}-0\n")
 
 
+@clients_of_others
 @pytest.mark.peer
 def test_javas_tool_finds_a_transaction_that_hangs(kafka: Kafka, fresh: Fresh) -> None:
     topic = create_topic(kafka, fresh("hangs"), 1)
