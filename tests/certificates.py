@@ -24,7 +24,7 @@ NOW = datetime.datetime.now(datetime.UTC)
 
 
 def name_of(text: str) -> x509.Name:
-    """`CN=alice,O=example`, as it is written."""
+    """The name that is written `CN=alice,O=example`."""
     known = {
         "CN": NameOID.COMMON_NAME,
         "O": NameOID.ORGANIZATION_NAME,
@@ -37,7 +37,7 @@ def name_of(text: str) -> x509.Name:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate with its key and what signed it."""
+    """A certificate with its key and, if another certificate signed it, its issuer."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -52,12 +52,12 @@ class Certificate:
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden).decode()
 
     def write(self, path: Path, password: str | None = None) -> Path:
-        """Key and chain in one PEM file, as Kafka wants them."""
+        """Writes the key and the certificate to one PEM file, as Kafka wants them."""
         path.write_text(self.key_pem(password) + self.pem)
         return path
 
     def write_trust(self, path: Path) -> Path:
-        """The certificate as one to trust."""
+        """Writes the certificate to a PEM file of trusted certificates."""
         path.write_text(self.pem)
         return path
 
@@ -71,7 +71,7 @@ class Certificate:
         return path
 
     def sign(self, subject: str, *hosts: str, days: int = 30) -> Certificate:
-        """A certificate for `subject` that is good for these hosts. With negative `days`, it has
+        """A certificate for `subject` that is valid for these hosts. With negative `days`, it has
         expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [

@@ -28,10 +28,10 @@ class Case(NamedTuple):
     """Input for the terminal. A case with input does not run into a pipe."""
 
     raw: bool = False
-    """Whether it writes data or a script as it is, however wide."""
+    """Whether it writes data or a script, whose lines may have any width."""
 
     pipe_only: bool = False
-    """Whether a terminal makes it interactive: then a test of `LIVE` drives it there."""
+    """Whether it is interactive on a terminal. Then a test of `LIVE` runs it there."""
 
     name: str = ""
 

@@ -56,7 +56,7 @@ def run_command(words: Sequence[str], folder: Path, stdin: bytes = b"") -> Ran:
 
 
 def wait_for_slow_brokers(patch: pytest.MonkeyPatch) -> None:
-    """Let the brokers of a busy machine take their time: commands of this process give up a silent
-    one after a minute, and wait as long until brokers know of a change that they made."""
+    """Gives the brokers of a busy machine more time: commands of this process give up on a silent
+    one after a minute, and wait as long for brokers to learn of a change."""
     patch.setattr(session, "_STRAGGLER_MS", "60000")
     patch.setattr(propagation, "PROPAGATION_S", 60.0)

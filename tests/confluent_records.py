@@ -1,5 +1,5 @@
-"""Records of Confluent's serializers, three versions of a schema in each language, and what its
-deserializers read with the last."""
+"""Records of Confluent's serializers, three versions of a schema in each language, and the values
+that its deserializers return with the newest version."""
 
 from __future__ import annotations
 

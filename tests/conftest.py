@@ -34,15 +34,14 @@ pytest_plugins = [
 
 NO_SKIPS = "PK_NO_SKIPS"
 
-# A run that a script started in the background ignores Ctrl-C, and so would every process that it
-# starts.
+# A run that a script started in the background ignores Ctrl-C, and processes inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-os.environ["PK_COMPLETION_REFRESH"] = "never"  # no processes that outlive the test they came from
+os.environ["PK_COMPLETION_REFRESH"] = "never"  # no processes that outlive their test
 
-# Local times are the same on every machine, in every process that a test starts: the day of a
-# record, and half an hour more or less in some zones.
+# Local times are the same on every machine and in every process that a test starts. They determine
+# the day of a record, and the half hours of some time zones.
 os.environ["TZ"] = "UTC"
 time.tzset()
 

@@ -1,4 +1,4 @@
-"""A healthy cluster as `pk doctor` and `pk cluster health` see it, and its parts to change."""
+"""A healthy cluster as `pk doctor` and `pk cluster health` see it, and changes to its parts."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NOW = 1_800_000_000_000
 
 
 def whole(*replicas: int, **changes: Any) -> Partition:
-    """A partition that nothing ails."""
+    """A healthy partition."""
     return Partition(replicas[0], replicas, replicas, start=0, end=0, stable=0)._replace(**changes)
 
 

@@ -14,8 +14,8 @@ _SHARE = 4
 _EXAMPLES_MIN = 5
 
 STRIDE = 1 if THOROUGH else 3
-"""The next operation to fail at, after one, for tests that let every operation of a history fail:
-the everyday run takes each third."""
+"""The distance between two operations that fail, for tests that let every operation of a history
+fail. The everyday run takes every third one."""
 
 
 def examples(count: int) -> int:

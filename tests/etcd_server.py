@@ -32,7 +32,7 @@ from pk.cli.up.etcd import etcd_program
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 MEMORY = "/dev/shm"
-"""No test takes the power away: what a server syncs need not reach a disk that others use."""
+"""No test cuts the power, so synced data need not reach a disk that others use."""
 
 
 class EtcdError(Exception):
@@ -45,7 +45,7 @@ def available() -> str | None:
 
 
 def required() -> bool:
-    """Whether a machine without it is a failure of the run."""
+    """Whether a missing etcd fails the run."""
     return bool(os.environ.get("PK_REQUIRE_ETCD"))
 
 
@@ -58,7 +58,7 @@ class EtcdMember:
         self.port = port
         self.process: subprocess.Popen[bytes] | None = None
         self.words = list(words)
-        """Its options."""
+        """Its command line options."""
         folder.mkdir()
 
     @property
@@ -67,7 +67,7 @@ class EtcdMember:
         return (self.folder / "server.log").read_text(errors="replace")
 
     def launch(self) -> None:
-        """Start its process, and return at once."""
+        """Starts its process, and returns at once."""
         program = etcd_program()
         assert program is not None
         with (self.folder / "server.log").open("ab") as log:
@@ -79,7 +79,7 @@ class EtcdMember:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until it has a leader. Raises EtcdError."""
+        """Waits until it has a leader. Raises EtcdError."""
         assert self.process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         while self.ask("/health", method="GET").get("health") != "true":
@@ -100,27 +100,27 @@ class EtcdMember:
             return {}
 
     def start(self) -> None:
-        """Start it, and wait until it serves. Raises EtcdError."""
+        """Starts it, and waits until it serves. Raises EtcdError."""
         self.launch()
         self.wait_until_ready()
 
     def stop(self) -> None:
-        """End it in order."""
+        """Ends it with a clean shutdown."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kills it."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop it from running (SIGSTOP), connections and all; returns once each of its threads has
+        """Pauses it (SIGSTOP) with its connections open. Returns once each of its threads has
         stopped."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let it run on (SIGCONT)."""
+        """Resumes it (SIGCONT)."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
 
@@ -184,17 +184,17 @@ class EtcdServers:
 
     @property
     def address(self) -> str:
-        """host:port of each, separated by commas."""
+        """host:port of each server, separated by commas."""
         return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
 
     @property
     def running(self) -> list[EtcdMember]:
-        """Those that were not ended."""
+        """The servers that are running."""
         return [member for member in self.members if member.process is not None]
 
     @property
     def leader(self) -> EtcdMember:
-        """The one that the others elected."""
+        """The server that the others elected."""
         while True:
             for member in self.running:
                 said = member.ask("/v3/maintenance/status")
@@ -203,7 +203,7 @@ class EtcdServers:
             time.sleep(0.05)
 
     def start(self) -> None:
-        """Start those that do not run, and wait until all serve."""
+        """Starts the servers that are not running, and waits until all serve."""
         for member in self.members:
             if member.process is None:
                 member.launch()
@@ -211,31 +211,31 @@ class EtcdServers:
             member.wait_until_ready()
 
     def stop(self) -> None:
-        """End all in order."""
+        """Ends all servers with a clean shutdown."""
         for member in self.running:
             member.stop()
 
     def kill(self) -> None:
-        """End all at once."""
+        """Kills all servers."""
         for member in self.running:
             member.kill()
 
     def close(self) -> None:
-        """Kill what runs, and remove the folder."""
+        """Kills the running servers, and removes the folder."""
         self.kill()
         self._temporary.cleanup()
 
 
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[EtcdServers]:
-    """An etcd that tests share; each uses a path of its own, and leaves it running."""
+    """An etcd that tests share. Each test uses a separate path, and leaves it running."""
     skip_without_etcd()
     with EtcdServers() as servers:
         yield servers
 
 
 def skip_without_etcd() -> None:
-    """Skip the test that asks, or fail it where etcd is required."""
+    """Skips the test, or fails it if etcd is required."""
     reason = available()
     if reason is not None:
         assert not required(), f"etcd cannot run here: {reason}"

@@ -15,7 +15,7 @@ from pk.net.etcd import EtcdStore
 from pk.net.etcd_client import EtcdClient
 
 SESSION_MS = 30_000
-"""Long enough for a machine that has much else to do."""
+"""Long enough for a busy machine."""
 
 SHORT_MS = 3000
 """Session timeout for tests in which etcd stops answering and the store may lose its lease."""
@@ -54,7 +54,7 @@ class EtcdStores:
         await self.ask("/v3/lease/revoke", {"ID": store._lease.id})
 
     async def keys(self, name: str = "") -> list[str]:
-        """The names of the keys that begin with `name`, as somebody else sees them."""
+        """The names of the keys that begin with `name`, as another client sees them."""
         answer = await self.ask("/v3/kv/range", self._range(name))
         found = [base64.b64decode(kv["key"]).decode() for kv in answer.get("kvs", [])]
         return [key.removeprefix(f"{self.path}/") for key in found]

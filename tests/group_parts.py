@@ -1,5 +1,5 @@
-"""A pytest plugin: what tests of group commands share. A topic with known times, and members that
-read it."""
+"""A pytest plugin with parts that tests of group commands share: a topic with known times, and
+members that read it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clients.pk_broker import pk_environment, start_pk
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 FIRST_MS = 1_000_000_000_000
-"""When the first record of partition 0 was produced."""
+"""The time of the first record of partition 0."""
 
 
 def committed(at: Run, group: str) -> dict[tuple[str, int], int | None]:
@@ -25,9 +25,9 @@ def committed(at: Run, group: str) -> dict[tuple[str, int], int | None]:
 
 
 def make_topic(at: Run, name: str) -> str:
-    """A topic of two partitions: 0 holds ten records, a second apart from FIRST_MS on; 1 holds four
-    of now."""
-    # Kept for ever, or retention would come upon records this old in the middle of a test.
+    """A topic of two partitions. Partition 0 has ten records, a second apart from FIRST_MS on;
+    partition 1 has four with the current time."""
+    # Retention would otherwise delete records this old in the middle of a test.
     at("topics", "create", name, "-p", "2", "-c", "retention.ms=-1")
     lines = "\n".join(f"{FIRST_MS + i * 1000} {i}" for i in range(10))
     at("produce", name, "-p", "0", "-f", "%T %v", stdin=lines.encode())
@@ -42,7 +42,7 @@ def timed_topic(at: Run, fresh: Fresh) -> str:
 
 
 class Reader:
-    """A member of a group in a process of its own, that has read something (unless `read` is
+    """A member of a group in a separate process, which has read something (unless `read` is
     False)."""
 
     def __init__(
@@ -61,18 +61,18 @@ class Reader:
         self.read(1 if read else 0)
 
     def read(self, records: int) -> None:
-        """Wait until it has shown `records` more."""
+        """Waits until it has shown `records` more."""
         assert self.process.stdout is not None
         for _ in range(records):
             assert self.process.stdout.readline()
 
     def leave(self) -> int:
-        """Ends it as Ctrl-C does: it commits and leaves the group. Its exit code."""
+        """Ends it like Ctrl-C: it commits and leaves the group. Returns its exit code."""
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(60)
 
     def close(self) -> None:
-        """Ends it if it still runs."""
+        """Ends it if it is still running."""
         self.process.terminate()
         self.process.wait(60)
         if self.process.stdout is not None:

@@ -38,7 +38,7 @@ def missing() -> str | None:
 
 
 class Kdc:
-    """Its realm's users and services; the environment in which Kerberos finds it."""
+    """Its realm's users and services, and the environment variables that point Kerberos to it."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Kdc:
         )
 
     def run(self, program: str, *words: str, input: str = "") -> None:
-        """A program of Kerberos's. Raises subprocess.CalledProcessError."""
+        """Runs a program of Kerberos. Raises subprocess.CalledProcessError."""
         found = shutil.which(program, path=_PATH)
         subprocess.run(
             [found or program, *words],
@@ -76,7 +76,7 @@ class Kdc:
         )
 
     def keytab(self, principal: str) -> Path:
-        """A new principal's keys, in a keytab of its own."""
+        """The keys of a new principal, in a separate keytab."""
         path = self.folder / f"{principal.replace('/', '-').partition('@')[0]}.keytab"
         self.run("kadmin.local", "-q", f"addprinc -randkey {principal}")
         self.run("kadmin.local", "-q", f"ktadd -k {path} {principal}")
@@ -91,8 +91,8 @@ class Kdc:
 
 @contextlib.contextmanager
 def running_kdc(folder: Path) -> Iterator[Kdc]:
-    """A KDC, and this process's environment as its clients need it. Skips the test where Kerberos
-    is missing."""
+    """A KDC. Sets this process's environment for its clients. Skips the test if Kerberos is
+    missing."""
     if (reason := missing()) is not None:
         pytest.skip(reason)
     kdc = Kdc(folder, free_ports(1)[0])

@@ -55,7 +55,7 @@ def opened(form: str, out: Path) -> AbstractContextManager[Target]:
 
 
 def export(form: str, out: Path, records: int) -> None:
-    """One run, from the manifest that is there."""
+    """One run, which continues from the existing manifest."""
     with opened(form, out) as target:
         before = target.manifest or empty(form if form in ("delta", "iceberg") else None)
         if before.table is not None:
@@ -90,7 +90,8 @@ def rows(form: str, out: Path, manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def check(form: str, out: Path) -> None:
-    """After the next run, of no records, there is all or nothing of the killed one, once."""
+    """After the next run, which has no records, readers find all records of the killed run once, or
+    none."""
     export(form, out, 0)
     with opened(form, out) as target:
         manifest = target.manifest
@@ -98,7 +99,7 @@ def check(form: str, out: Path) -> None:
     offsets = range(manifest.partitions[0][1])
     assert len(offsets) in (6, 9), offsets
     expected = wanted(offsets)
-    if form in ("parquet", "url"):  # whose readers know the country from the directory
+    if form in ("parquet", "url"):  # whose readers take the country from the directory
         expected = [{"value": row["value"], "offset": row["offset"]} for row in expected]
     assert rows(form, out, manifest) == expected
     names = store_of(form, out).names()
@@ -120,7 +121,7 @@ def forked(work: Any, *args: Any) -> int:
 
 
 def die_at(form: str, out: Path, step: int) -> None:
-    """A run that is killed at its step of this number."""
+    """A run that is killed at the step with this number."""
     left = step
 
     def take() -> None:

@@ -24,7 +24,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """One request, and which of its arrays is full."""
+    """One request, and the array in it that is full."""
 
     request: Any
     version: int
@@ -112,11 +112,11 @@ class _Maker:
         if name == "validate_only":
             return True
         if name == "acks":
-            return 1  # with none there is no answer, and an error closes the connection
+            return 1  # without one there is no answer, and an error closes the connection
         return 1 if default is None else default
 
     def _text(self, path: Path, number: int, default: Any, *, of_many: bool) -> Any:
-        """A name. If this is not one of many, it exists."""
+        """A name. If it is not one of many, it exists."""
         name, owner = path[-1], path[-2] if len(path) > 1 else ""
         if name in ("group_instance_id", "subscribed_topic_regex"):
             return None
@@ -128,5 +128,5 @@ class _Maker:
 
 
 def name_of(kind: tuple[type[Request[Any]], int, Path]) -> str:
-    """The names of the request and the array, for people."""
+    """The names of the request and the array, for users."""
     return f"{kind[0].__name__.removesuffix('Request')} {'.'.join(kind[2])}"

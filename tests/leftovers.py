@@ -54,7 +54,7 @@ def left(run: str) -> Iterator[int]:
 
 
 def main(run: str) -> None:
-    """Wait for the end of the run. Then kill the processes that it left, and those that they
+    """Waits for the end of the run. Then kills the processes that it left, and those that they
     start."""
     sys.stdin.buffer.read()
     while found := list(left(run)):

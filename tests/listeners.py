@@ -13,7 +13,7 @@ from net_client.support import Handler, ScriptedBroker
 
 
 class Greeting(threading.Thread):
-    """Servers that are no brokers."""
+    """Servers that are not brokers."""
 
     def __init__(self, answer: Callable[[socket.socket], None]) -> None:
         super().__init__(daemon=True)
@@ -50,7 +50,7 @@ def listening(answer: Callable[[socket.socket], None]) -> Iterator[int]:
 
 @contextlib.contextmanager
 def scripted(handler: Callable[[ScriptedBroker], Handler]) -> Iterator[ScriptedBroker]:
-    """A broker that answers as the test says, in a thread of its own."""
+    """A broker that answers as the test says, in a separate thread."""
     found: list[ScriptedBroker] = []
     ready = threading.Event()
     ending: list[Callable[[], None]] = []

@@ -26,7 +26,7 @@ _NEEDED = ("ip", "unshare", "nsenter", "setpriv", "mount")
 
 
 def why_not() -> str | None:
-    """Why there can be none here."""
+    """The reason why this machine cannot have any, or None."""
     if sys.platform != "linux":
         return "not Linux"
     if lacking := [name for name in _NEEDED if shutil.which(name) is None]:
@@ -78,7 +78,7 @@ class Machine:
         return [*self.enter, "sh", "-c", 'cd "$0" && exec "$@"', str(folder), *words]
 
     def network(self, *words: str) -> None:
-        """Runs `ip` there, with the process ids of this machine. Raises CalledProcessError."""
+        """Runs `ip` there, in this machine's PID namespace. Raises CalledProcessError."""
         enter = ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
         subprocess.run([*enter, "ip", *words], check=True)
 
@@ -89,7 +89,7 @@ class Machine:
         return sum(int(row.split()[1]) for row in rows if row.lstrip().startswith("eth0: "))
 
     def close(self) -> None:
-        """Ends all that runs there."""
+        """Ends all processes there."""
         self._holder.communicate()
 
 
@@ -116,7 +116,7 @@ class Machines:
         return made
 
     def add(self, hides: Sequence[Path] = (), binds: Sequence[tuple[Path, Path]] = ()) -> Machine:
-        """One more machine, which reaches the hub and the others."""
+        """Another machine, which reaches the hub and the others."""
         self._count += 1
         made = self._machine(self._count, hides, binds)
         name = f"to{self._count}"

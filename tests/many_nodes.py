@@ -61,7 +61,7 @@ class Cluster:
         return controller.image
 
     async def start(self, node_id: int) -> Node:
-        """Start a node, or start it again on its disk; returns when it serves."""
+        """Starts a node, or restarts it on its disk. Returns when it serves."""
         config = self._config(node_id)
         disk = self.disks.setdefault(node_id, MemoryDisk())
         node = self.nodes[node_id] = Node(config, disk=disk)
@@ -84,7 +84,7 @@ class Cluster:
         await self.ended[node_id].wait()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what the test then asserts; the test's own time bounds it."""
+        """Waits for a condition that the test then asserts. The test's own timeout limits it."""
         while not condition():  # noqa: ASYNC110 - of all the nodes, and not everything tells
             await trio.sleep(0.005)
 

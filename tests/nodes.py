@@ -85,8 +85,8 @@ def controller_of(broker: Broker) -> Controller:
 
 
 async def decide(broker: Broker, decide: Decide) -> Any:
-    """Have the controller in the broker's own process decide; its reply, when the broker has
-    reacted."""
+    """Has the controller in the broker's own process decide. Returns its reply when the broker has
+    applied the decision."""
     controller = controller_of(broker)
     reply = await controller.submit(decide)
     offset = controller.image.offset
@@ -101,7 +101,7 @@ def refusing() -> Iterator[int]:
     """A port of 127.0.0.1 that refuses connections until the block ends. A released port might be
     reused."""
     with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # and does not listen
+        held.bind(("127.0.0.1", 0))  # without listening
         yield held.getsockname()[1]
 
 
@@ -114,12 +114,12 @@ class Caller:
         self._data = bytearray()
 
     async def call(self, request: Any, version: int) -> Any:
-        """Send a request and read its response."""
+        """Sends a request and returns its response."""
         await self.send(request, version)
         return await self.receive(request.API_KEY, version)
 
     async def send(self, request: Any, version: int) -> int:
-        """Send a request; its correlation id."""
+        """Sends a request and returns its correlation id."""
         self._correlation_id += 1
         await self.stream.send_all(frame_request(request, version, self._correlation_id, "test"))
         return self._correlation_id
@@ -141,7 +141,8 @@ class Caller:
         return frame
 
     async def at_end(self) -> bool:
-        """Whether the broker has closed the connection, once it says something."""
+        """Waits until the broker sends something or closes the connection. Returns whether it
+        closed it."""
         try:
             return not await self.stream.receive_some()
         except trio.BrokenResourceError:
@@ -165,7 +166,7 @@ async def caller_of(node: Node) -> AsyncIterator[Caller]:
 
 
 async def make_topic(caller: Caller, name: str, partitions: int = 1, **configs: str) -> bytes:
-    """Create a topic; in `configs` a dot is two underscores. Its id."""
+    """Creates a topic and returns its id. In `configs` a dot is two underscores."""
     response = await caller.call(
         CreateTopicsRequest(
             topics=[
@@ -196,7 +197,7 @@ class Cluster:
         self._nursery = nursery
         self._keys = keys
         self.nodes: dict[int, Node] = {}
-        """Those that run."""
+        """The nodes that are running."""
         self.disks: dict[int, MemoryDisk] = {}
         self._ports: dict[int, int] = {}
         self._scopes: dict[int, trio.CancelScope] = {}
@@ -263,7 +264,7 @@ class Cluster:
         del self.nodes[node_id]
 
     async def until(self, holds: Callable[[MetadataImage], bool]) -> MetadataImage:
-        """Wait until the controller's image is so."""
+        """Waits until the condition holds for the controller's image."""
         assert self.controller.broker.cluster.controller is not None
         while not holds(self.image):
             await self.controller.broker.cluster.controller.feed.wait_beyond(

@@ -24,7 +24,7 @@ CLIENT_ID, CLIENT_SECRET = "payments", "oauth-s3cret"
 
 
 class Provider:
-    """Its state. Change it while it serves."""
+    """The provider's state, which a test may change while it serves."""
 
     def __init__(self, algorithm: str = "RS256") -> None:
         self.algorithm = algorithm

@@ -51,8 +51,8 @@ def append(
 
 
 def committed(bootstrap: str, topic: str) -> list[Record]:
-    """The records that a reader of committed ones gets, by librdkafka; of each partition in
-    order."""
+    """The records that a read_committed consumer of librdkafka gets, in order for each
+    partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -88,7 +88,7 @@ def counts_of(bootstrap: str, topic: str = "orders-per-minute") -> Counter[tuple
 
 
 def duckdb(query: str) -> list[tuple[Any, ...]]:
-    """The rows of a query by DuckDB, which reads tables without us."""
+    """The rows of a query by DuckDB, which reads tables without pk."""
     import duckdb as database
 
     return database.connect().execute(query).fetchall()

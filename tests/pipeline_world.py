@@ -57,7 +57,7 @@ class World:
         return {each.name: each.columns for each in check_in(self.spark, pipeline, kafka)}
 
     def example(self, name: str) -> Pipeline:
-        """An example, with the data beside it."""
+        """An example, with the data next to it."""
         if not (self.directory / "data").exists():
             shutil.copytree(EXAMPLES / "data", self.directory / "data")
         text = (EXAMPLES / f"{name}.toml").read_text()

@@ -1,4 +1,5 @@
-"""A topic on the brokers of a cluster in this process: made, written to, looked at."""
+"""A topic on the brokers of a cluster in this process: creating it, writing to it, inspecting
+it."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from pk.net.node import Node
 
 
 async def make_replicated(cluster: Cluster, name: str, partitions: int = 1) -> None:
-    """A topic on three brokers, min.insync.replicas 2, there for every one of them."""
+    """Creates a topic on three brokers with min.insync.replicas 2. Returns when all three have
+    it."""
     async with caller_of(cluster.nodes[1]) as caller:
         request = CreateTopicsRequest(
             topics=[
@@ -78,7 +80,7 @@ async def produce(cluster: Cluster, value: bytes, acks: int = -1, topic: str = "
 
 
 async def produce_once(caller: Caller, topic: str, value: bytes, acks: int) -> tuple[int, int]:
-    """One request; its error code and the record's offset."""
+    """One request. Returns its error code and the record's offset."""
     batch = build_batch([(1_700_000_000_000, None, value, ())])
     data = [PartitionProduceData(index=0, records=batch)]
     request = ProduceRequest(
@@ -96,7 +98,7 @@ async def in_sync(cluster: Cluster, count: int, topic: str = "t") -> None:
 
 
 async def agree(cluster: Cluster, end: int, topic: str = "t") -> None:
-    """Wait until every broker that runs has the log up to `end`, and lets readers see it."""
+    """Waits until every running broker has the log up to `end`, and lets readers see it."""
     for node_id, node in cluster.nodes.items():
         if node_id != cluster.CONTROLLER:
             partition = node.broker.data.replicas.partition(topic, 0)

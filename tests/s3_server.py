@@ -69,11 +69,11 @@ class S3:
         return f"s3://{name}"
 
     def counts(self) -> Counter[str]:
-        """How many requests there were, by method."""
+        """The number of requests so far, by method."""
         return Counter(each.method for each in self.requests)
 
     def wait_for(self, method: str, pattern: str, timeout_s: float) -> None:
-        """Waits until an object whose path has the pattern was asked for."""
+        """Waits for a request for an object whose path matches the pattern."""
 
         def is_there() -> bool:
             return any(
@@ -84,7 +84,7 @@ class S3:
             assert self._new.wait_for(is_there, timeout_s), (method, pattern, self.requests[-20:])
 
     def watch(self, lines: IO[str]) -> None:
-        """Takes in what the server says, to its end."""
+        """Reads the server's output to its end."""
         for line in lines:
             if found := _LINE.search(line):
                 with self._new:
@@ -94,8 +94,8 @@ class S3:
 
 @contextmanager
 def s3_server(address: str = "127.0.0.1", enter: Sequence[str] = ()) -> Iterator[S3]:
-    """A server without buckets, at an address; `enter` is what a command line begins with that runs
-    on its machine."""
+    """A server without buckets, at an address. `enter` has the first words of every command line
+    that runs on its machine."""
     with tempfile.TemporaryDirectory(prefix="pk-s3-") as folder:
         words = [sys.executable, "-m", "moto.server", "-H", address, "-p", "0"]
         if _SERVER is not None:

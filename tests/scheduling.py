@@ -41,7 +41,7 @@ FIRST = (
     "tests/cli/test_up.py",
     "tests/faults/test_full_disk.py",
 )
-"""Files with tests that take long, which begin, after those that stay together."""
+"""Files with long tests. They start right after the files whose tests run in one worker."""
 
 
 @cache
@@ -75,8 +75,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
     from xdist.scheduler import LoadScopeScheduling
 
     class Grouped(LoadScopeScheduling):
-        """xdist's own looks at all groups that ever were, and searches the list of all tests, for
-        each test that ends: with ten thousand groups that takes longer than the tests."""
+        """For each test that ends, xdist's scheduler goes through all groups so far and searches
+        the list of all tests. With ten thousand groups, that takes longer than the tests."""
 
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)

@@ -1,4 +1,4 @@
-"""Holds the JSON of a command to the schema that the command itself prints for it."""
+"""Checks the JSON of a command against the schema that the command itself prints."""
 
 import json
 from collections.abc import Sequence

@@ -47,7 +47,7 @@ class Driver(NamedTuple):
     def start(
         self, *words: str, environ: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[str]:
-        """A program there."""
+        """Runs a program there."""
         command = self.machine.command(*words, folder=self.folder)
         environ = {**pk_environment(), **(environ or {})}
         return subprocess.Popen(command, env=environ, text=True, **options)

@@ -1,4 +1,4 @@
-"""Records of every kind, made from their number, and how they are produced with librdkafka."""
+"""Records of every kind, each made from its number, and producing them with librdkafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE_MS = (time.time_ns() // 1_000_000_000 - 5 * 3600) * 1000
 
 
 class Made(NamedTuple):
-    """A record as it was produced."""
+    """A record in its produced form."""
 
     partition: int
     timestamp: int
@@ -57,7 +57,7 @@ def produce(
     codec: str = "none",
     batch_bytes: int = 1_000_000,
 ) -> dict[int, list[Made]]:
-    """Appends the records; what each partition got, in order."""
+    """Appends the records. Returns the records of each partition, in order."""
     failed: list[object] = []
     producer = Producer(
         {

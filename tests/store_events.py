@@ -17,7 +17,7 @@ def allocated(number: int) -> Event:
 
 
 def large(first: int, partitions: int = 500) -> list[Event]:
-    """Some 18 kB of events, or 35 bytes a partition."""
+    """About 18 kB of events, or 35 bytes for each partition."""
     topic_id = first.to_bytes(16, "big")
     events: list[Event] = [TopicCreated(f"t{first}", topic_id)]
     return events + [
@@ -44,6 +44,6 @@ class Losses:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask, again and again, what another process or a thread changes."""
+    """Polls for a change by another process or a thread."""
     while not await condition():  # noqa: ASYNC110
         await trio.sleep(0.01)

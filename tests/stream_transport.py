@@ -12,7 +12,7 @@ from pk.net.frames import FrameBuffer
 
 
 def feed(buffer: FrameBuffer, data: bytes) -> bool:
-    """Receive all of `data`. False if the server has no memory left."""
+    """Receives all of `data`. Returns False if the server has no memory left."""
     view = memoryview(data)
     while view:
         room = buffer.room()
@@ -58,7 +58,7 @@ class StreamTransport:
         return list(parts)
 
     async def finish(self) -> None:
-        """A stream's own close does it."""
+        """Does nothing: closing the stream ends it."""
 
     async def aclose(self) -> None:
         await trio.aclose_forcefully(self._stream)

@@ -37,7 +37,7 @@ from clients.pk_broker import pk_command, pk_environment
 
 WAIT_S = 120.0
 SIZES = ((80, 24), (200, 50))
-"""The terminals that every screen of ours must be good on: columns and lines."""
+"""The terminal sizes at which every screen of pk must look right: columns and lines."""
 
 ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 """An escape sequence: CSI, OSC, or of two characters."""
@@ -105,7 +105,8 @@ class _Screen(pyte.HistoryScreen):
 
     @property
     def private_modes(self) -> set[int]:
-        """The DEC private modes that were set and not reset, the alternate screen's aside."""
+        """The DEC private modes that were set and not reset, except those of the alternate
+        screen."""
         return set(self._shift)
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
@@ -197,8 +198,7 @@ class Terminal:
     # Output
 
     def screen(self) -> str:
-        """The lines of the screen as it is now, without blanks at their ends and empty lines
-        below."""
+        """The current lines of the screen, without blanks at their ends and empty lines below."""
         return "\n".join(line.rstrip() for line in self.screen_of.display).rstrip("\n")
 
     @property
@@ -206,7 +206,7 @@ class Terminal:
         return self.screen()
 
     def scrollback(self) -> str:
-        """The lines that scrolled off the screen, and the screen."""
+        """The lines that scrolled off the screen, and the lines on it."""
         columns = self.screen_of.columns
         above = [
             "".join(line[x].data for x in range(columns)).rstrip()
@@ -220,7 +220,7 @@ class Terminal:
         return self.screen_of.cursor.x, self.screen_of.cursor.y
 
     def cell(self, column: int, line: int) -> Any:
-        """The cell there: `data`, `fg`, `bg`, `bold`, `reverse`, `underscore`."""
+        """The cell at this position: `data`, `fg`, `bg`, `bold`, `reverse`, `underscore`."""
         return self.screen_of.buffer[line][column]
 
     def colour_of(self, text: str) -> Any:
@@ -232,7 +232,7 @@ class Terminal:
 
     @property
     def colours(self) -> set[str]:
-        """The colours of everything on the screen, text and ground, the default ones aside."""
+        """The colors of all text and backgrounds on the screen, without the default ones."""
         cells = (cell for line in self.screen_of.buffer.values() for cell in line.values())
         return {c for cell in cells for c in (cell.fg, cell.bg)} - {"default"}
 
@@ -270,7 +270,7 @@ class Terminal:
         return True
 
     def feed(self, data: bytes) -> None:
-        """Show output of the program."""
+        """Shows output of the program."""
         self.output += data
         self._stream.feed(data)
 
@@ -320,7 +320,8 @@ class Terminal:
         return None if holds(self.screen()) else shown
 
     def end(self, timeout: float = WAIT_S) -> int:
-        """Waits for its end; its exit code, or minus the number of the signal that ended it."""
+        """Waits for its end. Returns its exit code, or minus the number of the signal that ended
+        it."""
         if self._ended is not None:
             return self._ended
         deadline = time.monotonic() + timeout
@@ -364,11 +365,11 @@ class Terminal:
         return found
 
     def close(self) -> None:
-        """End the program."""
+        """Ends the program."""
         try:
             self.child.close(force=True)
         except pexpect.ExceptionPexpect:
-            # It was killed, and is not gone within the hundredth of a second that pexpect waits.
+            # A killed program may take longer than the hundredth of a second that pexpect waits.
             assert self.child.pid is not None
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.child.pid, 0)
@@ -383,7 +384,8 @@ class Terminal:
 def start_on_pty(
     command: Sequence[str], env: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """A program on a terminal of its own, and the terminal's other end: who closes it hangs up."""
+    """A program on a separate terminal, and the other end of the terminal. Closing that end hangs
+    up."""
     end, ours = os.openpty()
     process = subprocess.Popen(
         command,
@@ -399,7 +401,7 @@ def start_on_pty(
 
 
 def read_until(end: int, wanted: bytes) -> bytes:
-    """The bytes from a terminal up to `wanted`."""
+    """Reads bytes from a terminal until they contain `wanted`."""
     said = b""
     while wanted not in said:
         said += os.read(end, 4096)
@@ -412,8 +414,8 @@ def _takes_terminal() -> None:
 
 
 def environment_of(home: Path | None, words: dict[str, str | None]) -> dict[str, str]:
-    """The environment of a program: a colour terminal, its own home, no settings of the user
-    who runs the tests."""
+    """The environment of a program: a color terminal, a separate home, none of the settings of the
+    user who runs the tests."""
     env = pk_environment()
     for name in ("NO_COLOR", "FORCE_COLOR", "PK_PROFILE", "COLUMNS", "LINES", "PAGER", "EDITOR"):
         env.pop(name, None)
@@ -481,8 +483,8 @@ class Shown(NamedTuple):
 
     code: int
     screen: str
-    """All lines, those that scrolled away too, as the terminal has them: wrapped, without
-    colours."""
+    """All lines as the terminal has them, including those that scrolled off: wrapped, without
+    colors."""
 
     raw: str
     """The bytes written to the terminal, with escape sequences."""
@@ -562,7 +564,7 @@ def on_terminal(
 
 
 class _Both(io.TextIOBase):
-    """Standard error: on the terminal, and noted."""
+    """Standard error: it goes to the terminal, and is stored."""
 
     def __init__(self, terminal: io.TextIOWrapper, note: io.StringIO) -> None:
         self._terminal = terminal

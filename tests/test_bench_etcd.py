@@ -1,4 +1,4 @@
-"""`scripts/bench --etcd` runs: its rows are all there, each with a figure."""
+"""`scripts/bench --etcd` runs: it prints all rows, each with a figure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""pk-client and pk-broker: which files and libraries each brings, and that the client needs no
-more."""
+"""pk-client and pk-broker: the files and libraries of each, and that the client needs no others."""
 
 import re
 import subprocess
@@ -47,7 +46,7 @@ def test_each_file_is_in_one_wheel() -> None:
 
 @pytest.mark.slow
 def test_the_client_imports_from_its_own_wheel_alone() -> None:
-    """Also inside functions, and where only a type checker looks."""
+    """Also imports inside functions, and those for type checkers only."""
     files = {name_of(path).removesuffix(".py"): path.read_text() for path in sources()}
     graph = import_graph(files)
     own = {
@@ -69,7 +68,7 @@ def test_the_client_imports_from_its_own_wheel_alone() -> None:
         - EVERYWHERE
         - {"pk"}
     )
-    by_others = {"antlr4", "referencing"}  # what proto-schema-parser and jsonschema bring
+    by_others = {"antlr4", "referencing"}  # requirements of proto-schema-parser and jsonschema
     declared, extras = own_requirements("pk-client")
     lines = [*declared, *(line for extra in extras.values() for line in extra)]
     required = {Requirement(line).name for line in lines}
@@ -127,7 +126,7 @@ def test_both_have_the_same_version_license_and_pythons() -> None:
 
 
 def test_no_library_is_named_by_both() -> None:
-    """Its range would be written twice."""
+    """Otherwise the range would be written twice."""
     named = [
         {re.match(r"[\w.-]+", line)[0] for line in own_requirements(name)[0]}  # pyright: ignore[reportOptionalSubscript]
         for name in PROJECTS

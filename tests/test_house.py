@@ -23,7 +23,8 @@ EVERYWHERE = frozenset(sys.stdlib_module_names) | {"msgspec"}
 
 @dataclass(frozen=True)
 class Stratum:
-    """One row of the house: who lives there, and what they may know."""
+    """One row of the house: the libraries that it may import, and the modules that it must never
+    import."""
 
     number: int
     third_party: frozenset[str] = frozenset()
@@ -165,7 +166,7 @@ def rooms() -> list[str]:
 
 
 def test_every_room_says_in_one_sentence_what_it_holds() -> None:
-    """More may stand in a paragraph of its own."""
+    """A further paragraph may say more."""
     for room in rooms():
         said = ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text()))
         sentence = (said or "").split("\n\n")[0].replace("\n", " ")
@@ -220,8 +221,8 @@ def test_types_of_groups_do_not_import_each_other() -> None:
 
 
 def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
-    """File → the files it imports, anywhere in its text, also where only a type checker looks; by
-    name without `.py`."""
+    """Maps a file to the files that it imports anywhere in its text, also for type checkers only.
+    Names have no `.py`."""
     graph: dict[str, set[str]] = {}
     for name, text in sources.items():
         modules = [module for _, module in imports(text) if module.startswith("pk.")]
@@ -380,8 +381,8 @@ BELOW_NOUNS = frozenset(
     for p in (ROOT / "cli").iterdir()
     if p.is_dir() and p.name not in ("nouns", "command_line")
 )
-"""Rooms of the command line that no noun's work may be imported from: they serve the nouns, or
-stand beside them."""
+"""Rooms of the command line that must not import any noun, because they serve the nouns, or are
+next to them."""
 
 
 def noun_imports(name: str, text: str) -> list[str]:
@@ -426,7 +427,7 @@ def test_a_checkout_imports_its_own_files_through_links(name: str) -> None:
 
 
 def test_only_one_file_starts_trio() -> None:
-    """`trio.run` stands in one place of the command line, in the Spark side's bridge, and in the
+    """`trio.run` is called in one file of the command line, in the Spark side's bridge, and in the
     threads of `pk.testing` and of the blocking client."""
     found = [
         name_of(path)
@@ -450,7 +451,7 @@ def unexplained(name: str, text: str) -> list[str]:
 
 
 def test_what_the_type_checker_does_not_see_is_narrow_and_has_a_reason() -> None:
-    """The command line is checked strictly, as a whole."""
+    """The command line is checked strictly, in all of its files."""
     with open(ROOT / "pyproject.toml", "rb") as file:
         assert "cli" in tomllib.load(file)["tool"]["pyright"]["strict"]
     texts = {name_of(p): p.read_text() for p in sources() if name_of(p).startswith("cli/")}

@@ -56,7 +56,7 @@ def loaded_from_elsewhere(page: str) -> list[str]:
         if re.search(r'\b(?:src|href)="(?:https?:)?//', each)
         and not re.search(r'\brel="(?:canonical|edit|prev|next)"', each)
     ]
-    # The theme fetches Mermaid's library for a page that has such a picture.
+    # The theme fetches Mermaid's library for a page with such a diagram.
     return fetched + re.findall(r'<\w+ class="mermaid"', page)
 
 

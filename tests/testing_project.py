@@ -22,7 +22,7 @@ def run_project(
     temporary = directory / "tmp"
     temporary.mkdir()
     known = {point.value for point in entry_points(group="pytest11")}
-    # An environment that was made before the plugin existed has not got its entry point.
+    # An environment that is older than the plugin lacks its entry point.
     plugin = [] if "pk.testing.plugin" in known else ["-p", "pk.testing.plugin"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "PK_"))}
     before = set(directory.iterdir())

@@ -1,4 +1,4 @@
-"""A clock for tests whose time a mock clock moves."""
+"""A clock for tests that a mock clock moves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class TrioClock:
         self._start_ms = start_ms
 
     def now_ms(self) -> int:
-        """`start_ms` plus what trio's clock says."""
+        """`start_ms` plus the time of trio's clock."""
         return self._start_ms + int(trio.current_time() * 1000)
 
     def time(self) -> float:

@@ -36,8 +36,8 @@ JVM = (
     "-Xshare:auto",
     "-Dzookeeper.forceSync=no",
 )
-"""Nothing is synced: no test takes the power away, and a disk that others use makes thousands of
-writes slow."""
+"""Nothing is synced: no test cuts the power, and thousands of writes would be slow on a disk that
+others use."""
 START_TIMEOUT_S = 240.0
 STARTING_ANSWER_S = 1.0
 """A server that took a connection before it could serve never answers on it."""
@@ -58,7 +58,7 @@ def available() -> str | None:
 
 
 def required() -> bool:
-    """Whether a machine without it is a failure of the run."""
+    """Whether a missing ZooKeeper fails the run."""
     return bool(os.environ.get("PK_REQUIRE_ZOOKEEPER"))
 
 
@@ -113,12 +113,12 @@ class ZooKeeperServer:
         return (self.directory / "server.log").read_text(errors="replace")
 
     def start(self) -> None:
-        """Start it, and wait until it serves. Raises ZooKeeperError."""
+        """Starts it, and waits until it serves. Raises ZooKeeperError."""
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start its process, and return at once."""
+        """Starts its process, and returns at once."""
         classpath = os.pathsep.join(map(str, JARS))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = ["java", *JVM, "-cp", classpath, main, str(self.directory / "zoo.cfg")]
@@ -128,8 +128,8 @@ class ZooKeeperServer:
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until it answers. Raises ZooKeeperError when it ends, or has not
-        within START_TIMEOUT_S."""
+        """Waits until it answers. Raises ZooKeeperError if it ends, or does not answer within
+        START_TIMEOUT_S."""
         assert self.process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         while self.ask("ruok", STARTING_ANSWER_S) != "imok" or "not currently serving" in self.ask(
@@ -154,27 +154,27 @@ class ZooKeeperServer:
             return ""
 
     def stop(self) -> None:
-        """End it in order."""
+        """Ends it with a clean shutdown."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kills it."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Stop it from running (SIGSTOP), connections and all; returns once each of its threads has
+        """Pauses it (SIGSTOP) with its connections open. Returns once each of its threads has
         stopped."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let it run on (SIGCONT)."""
+        """Resumes it (SIGCONT)."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Kill it if it runs, and remove its folder."""
+        """Kills it if it is running, and removes its folder."""
         if self.process is not None:
             self.kill()
         self._temporary.cleanup()
@@ -192,14 +192,14 @@ class ZooKeeperServer:
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeperServer]:
-    """A ZooKeeper that tests share; each uses a path of its own, and leaves it running."""
+    """A ZooKeeper that tests share. Each test uses a separate path, and leaves it running."""
     skip_without_zookeeper()
     with ZooKeeperServer() as server:
         yield server
 
 
 def skip_without_zookeeper() -> None:
-    """Skip the test that asks, or fail it where ZooKeeper is required."""
+    """Skips the test, or fails it if ZooKeeper is required."""
     reason = available()
     if reason is not None:
         assert not required(), f"ZooKeeper cannot run here: {reason}"

@@ -15,7 +15,7 @@ from pk.core.meta.events import Endpoint
 from pk.net.zookeeper import ZooKeeperStore
 
 SESSION_MS = 10_000
-"""Long enough for a machine that has much else to do."""
+"""Long enough for a busy machine."""
 
 SHORT_MS = 2000
 """Session timeout for tests in which ZooKeeper stops answering and the store may lose its
@@ -25,7 +25,7 @@ _FRESH = itertools.count(1)
 
 
 class Node(NamedTuple):
-    """How large a node is."""
+    """The sizes of a node: bytes of its data, and number of its children."""
 
     size: int
     children: int
@@ -56,7 +56,7 @@ class ZooKeeperStores:
         await trio.to_thread.run_sync(self._end, client.client_id)
 
     async def children(self, name: str) -> list[str]:
-        """The names of a node's children, as somebody else sees them."""
+        """The names of a node's children, as another client sees them."""
         path = f"{self.path}/{name}"
         return await self._ask(
             lambda zk: sorted(zk.get_children(path) or []) if zk.exists(path) else []
