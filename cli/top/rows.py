@@ -94,7 +94,7 @@ class BrokerRow(TypedDict):
     state: Annotated[str, Shown(word=True)]
     controller: Annotated[bool, Drawn("CTRL", drop=2, falling=True)]
     leaders: Annotated[int, Drawn(show=show_count, falling=True)]
-    replicas: Annotated[int, Drawn(show=show_count, falling=True)]
+    replicas: Annotated[int, Drawn(show=show_count, drop=1, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
     log_bytes: Annotated[int | None, Drawn("LOG", show=show_bytes, falling=True)]
     growth: Annotated[float | None, Drawn("+B/s", show=show_bytes, drop=1, falling=True)]
@@ -110,8 +110,8 @@ class TopicRow(TypedDict):
     under_replicated: Annotated[int, Drawn("UNDER", show=show_count, falling=True)]
     offline: Annotated[int, Drawn("OFFL", show=show_count, drop=2, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, falling=True)]
-    out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, falling=True)]
-    bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, falling=True)]
+    out_rate: Annotated[float | None, Drawn("OUT/s", show=show_rate, drop=1, falling=True)]
+    bytes: Annotated[int | None, Drawn("SIZE", show=show_bytes, drop=1, falling=True)]
     internal: Annotated[bool, Drawn(drop=4, falling=True, only_snapshot=True)]
 
 
@@ -138,14 +138,14 @@ class _Group(TypedDict):
     group: str
     state: Annotated[str | None, Shown(word=True)]
     type: Annotated[str | None, Drawn(drop=4, word=True)]
-    members: Annotated[int | None, Drawn("MEM", show=show_count, falling=True)]
+    members: Annotated[int | None, Drawn("MEM", show=show_count, drop=1, falling=True)]
     topics: Annotated[int | None, Drawn(show=show_count, drop=2, falling=True)]
 
 
 class _Rates(TypedDict):
     lag: Annotated[int | None, Drawn(show=show_count, falling=True)]
     in_rate: Annotated[float | None, Drawn("IN/s", show=show_rate, drop=1, falling=True)]
-    drain_rate: Annotated[float | None, Drawn("DRAIN/s", show=show_rate, falling=True)]
+    drain_rate: Annotated[float | None, Drawn("DRAIN/s", show=show_rate, drop=1, falling=True)]
 
 
 class _Trend(TypedDict):
@@ -202,7 +202,7 @@ class OutOfSyncRow(TypedDict):
 
     topic: str
     partition: int
-    leader: int | None
+    leader: Annotated[int | None, Drawn(drop=1)]
     replicas: Annotated[list[int], Drawn(drop=1)]
     isr: Annotated[list[int], Drawn("ISR")]
     out_of_sync: Annotated[list[int], Drawn("OUT")]

@@ -687,6 +687,19 @@ def test_the_heading_of_partitions_is_short_only_if_there_is_no_room() -> None:
         assert heads.split()[1] == heading
 
 
+@pytest.mark.parametrize("width", [60, 70])
+def test_a_narrow_screen_drops_columns_and_cuts_none(width: int) -> None:
+    name = "a-topic-with-a-name-of-some-length"
+    model = model_of(topic(name, (1, 2)))
+    model.see_groups([group(name)])
+    model.see_ends({TP(name, 0): 0}, 0.0)
+    model.see_ends({TP(name, 0): 123_456_789}, 10.0)
+    last = {"cluster": "DISK", "topics": "IN/s▼", "groups": "TIME LAG", "isr": "BEHIND"}
+    for tab, heading in last.items():
+        heads = draw(Screen(tab=tab), Painter(), model, (width, 24)).splitlines()[3]
+        assert heading in heads and "…" not in heads, heads
+
+
 def test_an_aged_picture_says_so() -> None:
     screen, painter, model = screen_with("a")
     status = Status("here", 0, 0, "No broker answers; trying again.", stale=True)
