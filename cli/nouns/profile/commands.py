@@ -60,7 +60,7 @@ PROFILE.command(
         "pk profile add prod -b k1:9092,k2:9092 --guard type-name --color red",
         "pk profile add dev -b 127.0.0.1:9092 --guard none",
         "pk profile add prod -X client.rack=eu-1 -X request.timeout.ms=10000",
-        "pk profile add prod --config-file client.properties --secret sasl.password=prompt",
+        "pk profile add prod --config-file client.properties",
     ),
     notes=(
         "Guards apply to every command: `readonly` also forbids producing records and joining "

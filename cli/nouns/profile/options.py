@@ -34,7 +34,7 @@ class AddProfile:
             "--config-file",
             "--command-config",
             value="FILE",
-            help="A properties file with client configs, which the profile takes over.",
+            help="A properties file, whose client configs the profile copies.",
             complete="file",
         ),
     ] = None
