@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_not_written(at: Run) -> None:
     )
     add(at, "fit-proto", order, "protobuf")
     for value, said in (
-        ('{"amuont": 1}', "Order has no field 'amuont'; did you mean amount"),
+        ('{"amuont": 1}', "Order has no field 'amuont' (did you mean amount?)."),
         ('{"amount": "x"}', "the field amount: 'x' is not a whole number"),
         ('{"lines": {"item": "a"}}', "the field lines: it must be a list"),
         ('{"lines": [{"item": 1}]}', "the field lines.item: it must be a string"),

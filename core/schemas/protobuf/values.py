@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from pk.core.nearest import did_you_mean_key
+from pk.core.nearest import nearest
 from pk.core.schemas.protobuf.descriptors import File
 from pk.core.schemas.schema import UnfitValue
 
@@ -88,7 +88,8 @@ def _misfit(said: str) -> str:
     unknown = _UNKNOWN_FIELD.match(said)
     if unknown is not None:
         message, name, known = unknown.groups()
-        hint = did_you_mean_key(name, re.findall(r"'(.*?)'", known)).rstrip("?")
+        near = nearest(name, re.findall(r"'(.*?)'", known))
+        hint = f" (did you mean {near[0]}?)" if near else ""
         cause = f"{message} has no field {name!r}{hint}"
     else:
         cause = said.partition("\n")[0].rstrip(".")
