@@ -21,6 +21,8 @@ class Listeners(NamedTuple):
     @property
     def why_none(self) -> str:
         """Why no broker serves metrics, without a full stop."""
+        if self.urls:
+            return f"The brokers chose the ports of {LISTENER} themselves; set one on each broker"
         if self.known:
             return f"No broker serves metrics; set {LISTENER}=HOST:PORT on the brokers"
         return "No broker serves metrics over HTTP: Apache Kafka's brokers have them in JMX only"

@@ -12,7 +12,11 @@ def cluster_words(context: Context) -> list[str]:
     too."""
     words: list[str] = []
     cluster = context.connection
-    for option, value in (("--profile", cluster.profile), ("-b", cluster.bootstrap_server)):
+    for option, value in (
+        ("--profile", cluster.profile),
+        ("-b", cluster.bootstrap_server),
+        ("--config-file", cluster.config_file),
+    ):
         if value:
             words += [option, shlex.quote(value)]
     return words

@@ -6,6 +6,7 @@ the answer that holds its code says which API was asked, and the table of APIs
 records are not kept, only that there was one.
 """
 
+import re
 import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -95,7 +96,8 @@ class Refusals:
             if refused is not None:
                 found.setdefault((refused.operation, refused.resource_type), set()).add(refused)
         if not found and len(records) == 1 and types == ("TOPIC",):
-            return [Refusal(records.pop(), "TOPIC", None)]
+            partition = re.fullmatch(r"(.+)-\d+", message)
+            return [Refusal(records.pop(), "TOPIC", partition[1] if partition else None)]
         return [
             one if not more else one._replace(name=None)
             for one, *more in (found[key] for key in sorted(found))

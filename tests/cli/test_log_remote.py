@@ -30,6 +30,22 @@ def test_lists_the_segments(store: Path) -> None:
     assert {row["problem"] for row in rows} == {""}
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "segments",
+            "'segments' is not the URL of a store, such as s3://BUCKET/PREFIX or file:///",
+        ),
+        ("s3://", "'s3://' is not the URL of a store"),
+        ("file://{}/absent", "{}/absent is not a directory."),
+    ],
+)
+def test_what_is_no_store_is_called_that(tmp_path: Path, url: str, said: str) -> None:
+    done = run_command(["log", "remote", url.format(tmp_path)], tmp_path)
+    assert done.code == 1 and done.err.startswith(said.format(tmp_path)), done.err
+
+
 def test_verify_finds_a_damaged_record(store: Path) -> None:
     assert run_command(["log", "remote", f"file://{store}", "--verify"], store.parent).code == 0
     damaged = objects(store)[1]

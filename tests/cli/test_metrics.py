@@ -113,6 +113,14 @@ def test_top_without_metrics_says_why(pk: Run, monkeypatch: pytest.MonkeyPatch) 
         assert "No broker serves metrics; set pk.metrics.listener" in ran.err
 
 
+def test_top_knows_no_port_that_a_broker_chose(pk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Broker({"pk.metrics.listener": "127.0.0.1:0"}) as kafka:
+        monkeypatch.setenv("PK_BOOTSTRAP_SERVER", kafka.url)
+        ran = pk("top", "requests", "-f", "json", "--interval", "0.1")
+        assert (ran.code, json.loads(ran.out)) == (0, [])
+        assert "chose the ports of pk.metrics.listener themselves; set one on each" in ran.err
+
+
 def test_apache_kafka_is_not_advised_to_set_a_config_of_pk() -> None:
     class Apache:
         async def describe_cluster(self) -> Any:

@@ -151,7 +151,8 @@ def test_a_pipeline_that_goes_on_is_said(pk: Run, file: Path) -> None:
         waited = pk("spark", "pipeline", "stop", str(file), "--timeout", "0")
         assert (waited.code, "has not stopped within 0 ms" in waited.err) == (124, True)
         second = pk("spark", "pipeline", "run", str(file))
-        assert (second.code, "Another process runs this pipeline" in second.err) == (5, True)
+        assert second.code == 5 and "Another process runs this pipeline" in second.err
+        assert "`pk spark pipeline stop FILE` stops it." in second.err
 
 
 def test_a_read_only_profile_runs_no_pipeline(pk: Run, file: Path) -> None:

@@ -17,6 +17,7 @@ from pk.core.wire.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 from pk.core.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from pk.core.wire.messages.fetch import FetchRequest
 from pk.core.wire.messages.pk_unclean_recovery import (
     PkUncleanRecoveryRequest,
     PkUncleanRecoveryResponse,
@@ -79,6 +80,15 @@ def test_an_error_is_not_said_to_be_another_request_s() -> None:
     assert known.find(ErrorCode.GROUP_AUTHORIZATION_FAILED) is None
     known.begin(None)
     assert known.find(code) is None
+
+
+def test_a_refused_fetch_names_the_topic_of_its_partition() -> None:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    known = Refusals()
+    known.begin(None)
+    known.answered(FetchRequest(), None)
+    assert known.find(code, "a-b-12") == Refusal("READ", "TOPIC", "a-b")
+    assert known.find(code, "Not authorized.") == Refusal("READ", "TOPIC", None)
 
 
 @pytest.mark.parametrize(("leader", "operation"), [(-1, "DESCRIBE"), (1, "ALTER")])

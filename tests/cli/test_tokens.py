@@ -77,6 +77,7 @@ def test_a_token_is_made_used_renewed_and_ended(
     renewed = at("users", "tokens", "renew", token["token"], "--for", "90m", "-y", "-f", "json")
     (row,) = check_json(("users", "tokens", "renew", "x", "-f", "json"), renewed.out)
     assert row["result"] == "renewed" and row["expires"] >= token["expires"]
+    assert "valid for 1 h 30 min from now, or for as long as the brokers allow." in renewed.err
     tried = at("users", "tokens", "expire", token["token"], "-d", "-f", "json")
     assert tried.json[0]["result"] == "would be ended"
     later = at("users", "tokens", "expire", token["token"], "--after", "10m", "-y", "-f", "json")
@@ -108,6 +109,16 @@ def test_nothing_is_made_without_a_yes(at: Run) -> None:
     tried = at("users", "tokens", "create", "-d")
     assert tried.code == 0 and "can log in as you do" in tried.err
     assert at("users", "tokens", "list", "-f", "json").json == before
+
+
+def test_the_command_that_ends_a_token_names_the_cluster(
+    at: Run, pk: Run, broker: PkBroker
+) -> None:
+    made = at("users", "tokens", "create", "-y", "-b", broker.bootstrap)
+    assert made.code == 0
+    suggested = made.err.partition("To end it: pk ")[2].split()
+    assert suggested[-4:-1] == ["-b", broker.bootstrap, "--config-file"]
+    assert pk(*suggested, "-y").code == 0
     assert at("users", "tokens", "create", "--max-lifetime", "soon", "-y").code == 2
 
 

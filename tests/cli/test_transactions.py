@@ -69,6 +69,12 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     # The coordinator of Apache Kafka records the end after the markers are written.
     wait_until("its end", lambda: at(*words).json[0]["state"] in ("CompleteAbort", "Empty"))
     assert at(*words).json[0]["partitions"] == []
+    tried = at("transactions", "abort", topic, "-d", "-f", "json")
+    assert tried.json[0]["result"] == "would be fenced"
+    again = at("transactions", "abort", topic, "-y", "-f", "json")
+    assert (again.code, again.json[0]["result"]) == (0, "fenced")
+    none = at("transactions", "producers", f"{topic}:0", "--open")
+    assert f"No open transaction is known for {topic}/0." in none.err
     with pytest.raises(confluent_kafka.KafkaException) as failed:
         open_producer.commit_transaction(60)
     assert failed.value.args[0].code() in (
@@ -91,7 +97,7 @@ def test_an_unknown_transactional_id(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("abort",), "not both"),
+        (("abort",), "or a partition with -t TOPIC:0 and --start-offset."),
         (("abort", "x", "-t", "y:0"), "not both"),
         (("abort", "x", "--start-offset", "3"), "need -t"),
         (("abort", "-t", "{topic}", "--start-offset", "3"), "needs one partition"),
@@ -119,7 +125,8 @@ def test_a_hanging_transaction_is_found_and_ended(at: Run, kafka: Kafka, topic: 
     said = at("transactions", "find-hanging", topic).err
     assert f"pk transactions abort -t {topic}:0 --start-offset 0" in said
     wrong = at("transactions", "abort", "-t", f"{topic}:0", "--start-offset", "7", "-y")
-    assert (wrong.code, "open from 0" in wrong.err) == (1, True)
+    assert wrong.code == 1
+    assert wrong.err == f"No open transaction of {topic}/0 starts at offset 7; open from 0.\n"
     done = at("transactions", "abort", "-t", f"{topic}:0", "--start-offset", "0", "-y")
     assert done.code == 0, done.err
     wait_for_marks(kafka, topic, 2)

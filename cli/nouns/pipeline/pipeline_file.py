@@ -44,7 +44,7 @@ def explained(context: Context, work: Callable[[], T]) -> T:
             context.say(show_problem(e.file, problem))
         raise CommandError(f"{e.file} has {count(len(e.problems), 'problem')}.") from e
     except AlreadyRunning as e:
-        raise Refused(as_sentence(e)) from e
+        raise Refused(f"{as_sentence(e)} `pk spark pipeline stop FILE` stops it.") from e
     except OptionError as e:
         raise Unusable(as_sentence(e)) from e
     except SparkError as e:

@@ -4,6 +4,7 @@ which pk looks up."""
 from base64 import b64encode
 
 from pk.cli.cluster.acl_words import read_principal
+from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
 from pk.cli.exits import CommandError
 from pk.cli.nouns.tokens.options import CreateToken, ExpireToken, ListTokens, RenewToken
 from pk.cli.nouns.tokens.rows import ChangedTokenRow, TokenRow
@@ -49,15 +50,19 @@ async def create(context: Context, options: CreateToken) -> None:
         max_lifetime_ms=_or_default(options.max_lifetime),
     )
     context.show(listing(TokenRow, [_row(made, show_hmac=True)]))
-    context.say(f"To end it: pk users tokens expire {made.token_id}")
+    ending = with_words(f"pk users tokens expire {made.token_id}", cluster_words(context))
+    context.say(f"To end it: {ending}")
 
 
 async def renew(context: Context, options: RenewToken) -> None:
     """`pk users tokens renew`."""
     admin = await context.admin()
     token = await _token(admin, options.token, "RenewDelegationToken")
-    period = show_span(options.period.ms) if options.period else "as long as the brokers allow"
-    context.say(f"This renews a token of {token.owner}: it is valid for {period} from now.")
+    period = f"for {show_span(options.period.ms)} from now, or " if options.period else ""
+    context.say(
+        f"This renews a token of {token.owner}: it is valid {period}for as long as the brokers "
+        "allow."
+    )
     if context.change.dry_run:
         _show(context, token, None, "would be renewed")
         return

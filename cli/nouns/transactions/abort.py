@@ -27,8 +27,9 @@ from pk.net.client.results import ProducerState, TransactionDescription
 async def abort(context: Context, options: AbortTransactions) -> None:
     """`pk transactions abort`."""
     if bool(options.transactional_id) == (options.topic is not None):
+        both = ", not both" if options.topic is not None else ""
         raise Unusable(
-            "Give transactional ids, or a partition with -t TOPIC:0 and --start-offset, not both."
+            f"Give transactional ids, or a partition with -t TOPIC:0 and --start-offset{both}."
         )
     if options.topic is None:
         if options.start_offset is not None or options.partition is not None:
@@ -52,7 +53,7 @@ async def _abort_ids(context: Context, names: Sequence[str]) -> None:
         context.say(_consequence(name, described, now))
     rows: list[AbortedRow] = []
     if context.change.dry_run:
-        rows = [_id_row(name, described, "would be aborted") for name, described in found.items()]
+        rows = [_id_row(name, one, f"would be {_end_of(one)}") for name, one in found.items()]
     elif found:
         named = next(iter(found)) if len(found) == 1 else None
         await context.agree(f"Abort on {context.settings.cluster_name}?", name=named)
@@ -63,8 +64,12 @@ async def _abort_ids(context: Context, names: Sequence[str]) -> None:
                 context.fail(error)
                 rows.append(_id_row(name, described, phrase(error), error_name(error)))
             else:
-                rows.append(_id_row(name, described, "aborted"))
+                rows.append(_id_row(name, described, _end_of(described)))
     context.show(listing(AbortedRow, rows))
+
+
+def _end_of(described: TransactionDescription) -> str:
+    return "aborted" if described.partitions else "fenced"
 
 
 def _consequence(name: str, described: TransactionDescription, now: int) -> str:
@@ -149,5 +154,5 @@ async def _producer_at(admin: Admin, tp: TopicPartition, start_offset: int) -> P
     opened = sorted(p.transaction_start_offset for p in answer if p.transaction_start_offset >= 0)
     known = f"; open from {join(list(map(str, opened)))}" if opened else "; none is open"
     raise CommandError(
-        f"No open transaction of {partition_name(tp)} starts at offset {start_offset} on{known}."
+        f"No open transaction of {partition_name(tp)} starts at offset {start_offset}{known}."
     )

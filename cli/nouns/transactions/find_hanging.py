@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pk.cli.cluster.partition_selection import partitions_named
+from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
 from pk.cli.nouns.transactions.options import FindHanging
 from pk.cli.nouns.transactions.rows import HangingRow
 from pk.cli.output.rows import listing
@@ -62,7 +63,8 @@ def _say_what_next(context: Context, rows: Sequence[HangingRow]) -> None:
         where = f"{first['topic']}:{first['partition']} --start-offset {first['start_offset']}"
         context.say(
             f"{count(len(rows), 'transaction')} hang{'s' if len(rows) == 1 else ''}; "
-            f"`pk transactions abort -t {where}` ends the first."
+            f"`{with_words(f'pk transactions abort -t {where}', cluster_words(context))}` ends "
+            "the first."
         )
     elif not context.failures:
         context.say("No hanging transactions.")

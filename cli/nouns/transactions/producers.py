@@ -37,7 +37,9 @@ async def producers(context: Context, options: ListProducers) -> None:
     context.show(listing(ProducerRow, [_row(tp, p, begun, now) for tp, p in states], _style))
     if not states and not context.failures and context.output.format in ("table", "wide"):
         what = "open transaction" if options.open else "idempotent or transactional producer"
-        where = join(sorted({tp.topic for tp in tps}), 3) or "any topic"
+        named = any(":" in text for text in (*options.topic, *options.topics))
+        asked = {partition_name(tp) if named else tp.topic for tp in sorted(tps)}
+        where = join(sorted(asked), 3) or "any topic"
         context.say(f"No {what} is known for {where}.")
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 import obstore
 from obstore.exceptions import BaseError
@@ -53,6 +55,14 @@ class ObjectStorage:
         client: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
         if url.startswith("http:") or options.get("endpoint", "").startswith("http:"):
             client["allow_http"] = True
+        scheme, _, rest = url.partition("://")
+        if not rest and scheme != "memory":
+            raise RemoteStorageError(
+                f"{url!r} is not the URL of a store, such as s3://BUCKET/PREFIX or file:///PATH"
+            )
+        path = Path(unquote(rest))
+        if scheme == "file" and not create and not path.is_dir():
+            raise RemoteStorageError(f"{path} is not a directory")
         try:
             if url.startswith("file:"):
                 store: Any = from_url(url, mkdir=create)
