@@ -94,8 +94,8 @@ class Machine:
 
 
 class Machines:
-    """A machine with a bridge, `hub`, and machines connected to it. As a context manager, it ends
-    them all."""
+    """A machine with a bridge, `hub`, and machines connected to it. As a context manager, it stops
+    them all on exit."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()

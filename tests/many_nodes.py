@@ -118,7 +118,8 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(brokers: int = 2, **keys: str) -> AsyncIterator[Cluster]:
-    """A controller and `brokers` brokers, killed at the end. In `keys`, a dot is two underscores.
+    """A controller and `brokers` brokers, killed at the end. Two underscores in a name of `keys`
+    stand for a dot.
 
     If the controller has a separate node, all brokers have finished their start: nothing more is
     committed unless the test does something.

@@ -275,8 +275,8 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(brokers: int = 3, **keys: str) -> AsyncIterator[Cluster]:
-    """A running cluster, whose nodes are killed at the end. In `keys`, which every node gets, a dot
-    is two underscores."""
+    """A running cluster, whose nodes are killed at the end. Every node gets `keys`, in which two
+    underscores stand for a dot."""
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, keys)
         await cluster.start(cluster.CONTROLLER)

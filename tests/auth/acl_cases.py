@@ -26,7 +26,7 @@ class Question(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Rules, and what is asked about them."""
+    """ACLs, and the questions that are asked about them."""
 
     super_users: str
     allow: bool
@@ -36,7 +36,7 @@ class Case(NamedTuple):
     filters: list[AclFilter]
 
     def as_json(self) -> dict[str, Any]:
-        """What the Java side reads."""
+        """The form that the Java program reads."""
         asked = self._asdict()
         asked["acls"] = asked.pop("rules")
         asked["questions"] = [q._asdict() for q in self.questions]

@@ -12,7 +12,7 @@ from clients.apache_kafka import java_command
 
 
 class SecurityAnswers:
-    """What Kafka and Java make of a text."""
+    """How Kafka and Java interpret a text."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

@@ -72,7 +72,7 @@ def test_both_sides_agree(mechanism: Mechanism, user: str) -> None:
 
 
 def answers(users: dict[str, ScramCredential], user: str) -> tuple[bytes, str]:
-    """What a server says to a client with a wrong password: first and last."""
+    """The server's first and last messages to a client with a wrong password."""
     ours = server(users)
     client = ScramClient(SHA256, user, "wrong", "abc")
     first = ours.step(client.step(b""))

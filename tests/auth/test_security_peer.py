@@ -69,7 +69,7 @@ REPLACEMENTS = (
 
 
 def ours(pattern: str, texts: tuple[str, ...], replacement: str) -> list[list[str | None]] | str:
-    """What pk makes of a pattern, in the form of `SecurityAnswers.java`."""
+    """pk's reading of a pattern, in the form of `SecurityAnswers.java`."""
     try:
         regex = JavaRegex(pattern)
     except JavaRegexError as e:
@@ -183,7 +183,7 @@ def test_a_certificate_gets_the_name_that_kafka_gives_it(java: SecurityAnswers) 
             try:
                 name = mapped_name(rules, subject)
             except RuleError as e:
-                # What would fail each login that comes to it is refused at the start.
+                # A rule that would fail each login it applies to is refused at startup.
                 lacking = "Invalid rule" in str(e) or "there is no rule" in str(e)
                 assert "name" not in answer or lacking, (rules, subject, answer, str(e))
             else:

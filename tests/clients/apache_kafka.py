@@ -339,7 +339,7 @@ def java_command(
 
 
 def archive_of(class_name: str, folder: Path) -> Path:
-    """Where the classes that a program loads are archived."""
+    """The archive of the classes that a program loads."""
     return folder / f"{class_name}.jsa"
 
 
@@ -505,7 +505,7 @@ class ApacheKafka:
         return self.directory / f"node-{node_id}" / "data"
 
     def log_text(self, node_id: int) -> str:
-        """What a node wrote to its console so far."""
+        """A node's console output so far."""
         return (self.directory / f"node-{node_id}" / "server.log").read_text(errors="replace")
 
     # -- life
@@ -566,7 +566,7 @@ class ApacheKafka:
         Outside of pytest it runs as Apache Kafka's own script starts it: scripts/bench measures it.
         """
         how = TEST_SERVER_JVM if "PYTEST_VERSION" in os.environ else SERVER_JVM
-        # Where a JVM that is killed leaves the native libraries it had unpacked.
+        # A JVM that is killed leaves the native libraries that it unpacked in this folder.
         temporary = f"-Djava.io.tmpdir={self._properties_path(node_id).parent}"
         command = java_command(
             "kafka.Kafka",

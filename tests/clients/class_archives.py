@@ -21,7 +21,7 @@ from clients.apache_kafka import ApacheKafka, archive_of, locked, run_tool
 
 @contextmanager
 def _archived_to(path: Path) -> Iterator[None]:
-    """JVMs that start meanwhile write what they have loaded when they end."""
+    """JVMs that start in the block write the classes they have loaded when they end."""
     os.environ["JAVA_TOOL_OPTIONS"] = f"-XX:ArchiveClassesAtExit={path} -Xlog:disable"
     try:
         yield
@@ -35,7 +35,7 @@ def _run(folder: Path, class_name: str, *args: str, lines: str = "") -> None:
 
 
 def make() -> Path:
-    """Makes them where they are missing; their folder. Raises ApacheKafkaError,
+    """Make the archives that are missing, and return their folder. Raises ApacheKafkaError,
     CalledProcessError."""
     folder = apache_kafka.jars().parent / "classes"
     mark = folder / ".complete"

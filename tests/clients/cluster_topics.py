@@ -74,7 +74,7 @@ def leader_of(bootstrap: str, topic: str, partition: int = 0) -> int:
 def wait_in_sync(
     bootstrap: str, topic: str, partitions: int, replicas: int, timeout: float = IN_SYNC_S
 ) -> None:
-    """Wait until every partition has a leader and so many replicas in sync."""
+    """Wait until every partition has a leader and this many replicas in sync."""
 
     def ask() -> bool:
         found = partitions_of(bootstrap, topic)
@@ -106,8 +106,8 @@ def wait_told_everywhere(
     *,
     preferred: bool = False,
 ) -> None:
-    """Wait until every broker tells that all replicas of the topic are in sync: who is asked next
-    may be any of them.
+    """Wait until every broker says that all replicas of the topic are in sync, because the next
+    request may go to any of them.
 
     `replicas` are those that the partitions then have; with `preferred` the first one leads.
     """

@@ -28,7 +28,7 @@ class ConfiguredBroker:
 
     @property
     def log_text(self) -> str:
-        """What it wrote so far."""
+        """The broker's output so far."""
         return self.log.read_text(errors="replace")
 
     @property

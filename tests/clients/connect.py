@@ -85,7 +85,7 @@ class Worker:
 
     @property
     def worker_id(self) -> str:
-        """What Connect calls it in a connector's status."""
+        """The worker's name in a connector's status."""
         return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:

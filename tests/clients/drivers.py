@@ -29,7 +29,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Rec(NamedTuple):
-    """What of a record every client must carry."""
+    """The parts of a record that every client must carry."""
 
     key: bytes | None
     value: bytes | None
@@ -69,12 +69,12 @@ class Driver(Protocol):
         ...
 
     def read(self, bootstrap: str, topics: dict[str, int]) -> dict[str, list[Rec]]:
-        """Reads so many records of each topic's partition 0 from its beginning."""
+        """Read this many records of each topic's partition 0 from its beginning."""
         ...
 
 
 class _Library:
-    """What the drivers of the libraries have in common: they can write and show everything."""
+    """The base of the libraries' drivers, which can write and show everything."""
 
     def missing(self) -> str | None:
         return None
@@ -197,7 +197,7 @@ class AioKafka(_Library):
     def write(self, bootstrap: str, topic: str, records: Sequence[Rec], codec: str) -> None:
         compression: Any = None if codec == "none" else codec
 
-        def headers(record: Rec) -> Any:  # a null value is sent, whatever its annotation says
+        def headers(record: Rec) -> Any:  # a null value is sent despite its annotation
             return list(record.headers)
 
         async def run() -> None:

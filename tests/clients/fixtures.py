@@ -47,7 +47,8 @@ SETTINGS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kafka:
-    """A broker under test. `kind` is "pk" or "apache"; `log_dir` is where its partitions lie."""
+    """A broker under test. `kind` is "pk" or "apache"; `log_dir` is the directory of its
+    partitions."""
 
     kind: str
     bootstrap: str
@@ -64,7 +65,7 @@ class Kafka:
 
 _FRESH = itertools.count(1)
 WORKER = f"{os.getpid() % 100_000:05}"
-"""What tells the test workers of one run apart: equally long, whatever the process's id."""
+"""Distinguishes the test workers of one run; its length does not depend on the process id."""
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +100,7 @@ clients_of_others = pytest.mark.parametrize(
     ["pk", pytest.param("apache", marks=[pytest.mark.peer, pytest.mark.slow])],
     indirect=True,
 )
-"""For tests in which nothing of pk runs on Apache Kafka: there they only prove the test itself."""
+"""For tests that run no code of pk on Apache Kafka. There they only check the test itself."""
 
 
 @pytest.fixture
@@ -111,8 +112,8 @@ def fresh() -> Callable[[str], str]:
 def fresh_name(prefix: str) -> str:
     """A name for a topic or group that no other test uses.
 
-    Those of one prefix are equally long and sort as they were made, however many tests ran before:
-    where a line wraps and how a list is sorted must not depend on the machine.
+    Those of one prefix are equally long and sort as they were made, regardless of how many tests
+    ran before, because line wrapping and sorting must not depend on the machine.
     """
     return f"{prefix}-{WORKER}-{next(_FRESH):04}"
 

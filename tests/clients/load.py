@@ -97,7 +97,7 @@ class Load:
         self._thread.join(FLUSH_S)
 
     def wait_for(self, count: int, timeout: float = FLUSH_S) -> None:
-        """Wait until so many records more than now are acknowledged."""
+        """Wait until this many more records are acknowledged."""
         with self._more:
             goal = len(self.acknowledged) + count
             self._more.wait_for(lambda: len(self.acknowledged) >= goal or self.failed, timeout)
@@ -149,7 +149,8 @@ class Load:
             self._more.notify_all()
 
     def _broke(self, error: confluent_kafka.KafkaError) -> None:
-        # Brokers that are away are librdkafka's to get over; what it cannot get over is fatal.
+        # librdkafka recovers from brokers that are away; the errors it cannot recover from are
+        # fatal.
         if error.fatal():
             with self._more:
                 self.failed.append(f"fatal: {error}")
@@ -196,7 +197,7 @@ class JavaLoad:
         self._said.close()
 
     def wait_for(self, count: int, timeout: float = FLUSH_S) -> None:
-        """Wait until so many records more than now are acknowledged."""
+        """Wait until this many more records are acknowledged."""
         goal, deadline = len(self.acknowledged) + count, time.monotonic() + timeout
         while len(self.acknowledged) < goal:
             assert not self.failed, self.failed[:5]
@@ -215,7 +216,7 @@ class JavaLoad:
         return self._said.read().decode(errors="replace")[-2000:]
 
     def finish(self) -> None:
-        """Stop it in order: it waits for what is on its way."""
+        """Stop after the records in flight are acknowledged."""
         self._process.terminate()
         self._process.wait(FLUSH_S)
         self._thread.join()
@@ -256,7 +257,7 @@ class GroupReader:
         """Partition → the last offset whose commit was confirmed."""
         self.failed: list[str] = []
         self.errors: Counter[str] = Counter()
-        """What the members got over, and how often."""
+        """The errors that the members recovered from, with their counts."""
         self._bootstrap = bootstrap
         self._lock = threading.Lock()
         self._stop = threading.Event()

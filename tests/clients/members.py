@@ -48,7 +48,7 @@ class Kind:
 
 
 class Member:
-    """One member, running. What it says is collected by a thread.
+    """One member, running. A thread collects its output.
 
     `seen` are the (partition, offset) pairs it processed, in order; `assigned` and `revoked` what
     its rebalance callbacks were given (Apache's console tells neither).

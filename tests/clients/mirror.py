@@ -27,8 +27,8 @@ WORKER = {
 
 LAG_MAX: Final = 10
 """How many records MirrorMaker may copy before it notes again which offset became which. A group at
-the end of a topic reads at most so many again in the other cluster. One that is further behind may
-read more again: MirrorMaker keeps fewer notes the older they are, and of those before its start
+the end of a topic reads at most this many again in the other cluster. One that is further behind
+may read more again: MirrorMaker keeps fewer notes the older they are, and of those before its start
 only the last."""
 
 TRANSLATED_OFFSETS: Final = Path(__file__).with_name("TranslatedOffsets.java")
@@ -90,7 +90,8 @@ class MirrorMaker:
                 keys[f"{name}.{kind}.storage.replication.factor"] = replicas
             for other in bootstraps.keys() - {name}:
                 keys[f"{name}->{other}.enabled"] = "true"
-                # What is written beside the source, and what to the target.
+                # The offset-syncs topic is in the source cluster, the other topics are in the
+                # target.
                 keys[f"{name}->{other}.offset-syncs.topic.replication.factor"] = replicas
                 keys[f"{other}->{name}.replication.factor"] = replicas
                 for topic in ("checkpoints", "heartbeats"):

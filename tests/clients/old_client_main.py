@@ -92,8 +92,8 @@ def produce(bootstrap: str, api: Api, topic: str, codec: Any, rows: list[Any]) -
 def consume(
     bootstrap: str, api: Api, topic: str, count: int, group: str | None, start: int | None
 ) -> Any:
-    """Read `count` records: (partition, offset, timestamp, key, value). In a group they are
-    committed."""
+    """Read `count` records: (partition, offset, timestamp, key, value). A consumer in a group
+    commits them."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap,
         api_version=spoken(api),

@@ -89,7 +89,7 @@ class OldClient:
         self._process.stdout.close()
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """What the function returned. Raises AssertionError with what it raised."""
+        """The function's return value. Raises AssertionError with the function's own error."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None and stdout is not None
         stdin.write(json.dumps([name, *map(pack, arguments)]) + "\n")

@@ -53,8 +53,8 @@ def pk_environment() -> dict[str, str]:
 
 
 def start_pk(*words: str, **options: Any) -> subprocess.Popen[Any]:
-    """`subprocess.Popen` of a `pk` command. It is forked from a process that has imported pk where
-    that makes no difference (`preloaded`)."""
+    """`subprocess.Popen` of a `pk` command. If that makes no difference, it is forked from a
+    process that has imported pk (`preloaded`)."""
     if preloaded.can_fork(options["env"]):
         return preloaded.Popen(words, **options)
     return subprocess.Popen(pk_command(*words), **options)
@@ -71,7 +71,7 @@ def start_python(*words: str, **options: Any) -> subprocess.Popen[Any]:
 def run_pk(
     *words: str, stdin: Any = None, timeout: float = 120, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """`subprocess.run` of a `pk` command that `start_pk` starts, with what it writes captured."""
+    """`subprocess.run` of a `pk` command that `start_pk` starts, with its output captured."""
     return _run(start_pk, words, stdin, timeout, options)
 
 
@@ -100,8 +100,8 @@ def _run(
 
 
 def heed_signals() -> None:
-    """For a new process: what runs tests in the background ignores SIGINT, nohup SIGHUP,
-    and so would its children."""
+    """Restore a new process's signals: a background shell ignores SIGINT and nohup ignores SIGHUP,
+    and their children would inherit that."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -132,7 +132,7 @@ class PkBroker:
 
     A broker that is started again keeps its port and its data. `config` are `-X` options, `options`
     further words of the command line. Data is in `directory`, else in a temporary folder that is
-    removed by `close`. What it writes is collected in `log_text`.
+    removed by `close`. `log_text` has its output.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class PkBroker:
 
     @property
     def log_text(self) -> str:
-        """What it wrote to standard output and error, over all its starts."""
+        """Its standard output and error, over all its starts."""
         return b"".join(self._log).decode(errors="replace")
 
     def words(self) -> list[str]:

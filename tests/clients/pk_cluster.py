@@ -21,14 +21,14 @@ from clients.apache_kafka import brokers_alive, free_ports
 from clients.pk_broker import PkBrokerError, pk_environment, start_pk
 
 CONTROLLER = 0
-"""The id of the process that is a controller only, where the metadata store is embedded."""
+"""The id of the controller-only process, if the metadata store is embedded."""
 
 START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 120.0
 
 
 class Wires(Protocol):
-    """What lies between the nodes of a cluster, where a test wants to cut it."""
+    """The connections between a cluster's nodes, if a test wants to cut them."""
 
     def wire(self, node_id: int, port: int) -> int:
         """A port by which the others reach what this node serves on `port`."""
@@ -101,7 +101,7 @@ class PkCluster:
         return self.directory / f"node-{node_id}" / "data"
 
     def log_text(self, node_id: int) -> str:
-        """What a node wrote to its console, over all its starts."""
+        """A node's console output, over all its starts."""
         path = self.directory / f"node-{node_id}" / "server.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -184,7 +184,7 @@ class PkCluster:
         return self._end(node_id, signal.SIGTERM)
 
     def signal(self, node_id: int, number: int) -> None:
-        """Send a signal, and do not wait for what it does."""
+        """Send a signal without waiting for its effect."""
         self._processes[node_id].send_signal(number)
 
     def pause(self, node_id: int) -> None:

@@ -88,7 +88,7 @@ def postgres(**settings: str) -> Iterator[Postgres]:
                 run(program, "-D", data, "-l", log, "-w", "-t", str(_WAIT_S), "-o", given, "start")
                 break
             except subprocess.CalledProcessError:
-                if not left:  # else another process took the port meanwhile
+                if not left:  # otherwise another process took the port
                     raise
         try:
             yield Postgres(folder, port)

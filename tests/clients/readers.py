@@ -18,7 +18,7 @@ LEADER_CHANGES = (
     confluent_kafka.KafkaError.UNKNOWN_LEADER_EPOCH,
     confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE,
 )
-"""What brokers answer until all of them, and the client, know the new leader."""
+"""The errors that brokers answer until all of them, and the client, know the new leader."""
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ class CommittedReader:
         self._consumer.close()
 
     def wait_for(self, count: int, timeout: float = TIMEOUT_S) -> None:
-        """Read until there are so many."""
+        """Read until there are this many."""
 
         def read() -> bool:
             for message in self._consumer.consume(10_000, 0.2):

@@ -43,7 +43,7 @@ class Secured(NamedTuple):
 
 
 def broker_keys(folder: Path, provider: Provider, ports: Mapping[str, int]) -> dict[str, str]:
-    """The settings of both brokers, besides where their controller listens."""
+    """The settings of both brokers, except the controller's address."""
     made = authority()
     made.write_trust(folder / "ca.pem")
     made.sign("CN=broker", "127.0.0.1").write(folder / "broker.pem")

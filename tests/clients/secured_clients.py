@@ -87,7 +87,7 @@ def by_kcat(secured: Secured, keys: Keys, value: str) -> None:
 
 
 def _python_keys(secured: Secured, keys: Keys) -> dict[str, Any]:
-    """What kafka-python and aiokafka call alike."""
+    """The settings that kafka-python and aiokafka name alike."""
     how: dict[str, Any] = {
         "bootstrap_servers": keys["bootstrap.servers"],
         "security_protocol": keys["security.protocol"],

@@ -11,7 +11,7 @@ HEADER_BYTES = 61
 
 
 class BatchOnDisk(NamedTuple):
-    """Where a batch (format 2) is in its file, and what its header says."""
+    """The position of a batch (format 2) in its file, and its header's fields."""
 
     position: int
     size: int
@@ -27,7 +27,7 @@ class BatchOnDisk(NamedTuple):
 
 def segments(log_dir: Path, topic: str, partition: int = 0) -> list[Path]:
     """The segment files of a partition, oldest first, wherever below `log_dir` it lies."""
-    # `walk` does not mind directories of deleted topics that go away meanwhile.
+    # `walk` tolerates the removal of deleted topics' directories while it runs.
     return sorted(
         Path(where) / name
         for where, _, names in os.walk(log_dir)
@@ -38,7 +38,7 @@ def segments(log_dir: Path, topic: str, partition: int = 0) -> list[Path]:
 
 
 def batches(segment: Path) -> list[BatchOnDisk]:
-    """The whole batches of a file. It may end in zeros, where a broker allocates ahead."""
+    """The whole batches of a file. The file may end in zeros if a broker allocates ahead."""
     data = segment.read_bytes()
     found = []
     position = 0

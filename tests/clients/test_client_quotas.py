@@ -199,7 +199,7 @@ def test_changes_of_topics_keep_their_rate_for_a_minute(kafka: Kafka, limit: Lim
 
 
 class Measured:
-    """A rate over a minute, after what was free at the beginning is used up."""
+    """A rate over a minute, measured after the initial allowance is used up."""
 
     WARM_UP_S = 25.0
 

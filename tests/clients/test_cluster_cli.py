@@ -142,14 +142,14 @@ def pk(cluster: Cluster, tmp_path: Path) -> Pk:
 
 
 def make_topic(pk: Pk, name: str, assignment: str, megabytes: int = 0, **config: str) -> str:
-    """A topic with its replicas where `assignment` (1:2,2:3) says, and so much in it."""
+    """A topic with the replicas of `assignment` (1:2,2:3) and this much data."""
     topic = fresh_name(name)
     words = [w for k, v in config.items() for w in ("-c", f"{k.replace('_', '.')}={v}")]
     pk.run("topics", "create", topic, "--replica-assignment", assignment, *words)
     parts = assignment.split(",")
     wait_in_sync(pk.cluster.bootstrap, topic, len(parts), len(parts[0].split(":")))
     wait_told_everywhere(pk.cluster.bootstrap, topic)
-    # Idempotent: what is counted in the end must not be there twice where a broker was slow.
+    # Idempotent, because a slow broker must not cause duplicates in the final count.
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": pk.cluster.bootstrap, "linger.ms": 5, "enable.idempotence": True}
     )
@@ -162,7 +162,7 @@ def make_topic(pk: Pk, name: str, assignment: str, megabytes: int = 0, **config:
 
 
 class Load:
-    """A producer that goes on with acks=all, and counts what was acknowledged and what failed."""
+    """A producer that keeps writing with acks=all and counts acknowledged and failed records."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged = 0
@@ -196,7 +196,7 @@ class Load:
 
 
 def tool(pk: Pk, name: str, *words: str, code: int = 0) -> str:
-    """What one of Apache's tools prints."""
+    """The output of one of Apache's tools."""
     bootstrap = ("--bootstrap-server", pk.cluster.bootstrap)
     ran = apache_kafka.run_tool(f"{TOOLS}.{name}", *bootstrap, *words, timeout=120)
     assert ran.returncode == code, (words, ran.stdout, ran.stderr)
@@ -212,7 +212,7 @@ def test_a_loaded_topic_moves_and_goes_back_and_nothing_stays_behind(pk: Pk) -> 
         words = ("reassign", "apply", "-t", topic, "--to", "2,3,4", "--throttle", "50MB/s", "-y")
         rows = pk.json(*words)
         assert {row["result"] for row in rows} == {"moved"}
-        # What `plan` showed is what came of it: planning is deterministic.
+        # The result is as `plan` showed it: planning is deterministic.
         after = {p["partition"]: p["after"] for p in plan["partitions"]}
         pk.wait_settled(topic, after)
         assert pk.replicas(topic) == after
@@ -390,13 +390,13 @@ def test_on_a_terminal_it_shows_progress_and_asks_what_ctrl_c_is_to_mean(pk: Pk)
         child.expect("throttle 100 kB/s")
         child.sendintr()
         child.expect("What now\\?")
-        child.send("\r")  # goes on watching
+        child.send("\r")  # continues to watch
         child.expect("1 of 3 partitions")
         child.sendintr()
         child.expect("What now\\?")
         child.send("c\r")
         child.expect("cancelled")
-        child.expect("To undo it: pk reassign rollback")  # for what was moved before
+        child.expect("To undo it: pk reassign rollback")  # for the partitions already moved
         child.expect(pexpect.EOF)
         child.wait()  # it may close the terminal before it ends
     assert child.signalstatus == signal.SIGINT
@@ -619,7 +619,7 @@ _LINE = re.compile(
 
 
 def _described(text: str) -> set[tuple[str, int, int | None, tuple[int, ...], frozenset[int]]]:
-    """What kafka-topics --describe prints of partitions."""
+    """The partitions that kafka-topics --describe prints."""
 
     def ids(words: str) -> tuple[int, ...]:
         return tuple(int(w) for w in words.split(",") if w)
@@ -704,7 +704,7 @@ def test_apache_s_reassignment_json_goes_both_ways(pk: Pk, tmp_path: Path) -> No
 
 @pytest.mark.peer
 def test_apache_lists_and_throttles_what_moves_as_pk_does(pk: Pk) -> None:
-    # Of a partition a megabyte goes at once, and then one each fifty seconds.
+    # The first megabyte of a partition moves at once, then one every fifty seconds.
     topic = make_topic(pk, "listed", "1:2,2:1", 16)
     _left_running(pk, topic, signal.SIGINT)
     listed = tool(pk, "reassign.ReassignPartitionsCommand", "--list")

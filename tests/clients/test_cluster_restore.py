@@ -73,7 +73,7 @@ def copied(store: Path) -> list[Path]:
 
 
 class Lost:
-    """What was sent to a cluster, and its store after the cluster was lost."""
+    """The records sent to a cluster, and its store after the cluster was lost."""
 
     def __init__(self, store: Path, sent: Values) -> None:
         self.store = store

@@ -205,8 +205,8 @@ def test_the_next_command_tells_of_a_throttle_that_was_left(pk: Pk) -> None:
 
 
 def test_reading_goes_on_when_a_partition_has_its_leader_again(pk: Pk) -> None:
-    """Of the only replica: by hand, begun before it was lost and after, and as a member of a
-    group."""
+    """Consumers read the only replica by assignment, started before and after its loss, and as a
+    member of a group."""
     topic = pk.topic("headless", "1,3")
     group = fresh_name("headless")
     words = ("consume", topic, "-f", "%p:%v;")

@@ -56,7 +56,7 @@ def test_nothing_is_lost_or_doubled_when_brokers_are_killed(kind: str, tmp_path:
             with CommittedReader(cluster.bootstrap, "sink") as reader:
                 for number in range(KILLS):
                     reader.wait_for((number + 1) * RECORDS // (KILLS + 2), LIMIT_S)
-                    # The leaders of what it reads and writes, then whichever leads the latter now.
+                    # Kill the leaders of the source and the sink, then the sink's current leader.
                     leader = leader_of(cluster.bootstrap, "source" if number == 1 else "sink")
                     cluster.kill(leader)
                     reader.wait_for(min(len(reader.values) + 100, RECORDS), LIMIT_S)

@@ -46,7 +46,8 @@ class Change(NamedTuple):
     kind: str
     row: int
     number: int
-    """What the change wrote into the row; of a deleted one, what the last change had written."""
+    """The number that the change wrote into the row; for a deleted row, the last one written
+    before."""
 
 
 class Changes:
@@ -133,7 +134,7 @@ def connector(server: Postgres) -> dict[str, str]:
 
 
 def changes_in(values: Sequence[bytes]) -> Iterator[Change]:
-    """What the records say. A tombstone follows each deletion."""
+    """The changes in the records. A tombstone follows each deletion."""
     deleted = False
     for value in values:
         assert deleted == (value == b"")

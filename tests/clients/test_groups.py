@@ -159,7 +159,8 @@ def test_static_member_comes_back_without_a_rebalance(kafka: Kafka, kind: Kind) 
             wait_until("what it read", lambda: {p for p, _ in again.seen} >= held["b"])
             assert {p for p, _ in again.seen} == held["b"]
             assert (len(a.assigned), len(a.revoked)) == reported
-            # The one that came back is a new member under the old name; the other is who it was.
+            # The one that came back is a new member under the old name; the other keeps its member
+            # id.
             ids = {name: member_id for member_id, (name, _) in before.items()}
             ids_after = {name: member_id for member_id, (name, _) in after.items()}
             assert ids_after["a"] == ids["a"] and ids_after["b"] != ids["b"]
@@ -188,7 +189,7 @@ def test_second_holder_of_an_instance_id_fences_the_first(kafka: Kafka) -> None:
         wait_until("the second", lambda: (not errors(second) and second.assignment()) or None)
         # librdkafka reports FENCED_INSTANCE_ID as a fatal error of the client.
         wait_until("the fence", lambda: confluent_kafka.KafkaError._FATAL in errors(first))
-        # As the leader it may have joined once more, and holds nothing for a moment.
+        # If it is the leader, it may have rejoined, and then briefly holds nothing.
         wait_until("its share", lambda: not errors(second) and len(second.assignment()) == 1)
     finally:
         second.close()

@@ -46,7 +46,7 @@ def produce(bootstrap: str, numbers: range) -> None:
 
 
 def read(bootstrap: str, topic: str, group: str, last: int) -> list[int]:
-    """What a group reads from where it is, to the number `last`; committed."""
+    """The records that a group reads from its position to the number `last`; it commits them."""
     found: list[int] = []
     with consumer_of(bootstrap, group) as consumer:
         consumer.subscribe([topic])

@@ -47,7 +47,7 @@ def times_kept(api: tuple[int, ...]) -> bool:
 
 
 def expected(api: tuple[int, ...], rows: list[Sent] = ROWS) -> list[tuple[int, int, Sent]]:
-    """(partition, offset, what was sent), without the times in message format v0."""
+    """(partition, offset, the record sent), without the times in message format v0."""
     return [(0, n, row if times_kept(api) else (-1, *row[1:])) for n, row in enumerate(rows)]
 
 
@@ -58,7 +58,7 @@ def seen(
 
 
 def read_today(kafka: Kafka, topic: str, count: int) -> list[tuple[int, int, Sent]]:
-    """What librdkafka finds, which speaks today's requests."""
+    """The records that librdkafka reads with current request versions."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap,

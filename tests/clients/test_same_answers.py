@@ -106,7 +106,7 @@ NAMES = ("name", "topic", "group", "resource")
 
 
 class Answer(NamedTuple):
-    """What a step said, flattened to path → value."""
+    """The answer of a step, flattened to path → value."""
 
     exit_code: int
     values: dict[str, object]
@@ -148,7 +148,7 @@ def _flat(path: str, value: Any, step: str, prefix: str) -> Iterator[tuple[str, 
 
 
 def _name(entry: Any) -> str | None:
-    """What a list's entry is called, so that a missing one does not shift all that follow."""
+    """The name of a list's entry, so that a missing one does not shift all that follow."""
     if not isinstance(entry, dict):
         return None
     if "offset" in entry or "partition" in entry:

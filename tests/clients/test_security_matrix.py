@@ -46,7 +46,7 @@ def secured(
 
 
 def java_goes_every_way(secured: Secured, libs: Path | None = None) -> None:
-    """By the clients of this release, or of the one whose jars are given."""
+    """Run the clients of this release, or of the release whose jars are given."""
     words = [TOPIC]
     for number, (name, keys) in enumerate(secured.ways.items()):
         path = secured.folder / f"client-{number}.properties"

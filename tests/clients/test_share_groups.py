@@ -77,7 +77,7 @@ def test_the_tool_and_the_console_consumer(kafka: Kafka) -> None:
 
     produce(kafka, topic, 2, 1)
     offsets = ("--describe", "--group", group)
-    # The start offset may stay behind what is acknowledged: the lag does not.
+    # The start offset may stay behind the acknowledged records; the lag does not.
     lags = [[*row[:3], row[4]] for row in share_groups(*offsets).rows]
     assert lags == [[group, topic, str(p), "1"] for p in (0, 1)]
     verbose = share_groups(*offsets, "--offsets", "--verbose")
@@ -154,7 +154,7 @@ def test_the_verifiable_consumer_and_what_it_leaves_on_disk(kafka: Kafka, tmp_pa
         lags = [[*row[:3], row[4]] for row in described.rows]
         assert lags == [[group, topic, str(p), "0"] for p in (0, 1)]
 
-    # Copies: a broker goes on writing, of groups that other tests left.
+    # Copy the files, because the broker still writes for groups that other tests left.
     files: list[str] = []
     for file in sorted(kafka.log_dir.glob("__share_group_state-*/*.log")):
         if file.stat().st_size:

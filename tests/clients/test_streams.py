@@ -58,7 +58,7 @@ def send(kafka: Kafka, records: dict[str, list[Record]]) -> None:
 
 
 class Reader:
-    """Reads what is committed in a topic, from its beginning on."""
+    """Reads a topic's committed records from its beginning."""
 
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self._consumer = Consumer(
@@ -74,7 +74,7 @@ class Reader:
         self.records: list[Record] = []
 
     def until(self, count: int, application: Application) -> None:
-        """Read until there are so many."""
+        """Read until there are this many."""
         deadline = time.monotonic() + TIMEOUT_S
         while len(self.records) < count:
             assert time.monotonic() < deadline, (len(self.records), application.text[-5000:])
@@ -107,7 +107,7 @@ def run(
 ) -> list[Record]:
     """Run an application that is killed after each batch but the last. `results` says how many
     records there are once each batch has been read; the kill comes when some of a batch's are
-    there. What it wrote."""
+    there. Return its output records."""
     application = fresh_name(topology)
     prefix = f"{application}-"
     for topic in {*batches[0], output}:

@@ -57,7 +57,7 @@ NEEDS_AUTHORIZER = ("kafka-acls.sh", "pk acls", "pk why denied")
 has none."""
 
 ENDS_WITH = {"pk groups undo last": (0, 1), "pk transactions abort": (0, 1)}
-"""What may end with 1 too: there is nothing to undo or to abort unless another line ran before."""
+"""These may exit with 1 too: there is nothing to undo or abort unless another line ran first."""
 
 
 class Line(NamedTuple):
@@ -112,7 +112,7 @@ class World:
         }
         self.has_share_group = False
         self.changed = True
-        """Whether something may differ from what is printed."""
+        """Whether the cluster's state may differ from what the page assumes."""
 
     def prepare(self) -> None:
         """Puts back what the last command may have taken away or made."""
@@ -218,7 +218,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 
 def runs_here(line: Line) -> bool:
-    """Not what opens an editor, and what needs a schema registry: tests/cli/test_schema.py runs
+    """Excludes lines that open an editor or need a schema registry; tests/cli/test_schema.py runs
     those."""
     elsewhere = ("pk configs edit", "pk schema", "pk up")
     return not line.command.startswith(elsewhere) and line.command != "pk produce orders"

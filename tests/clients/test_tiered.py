@@ -121,7 +121,7 @@ def tiered() -> Iterator[Tiered]:
 
 
 def read_all(consumer: Consumer, count: int, start: int = 0) -> list[bytes | None]:
-    """The values of so many records from `start` on."""
+    """The values of this many records from `start` on."""
     consumer.assign([ConfluentPartition("t", 0, start)])
     values: list[bytes | None] = []
     while len(values) < count:
@@ -220,8 +220,8 @@ def test_while_the_store_is_away_nothing_is_lost(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.slow
 def test_while_the_store_is_away_its_readers_wait() -> None:
-    """A consumer of the part that is only in the store gets no error, and goes on when the store is
-    back. A consumer of the part on the disk and a producer notice nothing."""
+    """A consumer of the part that is only in the store gets no error, and continues when the store
+    is back. A consumer of the part on the disk and a producer notice nothing."""
     with ExitStack() as stack:
         with s3_server() as options:
             port = int(options["endpoint"].rpartition(":")[2])

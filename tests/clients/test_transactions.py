@@ -60,7 +60,7 @@ def read(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[by
 
 
 def committed(kafka: Kafka, group: str, topic: str) -> int:
-    """What a group has committed for partition 0."""
+    """A group's committed offset for partition 0."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
     (found,) = consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)
     consumer.close()
@@ -245,7 +245,7 @@ def test_javas_tools_see_transactions(kafka: Kafka, fresh: Fresh) -> None:
     described = tool("describe", "--transactional-id", transactional_id)[-1]
     assert described[4] == "Ongoing" and described[-1] == f"{topic}-0"
     producers = tool("describe-producers", "--topic", topic, "--partition", "0")[-1]
-    assert producers[-1] == "0"  # where its transaction began
+    assert producers[-1] == "0"  # the start of its transaction
     tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     assert read(kafka, topic) == []
     assert read(kafka, topic, "read_uncommitted") == [b"open"]

@@ -216,7 +216,7 @@ def members(kafka: Kafka, group: str) -> dict[str, tuple[str | None, frozenset[i
 
 
 def wait_for_shares(kafka: Kafka, group: str, shares: list[int]) -> None:
-    """Waits until the group is stable and its members hold so many partitions each, none twice."""
+    """Waits until the group is stable and its members hold these partition counts, none twice."""
 
     def ask() -> bool:
         found = members(kafka, group)
@@ -254,7 +254,7 @@ def commit(consumer: Consumer, positions: list[TopicPartition]) -> None:
 
 
 def _answer_of_coordinator(future: Future[Any]) -> Any:
-    """The result, or None where the coordinator is only just being made."""
+    """The result, or None if the coordinator is still being created."""
     try:
         return future.result(TIMEOUT_S)
     except KafkaException as error:

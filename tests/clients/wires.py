@@ -53,7 +53,7 @@ class Wires:
         self._ask("cut_off", node_id, others)
 
     def heal(self) -> None:
-        """Connect everybody again: what was held back goes on."""
+        """Reconnect all nodes, and deliver the data that was held back."""
         self._ask("heal")
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class _Forwarders:
                 each.shutdown(socket.SHUT_RDWR)
 
     def _wait_whole(self, pair: frozenset[int]) -> bool:
-        """Wait until the two are not cut off from each other; False where all is over."""
+        """Wait until the two are not cut off from each other; False if the wires are closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or pair not in self._apart)
         return not self._closed
@@ -176,7 +176,7 @@ def _client_id_bytes(frame: bytes) -> int:
 
 
 def _node_of(frame: bytes) -> int:
-    """Who sent a connection's first request: the number at the end of its client id."""
+    """The node that sent a connection's first request: the number at the end of its client id."""
     client_id = frame[14 : 14 + _client_id_bytes(frame)].decode()
     found = re.fullmatch(r"pk-node-(\d+)", client_id)
     assert found, f"{client_id!r} is no node"

@@ -28,12 +28,12 @@ class Client(NamedTuple):
     """One row of the table."""
 
     name: str
-    """What it is called on the command line, e.g. `kafka-python`."""
+    """The client's name on the command line, for example `kafka-python`."""
 
     title: str
     language: str
     version: Callable[[], str]
-    """Raises MissingError where it cannot be known."""
+    """Raises MissingError if the version cannot be found."""
 
     command: Callable[[Path], Command]
     """Builds its program if need be, in a folder that is kept, and returns its command line.
@@ -79,7 +79,7 @@ def build(name: str, command: Command, folder: Path, **environment: str) -> None
 
 
 def copy_sources(source: Path, target: Path) -> None:
-    """What is built stays beside copies of the sources, never among them."""
+    """Copy the sources, so that a build leaves nothing among the originals."""
     target.mkdir(parents=True, exist_ok=True)
     for path in source.iterdir():
         if path.is_file():

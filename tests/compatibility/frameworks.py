@@ -25,14 +25,14 @@ class Framework(NamedTuple):
     title: str
     version: str
     what: str
-    """What its tests show, for the page."""
+    """The features that its tests show, for the page."""
 
     tests: tuple[str, ...]
     """pytest's ids; only those against pk are run."""
 
 
 class Shown(TypedDict):
-    """What came of one framework."""
+    """The result of one framework."""
 
     name: str
     title: str
@@ -44,7 +44,7 @@ class Shown(TypedDict):
     """How many tests passed, failed, were skipped."""
 
     why: str
-    """Empty where all passed."""
+    """Empty if all passed."""
 
 
 FRAMEWORKS: Final = (
@@ -104,7 +104,7 @@ FRAMEWORKS: Final = (
 
 
 def run_framework(framework: Framework, tell: Callable[[str], None]) -> Shown:
-    """Run its tests; what it fails is named, not raised."""
+    """Run its tests; failures are named, not raised."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider"]
@@ -125,7 +125,7 @@ def run_framework(framework: Framework, tell: Callable[[str], None]) -> Shown:
 
 
 def judged(framework: Framework, report: str, output: str) -> Shown:
-    """What a report of pytest (JUnit's XML) says of a framework; `output` is for its absence."""
+    """A framework's result in pytest's report (JUnit XML); `output` is used without a report."""
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     reasons = list[str]()
     cases = ElementTree.fromstring(report).iter("testcase") if report else []

@@ -29,7 +29,7 @@ from compatibility.scenarios import SCENARIOS
 
 
 def builds() -> Path:
-    """Where the clients' programs are built, and kept for the next run."""
+    """The folder that holds the clients' built programs for the next run."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "pk-compatibility"
 

@@ -57,10 +57,10 @@ details.
 
 
 class Results(TypedDict):
-    """What the page is made of."""
+    """The page's data."""
 
     day: str
-    """Of the last run, as YYYY-MM-DD."""
+    """The day of the last run, as YYYY-MM-DD."""
 
     python: str
     clients: list[Row]

@@ -19,18 +19,18 @@ Outcome = Literal["passed", "failed", "cannot"]
 
 
 class Answer(TypedDict):
-    """What came of one scenario."""
+    """The result of one scenario."""
 
     outcome: Outcome
     why: str
-    """Empty where it passed."""
+    """Empty if it passed."""
 
     apache: NotRequired[Outcome]
-    """What came of it on Apache Kafka, where it failed on pk."""
+    """The result on Apache Kafka, if it failed on pk."""
 
 
 class Row(TypedDict):
-    """What came of one client."""
+    """The results of one client."""
 
     client: str
     title: str
@@ -40,7 +40,7 @@ class Row(TypedDict):
     """Why it did not run at all, or empty."""
 
     answers: dict[str, Answer]
-    """By scenario."""
+    """Answers by scenario."""
 
 
 def run_scenario(kafka: Kafka, client: Client, command: Command, scenario: Scenario) -> Answer:

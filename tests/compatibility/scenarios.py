@@ -54,7 +54,7 @@ class Scenario(NamedTuple):
     name: str
     title: str
     action: str
-    """What the program is asked for."""
+    """The action that the program is asked for."""
 
     word: str
     prepare: Check
@@ -62,7 +62,7 @@ class Scenario(NamedTuple):
 
 
 def one_partition(case: Case) -> None:
-    # The records' times are of the year 2023.
+    # The records have timestamps of 2023.
     create_topic(case.kafka, case.topic, 1, {"retention.ms": "-1"})
 
 
@@ -95,7 +95,7 @@ def written(case: Case) -> None:
 
 
 def header(message: confluent_kafka.Message) -> bytes:
-    """What its header `n` holds."""
+    """The value of its header `n`."""
     found = dict(message.headers() or [])["n"]
     assert isinstance(found, bytes), found
     return found

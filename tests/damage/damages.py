@@ -66,7 +66,7 @@ DAMAGES: Final[dict[str, Damage]] = {
     "segments removed": remove_segment,
     "logs emptied": empty_log,
 }
-"""What the report calls each."""
+"""Each by its name in the report."""
 
 
 def _partitions(data: Path, topic: str) -> list[Path]:

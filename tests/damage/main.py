@@ -39,7 +39,7 @@ APACHE: Final = "apache"
 
 
 class Case(NamedTuple):
-    """What a round does."""
+    """The actions of a round."""
 
     damage: str
     order: str
@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What came of it."""
+    """The result of a round."""
 
     case: Case
     acknowledged: int

@@ -49,7 +49,7 @@ class System(Protocol):
         ...
 
     def log_text(self, node_id: int) -> str:
-        """What a node wrote to its console."""
+        """A node's console output."""
         ...
 
 
@@ -100,7 +100,7 @@ class ApacheSystem:
 
     def wait_until_ready(self) -> None:
         """See `System`."""
-        if len(self._kafka.pids) >= 2:  # one of three controllers elects nobody
+        if len(self._kafka.pids) >= 2:  # one of three controllers cannot elect a leader
             self._kafka.wait_until_ready()
 
 

@@ -39,11 +39,11 @@ class VotingStore:
     @property
     @abstractmethod
     def ports(self) -> list[int]:
-        """Where it listens."""
+        """The ports it listens on."""
 
     @abstractmethod
     def fail(self, chance: random.Random) -> str:
-        """Let a server of it die or hang for a while; what was done."""
+        """Kill or pause one of its servers for a while, and return a description of the fault."""
 
     @abstractmethod
     def _find(self) -> int | None: ...
@@ -119,8 +119,7 @@ class OnZooKeeper(VotingStore):
 
 @contextlib.contextmanager
 def voting_store(kind: str, *, members: int = 3, tick_ms: int = 500) -> Iterator[VotingStore]:
-    """One of its own for a cluster: `members` of etcd, or a ZooKeeper. Skips where there is none to
-    start."""
+    """A cluster's own store: `members` of etcd, or one ZooKeeper. Skips if none is installed."""
     if kind == "etcd":
         skip_without_etcd()
         with EtcdServers(members) as servers:

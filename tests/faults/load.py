@@ -64,7 +64,7 @@ class Load:
         return sum(map(len, self.acknowledged))
 
     def wait_for(self, count: int) -> None:
-        """Waits until so many records more than now are acknowledged."""
+        """Wait until this many more records are acknowledged."""
         with self._more:
             goal = self.total() + count
             ok = self._more.wait_for(lambda: self.total() >= goal or self.failed, 60)

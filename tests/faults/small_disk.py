@@ -49,11 +49,11 @@ class SmallDisk:
 
     @property
     def outside(self) -> Path:
-        """Where this process finds its files."""
+        """The path at which this process finds its files."""
         return Path(f"/proc/{self._holder.pid}/root{self.path}")
 
     def inside(self, *command: str) -> list[str]:
-        """The command line that runs another where the disk is mounted."""
+        """The command line that runs another command in the namespace of the mount."""
         pid = str(self._holder.pid)
         return ["nsenter", "--target", pid, *self._user, "--mount", *command]
 
@@ -66,8 +66,8 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill(self, leave_bytes: int) -> None:
-        """Take its room with a file that is none of the broker's, which may take the rest
-        meanwhile."""
+        """Fill the disk with a file that is not the broker's. The broker may write at the same
+        time."""
         with (self.outside / "ballast").open("ab", buffering=0) as file:
             while (left := self.free_bytes() - leave_bytes) > 0:
                 try:

@@ -73,7 +73,7 @@ def produce_to(port: int, acks: int, wait_ms: int, value: bytes = b"alone") -> i
 
 
 def partition_of(port: int, topic: str, partition: int = 0) -> MetadataResponsePartition:
-    """What one broker says of a partition. (A client would ask any broker that it has heard of.)"""
+    """A partition as one broker describes it. (A client would ask any broker that it knows.)"""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
     [answer] = _ask(port, request, 9, 10_000).topics
     return next(p for p in answer.partitions if p.partition_index == partition)
@@ -89,7 +89,7 @@ def _ask(port: int, request: Any, version: int, wait_ms: int) -> Any:
 
 
 def wait_in_sync_as_seen(cluster: PkCluster, broker: int, topic: str, replicas: int) -> None:
-    """Wait until a broker says that partition 0 has a leader and so many replicas in sync."""
+    """Wait until a broker says that partition 0 has a leader and this many replicas in sync."""
 
     def ask() -> bool:
         found = partition_of(cluster.port(broker), topic)

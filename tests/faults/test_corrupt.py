@@ -82,8 +82,8 @@ def _read_from(bootstrap: str, offset: int) -> tuple[list[int], list[int]]:
 
 
 def _check_damage(bootstrap: str) -> None:
-    """What lies before and behind the damaged batch is read; from the batch itself there is an
-    error, time and again."""
+    """The records before and after the damaged batch are read; reading the batch itself fails every
+    time."""
     before, behind = BAD * RECORDS, (BAD + 1) * RECORDS
     for _ in range(2):
         numbers, errors = _read_from(bootstrap, 0)
@@ -115,7 +115,7 @@ def test_a_flipped_bit_is_reported_and_the_broker_goes_on(directory: Path) -> No
             load.finish()
         reported = f"{segment} at position {position}"
         wait_until("a line of the log", lambda: reported in broker.log_text)
-        # What the page cache holds when a broker starts was not checked by that broker.
+        # The broker has not checked the data that the page cache holds when it starts.
         assert broker.stop() == 0
         segment.read_bytes()
         broker.start()

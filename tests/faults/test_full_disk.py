@@ -78,8 +78,7 @@ def test_a_full_disk_refuses_produces_and_the_broker_goes_on_when_there_is_room(
                 lambda: _try(broker.bootstrap, TOPIC, b"-1".ljust(20_000)) == STORAGE_ERROR,
             )
             known = load.total()
-            # What is there is read, by the record; what else must write is refused, and nothing
-            # breaks.
+            # Every record is still read; other writes are refused, and nothing breaks.
             for partition in range(2):
                 found = {int(v) for _, v in read_all(broker.bootstrap, TOPIC, partition)}
                 assert {n for _, n in load.acknowledged[partition][: known // 3]} <= found
@@ -100,8 +99,8 @@ def test_a_full_disk_refuses_produces_and_the_broker_goes_on_when_there_is_room(
 
 
 def _check(bootstrap: str, load: Load) -> None:
-    """Everything that the load sent is there, once, in order; besides it only what `_try`
-    produced."""
+    """The log has everything the load sent, once and in order, and otherwise only the records of
+    `_try`."""
     for partition in range(2):
         numbers = [int(value) for _, value in read_all(bootstrap, TOPIC, partition)]
         assert [n for n in numbers if n >= 0] == list(range(partition, load.sent, 2))
@@ -124,7 +123,7 @@ def test_a_directory_that_goes_away_takes_its_partitions_and_no_others(tmp_path:
             assert _try(broker.bootstrap, TOPIC, b"1", partition) == 0
         there.parent.rename(disk.outside / "away")
         written = 1
-        # As long as a segment has room, its file is open; the next one cannot be made.
+        # While a segment has room, its open file is used; the next file cannot be created.
         while (code := _try(broker.bootstrap, TOPIC, bytes(100_000), 1 - here)) == 0:
             written += 1
         assert code == STORAGE_ERROR and written > 5

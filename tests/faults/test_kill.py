@@ -29,8 +29,8 @@ def _commit(bootstrap: str, offset: int) -> None:
 
 
 def _committed(bootstrap: str) -> list[int]:
-    """By partition. A consumer asks, not an administrator: librdkafka's (2.16) gives up soon while
-    the coordinator is only just being found."""
+    """Committed offsets by partition. A consumer asks, not an admin client: librdkafka's (2.16)
+    gives up soon while the coordinator is only just being found."""
     with consumer_of(bootstrap, GROUP) as consumer:
         asked = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
 

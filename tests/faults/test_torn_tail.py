@@ -66,7 +66,8 @@ def _produce(bootstrap: str, first: int, count: int) -> None:
 
 
 def _positions(last: list[BatchOnDisk], count: int) -> list[int]:
-    """Where to cut: the seams of both batches and of their headers, and random bytes between."""
+    """The offsets to cut at: the boundaries of both batches and of their headers, and random bytes
+    between."""
     seams = [
         batch.position + byte
         for batch in last

@@ -114,7 +114,7 @@ BEGUN: dict[str, tuple[bytes, ...]] = {
     OAUTH: (_handshake(b"OAUTHBEARER"), _first(b"n,,\x01auth=Bearer a.b.c\x01\x01")),
     TOKEN: (_handshake(b"SCRAM-SHA-256"), _first(b"n,,n=id,r=nonce,tokenauth=true")),
 }
-"""What a client has sent, and got answers to, when it begins to mean no good."""
+"""The requests that a client has had answered before it turns hostile."""
 
 Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 

@@ -47,7 +47,7 @@ def secured(folder: Path, mode: str) -> tuple[str, Mapping[str, str]]:
 
 
 class Bystander:
-    """Another client's round trips meanwhile, on the plain listener."""
+    """Another client's round trips during the attack, on the plain listener."""
 
     def __init__(self, broker: ConfiguredBroker, folder: Path) -> None:
         self._topic = create_topic(Kafka("pk", broker.bootstrap, folder), "bystander")
@@ -117,7 +117,7 @@ def test_three_thousand_hostile_connections(
 
 
 def guess(folder: Path, seconds: float) -> tuple[dict[str, int], float, int]:
-    """Guess passwords for so long: what came of it, another client's p99 in ms, and its round
+    """Guess passwords for this long. Return the results, another client's p99 in ms, and its round
     trips."""
     with configured_broker(folder, *secured(folder, SASL)) as broker:
         host, _, port = broker.other.rpartition(":")

@@ -57,7 +57,7 @@ class Anomaly(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a history came to."""
+    """The verdict on a history."""
 
     anomalies: list[Anomaly]
     write_cycles: int
@@ -71,7 +71,7 @@ class Verdict(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """Where each value was seen, over all reads."""
+    """The offsets at which each value was seen, over all reads."""
 
     places: Mapping[str, set[Place]]
     by_partition: Mapping[str, list[tuple[int, str]]]
@@ -162,7 +162,7 @@ def _transactions(transactions: Iterable[Transaction], log: _Log) -> Iterator[An
 
 
 def _order(transactions: Iterable[Transaction], log: _Log) -> Iterator[Anomaly]:
-    """What one process appends to a partition stands there in its order."""
+    """The appends of one process to a partition appear there in its order."""
     where = {value: (p, at) for p, seen in log.by_partition.items() for at, value in seen}
     last: dict[tuple[str, str], tuple[int, str]] = {}
     for transaction in transactions:

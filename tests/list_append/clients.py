@@ -66,8 +66,7 @@ class Client(threading.Thread):
         self._producer: Any = None
 
     def run(self) -> None:
-        """Work until `stopping`; what it fails with, beyond what a client expects, is in
-        `failed`."""
+        """Work until `stopping`; `failed` has an error that a client does not expect."""
         try:
             while not self.stopping.is_set():
                 self.began_s = time.monotonic()
@@ -101,7 +100,7 @@ class Client(threading.Thread):
         return type(self)(self.name, self.bootstrap, self.history, debug=self._debug)
 
     def producer(self) -> Any:
-        """The producer; a new one where the last is finished. Raises KafkaException."""
+        """The producer; a new one if the last is finished. Raises KafkaException."""
         if self._producer is None:
             config: dict[str, Any] = _LIBRARY | {
                 "bootstrap.servers": self.bootstrap,
@@ -158,7 +157,7 @@ class Client(threading.Thread):
             self._producer = None
 
     def commit(self, transaction: Transaction) -> None:
-        """Commit. Raises Over where it did not come to that, or it is unknown."""
+        """Commit. Raises Over if the commit failed or its outcome is unknown."""
         until = time.monotonic() + 3 * COMMIT_S
         transaction.outcome = Outcome.UNKNOWN
         while True:
@@ -167,7 +166,7 @@ class Client(threading.Thread):
             except KafkaException as e:
                 error = e.args[0]
                 if error.txn_requires_abort():
-                    # librdkafka says so only where the coordinator has not begun to commit.
+                    # librdkafka says this only if the coordinator has not begun to commit.
                     self.abort(transaction)
                     raise Over from e
                 if error.retriable() and time.monotonic() < until:
@@ -285,7 +284,7 @@ class Worker(Client):
                 raise Over
             self.commit(made)
         except (Over, KafkaException):
-            # What it read and did not commit is read again, by the next owner.
+            # The next owner reads the uncommitted records again.
             self.close()
 
     def close(self) -> None:
@@ -296,7 +295,7 @@ class Worker(Client):
 
 
 def commit_the_beginning(group: str, bootstrap: str) -> None:
-    """From here on the group of workers has an offset for each input."""
+    """Commit an offset of each input for the group of workers."""
     config = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
     consumer: Any = confluent_kafka.Consumer(config)
     try:
@@ -306,8 +305,7 @@ def commit_the_beginning(group: str, bootstrap: str) -> None:
 
 
 class Reader(threading.Thread):
-    """Reads committed records of every partition, from the beginning, over and over while the run
-    goes on."""
+    """Reads committed records of every partition from the beginning, repeatedly, until the end."""
 
     def __init__(self, name: str, bootstrap: str, history: History) -> None:
         super().__init__(name=name, daemon=True)
@@ -318,8 +316,8 @@ class Reader(threading.Thread):
         self._known: dict[Place, str] = {}
 
     def run(self) -> None:
-        """Read until `stopping`. What a round sees just as an earlier one did is not noted again: a
-        history would grow with the square of the run's length."""
+        """Read until `stopping`. Reads that repeat those of an earlier round are not recorded,
+        because the history would grow with the square of the run's length."""
         while not self.stopping.is_set():
             self.rounds += 1
             name = f"{self.name}.{self.rounds}"
@@ -378,7 +376,7 @@ def read_committed(
 
 
 def committed_offsets(bootstrap: str, group: str) -> dict[int, int]:
-    """What a group has committed of the inputs, by partition. Raises KafkaException."""
+    """A group's committed offsets of the inputs, by partition. Raises KafkaException."""
     consumer: Any = confluent_kafka.Consumer(
         _LIBRARY | {"bootstrap.servers": bootstrap, "group.id": group}
     )

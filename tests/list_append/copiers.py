@@ -33,12 +33,12 @@ REQUEST_MS: Final = 10_000
 slow."""
 
 LIFE_S: Final = 20.0
-"""A copier is killed so long after it was first seen to copy. Its age would not do: on a busy
+"""A copier is killed this long after it was first seen to copy. Its age would not do: on a busy
 machine a JVM needs a minute to start, and Java's waits 45 s for the end of the dead member's
 session; copiers that are killed before copy nothing in an hour."""
 
 STALLED_S: Final = 600.0
-"""One that does not copy is killed after so long."""
+"""A copier that does not copy is killed after this long."""
 
 LOOK_S: Final = 2.0
 
@@ -47,7 +47,8 @@ Command = Callable[[str, str, str], list[str]]
 
 
 def commands(folder: Path) -> dict[str, Command]:
-    """The copiers that this machine can run, by name. What must be built is built into `folder`."""
+    """The copiers that this machine can run, by name. Programs that must be built are built in
+    `folder`."""
     found: dict[str, Command] = {"aiokafka": _aiokafka}
     if apache_kafka.available() is None:
         found["java"] = _java
@@ -130,8 +131,8 @@ class Copier(threading.Thread):
             self._unwritten = f"its source could not be written: {e}"
 
     def finish(self, within_s: float) -> str:
-        """Copy to the end, as long as each `within_s` brings it forward; what is wrong with the
-        copy, "" if it is the source."""
+        """Copy to the end, as long as there is progress in each `within_s`. Return what is wrong
+        with the copy, or "" if it equals the source."""
         if self._unwritten:
             self._kill()
             return self._unwritten
@@ -156,7 +157,7 @@ class Copier(threading.Thread):
         return _difference(source, values)
 
     def _commit_the_beginning(self) -> None:
-        """From here on the group has an offset: aiokafka takes a coordinator's error for "no
+        """Commit an offset for the group, because aiokafka takes a coordinator's error for "no
         offset" (it reads errors of partitions only, as versions 0 and 1 of OffsetFetch had them),
         and must not begin at 0 then."""
         with self._group() as group:

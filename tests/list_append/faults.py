@@ -47,7 +47,7 @@ class Faults:
             self._doings = [self.kill_all]
 
     def cycle(self) -> str:
-        """One fault, from its beginning until what it hit runs again; what it was."""
+        """Run one fault until its target has recovered, and return a description of the fault."""
         doing = self._random.choice(self._doings)
         doing()
         name = doing.__name__.replace("_", " ")
@@ -94,7 +94,7 @@ class Faults:
         self._wait_until_ready()
 
     def pause(self) -> None:
-        """One broker stands still for longer than its session, and goes on."""
+        """Pause one broker for longer than its session, then resume it."""
         self._stand_still(4.0, 8.0)
 
     def blink(self) -> None:

@@ -21,8 +21,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An offset of a partition. `partition` is `topic/number`; the offset is -1 where it is
-    unknown."""
+    """An offset of a partition. `partition` is `topic/number`; an unknown offset is -1."""
 
     partition: str
     offset: int
@@ -34,9 +33,10 @@ class Transaction:
 
     name: str
     process: str
-    """Who did it, one transaction after another."""
+    """The process that ran it; a process runs its transactions one after another."""
     appends: dict[str, Place] = field(default_factory=dict)
-    """Value → where its append was acknowledged. A value is appended once in a run."""
+    """Value → the offset at which its append was acknowledged. A value is appended once in a run.
+    """
     reads: dict[str, Place] = field(default_factory=dict)
     """Values that it read and whose offsets it committed (read, process, write)."""
     outcome: Outcome = Outcome.ABORTED
@@ -44,8 +44,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class Read:
-    """What one reader of committed records saw of one partition, in the order in which it saw
-    it."""
+    """The values that one reader of committed records saw in one partition, in that order."""
 
     reader: str
     partition: str

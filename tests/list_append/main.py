@@ -76,7 +76,7 @@ class Options(NamedTuple):
 
     seconds: float
     cycles: int | None = None
-    """Stop after so many faults."""
+    """Stop after this many faults."""
 
     store: str = "embedded"
     kill_all: bool = False
@@ -89,13 +89,13 @@ class Options(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a run."""
+    """The result of a run."""
 
     verdict: Verdict
     faults: Counter[str]
     seconds: float
     copiers: tuple[str, ...]
-    """What each of the other clients did."""
+    """The work of each of the other clients."""
 
     replaced: int
     """Clients that were stuck in librdkafka."""
@@ -210,7 +210,7 @@ def run(options: Options, say: bool = True) -> Report:
         _faults(options, faults, team, started, tell)
         faults.mend()
         tell("the faults are over")
-        stack.enter_context(pulse.bounded())  # each of what follows has a limit
+        stack.enter_context(pulse.bounded())  # each step below has a limit
         anomalies = _settle(cluster.bootstrap, team, reader, tell)
         for copier in copiers:
             copier.end_source()
@@ -252,7 +252,7 @@ class Team:
         return [client for client in self.clients if isinstance(client, Worker)]
 
     def look(self) -> None:
-        """Replace who is stuck. Raises what a client ended with that it does not expect."""
+        """Replace clients that are stuck. Raises a client's unexpected error."""
         for i, client in enumerate(self.clients):
             if client.failed is not None:
                 raise client.failed
@@ -316,7 +316,7 @@ class _Progress:
         """After the last committed record of each partition, when they were last read."""
 
     def behind(self) -> str:
-        """What of the inputs the workers have not processed; "" where they are at the end."""
+        """The inputs that the workers have not fully processed; "" if they are at the end."""
         try:
             offsets = committed_offsets(self._bootstrap, self._group)
         except KafkaException as e:
@@ -340,7 +340,7 @@ class _Progress:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """What librdkafka's threads write to standard error goes to a file meanwhile."""
+    """In the block, standard error, to which librdkafka's threads write, is a file."""
     before = os.dup(2)
     with path.open("ab") as file:
         os.dup2(file.fileno(), 2)

@@ -67,7 +67,7 @@ def watched(command: Sequence[str], quiet_s: float = QUIET_S) -> int:
 
 
 def _hears(pipe: int, quiet_s: float) -> bool:
-    """Whether something comes; not where the other end is closed, or silent for too long."""
+    """Whether data arrives; False if the other end is closed or silent for too long."""
     ready, _, _ = select.select([pipe], [], [], quiet_s)
     return bool(ready and os.read(pipe, 4096))
 
@@ -85,8 +85,8 @@ class Pulse:
     """Tells who watches this run that it gets on."""
 
     def __init__(self, progress: Callable[[], object]) -> None:
-        """`progress` is something that changes whenever the run gets on. Without a watcher nothing
-        is told."""
+        """`progress` returns a value that changes when the run makes progress. Without a watcher,
+        nothing is reported."""
         self._progress = progress
         self._bounded = 0
         pipe = os.environ.pop(PIPE, None)

@@ -13,7 +13,7 @@ from pk.core.values import NO_EPOCH, NO_NODE
 
 
 class MemoryLog(Struct):
-    """What several `MemoryStore`s share: the log of a cluster that is gone with its process."""
+    """The state that several `MemoryStore`s share: a cluster's log, which ends with the process."""
 
     leader: Leader | None = None
     records: list[bytes] | None = None
@@ -22,8 +22,8 @@ class MemoryLog(Struct):
 
 
 class MemoryStore:
-    """See `MetadataStore`. It keeps bytes, so what it gives back has been through the events'
-    encoding. `fault` is called before each operation and may raise StoreFailed."""
+    """See `MetadataStore`. It stores bytes, so the events it returns have been encoded and decoded.
+    `fault` is called before each operation and may raise StoreFailed."""
 
     def __init__(
         self, log: MemoryLog | None = None, fault: Callable[[str], None] = lambda operation: None

@@ -85,8 +85,7 @@ def described(asking: Asking, kind: int, name: str) -> dict[str, DescribeConfigs
 
 
 def default_of(config: DescribeConfigsResourceResult) -> str | None:
-    """The default that a description tells of: its last synonym, or its value where it is one
-    itself."""
+    """The default in a description: its last synonym, or its value if that is a default."""
     if config.synonyms:
         last = config.synonyms[-1]
         return last.value if last.source == Source.DEFAULT and last.name == config.name else None

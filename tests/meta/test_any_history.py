@@ -175,8 +175,8 @@ class AnyHistory(RuleBasedStateMachine):
         for node in set(old.replicas) - set(new.replicas):
             self.log.pop((tp, node), None)
             if self.unclean(found.name) and node in (*old.isr, *old.elr):
-                # Where unclean elections are allowed a reassignment may be cancelled although those
-                # that stay have less.
+                # If unclean elections are allowed, a reassignment may be canceled although the
+                # remaining replicas have fewer records.
                 self.losses.setdefault(tp, set()).add(node)
         if new.leader < 0 or new.leader == old.leader:
             return
@@ -200,7 +200,7 @@ class AnyHistory(RuleBasedStateMachine):
         return self.log_of(tp, node)[: len(known)] == known and (tp, node) not in self.damaged
 
     def common(self, tp: Tp, node: int) -> list[int]:
-        """What `node` has of what was acknowledged."""
+        """The number of acknowledged records that `node` has."""
         known, log = self.acknowledged.get(tp, []), self.log_of(tp, node)
         return known[: same(known, log)]
 
@@ -281,8 +281,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(node=nodes, which=chance)
     def place(self, node: int, which: int) -> None:
-        """A broker finds its replicas where they are, or makes them again where the directory is
-        gone."""
+        """A broker finds its replicas, or creates them again if the directory is gone."""
         broker = self.image.brokers.get(node)
         if broker is None or not broker.log_dirs:
             return
@@ -514,7 +513,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @invariant()
     def enough_replicas_have_what_is_acknowledged(self) -> None:
-        """As many as `min.insync.replicas` promises, less those that lost their tails since."""
+        """At least `min.insync.replicas`, less the replicas that lost their tails since."""
         if not hasattr(self, "image"):
             return
         for name, tp, p in self.all_partitions():

@@ -79,7 +79,7 @@ def make(asking: Asking, name: str, *nodes: int, isr_min: int = 1) -> None:
 
 
 def reported(asking: Asking, name: str) -> tuple[Any, ...]:
-    """What DescribeTopicPartitions says; a broker may not know a new topic yet."""
+    """The answer of DescribeTopicPartitions; a broker may not know a new topic yet."""
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
     found = asking.ask(request).topics[0].partitions
     if not found:

@@ -181,7 +181,7 @@ PROMISES_SECURITY: list[Any] = [
     (BROKER, "1", [("listener.name.x.ssl.provider", SET, "Mine")], INVALID_REQUEST),
     (BROKER, "1", [("listener.security.protocol.map", SET, "X:SSL")], INVALID_REQUEST),
 ]
-"""What Kafka does, and pk does not do yet."""
+"""Security features of Kafka that pk does not have yet."""
 
 
 @for_each("kind, name, changes, code", [*REFUSED, *PROMISES_SECURITY])
@@ -195,8 +195,7 @@ PROMISE = "ssl.engine.factory.class"
 
 
 def test_a_key_that_promises_security_is_refused_by_both_requests() -> None:
-    """A broker that stored it would go on without TLS, while its operator believes that it has
-    it."""
+    """A broker that stored it would continue without TLS, although its operator expects TLS."""
     name = f"listener.name.a.{PROMISE}"
     _, answer = alter(IMAGE, BROKER, "1", (name, SET, "hush"))
     refused = [answer]

@@ -38,7 +38,7 @@ from pk.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 from pk.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 T = "@"
-"""In a case: the topic that exists, with two partitions."""
+"""In a case, the topic that exists, with two partitions."""
 
 NO_SUCH = "This server does not host this topic-partition."
 CHARS = "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
@@ -460,7 +460,7 @@ def messages(answer: Any) -> set[str]:
 
 
 def named(request: Any, name: str) -> None:
-    """Puts the topic's name where the case has its sign."""
+    """Replace the placeholder in a case with the topic's name."""
     for field in dir(request):
         value = None if field.startswith("_") else getattr(request, field)
         if value == T:

@@ -114,7 +114,7 @@ def test_a_cut_event_is_refused(event: Event, data: st.DataObject) -> None:
 
 
 def test_the_bytes_of_an_event_stay_what_they_are() -> None:
-    """What is on disks already: a change here is a change of the format."""
+    """These bytes are already on disks: a change here changes the format."""
     assert encode(TopicCreated("t", bytes(15) + b"\x02")).hex() == (
         "8371706b2e6d657461646174612e6576656e740183"
         "6c546f7069634372656174656401826174500000000000000000" + "0000000000000002"

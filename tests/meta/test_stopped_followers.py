@@ -88,7 +88,7 @@ def test_so_does_one_out_of_the_isr_while_too_few_are_in_it() -> None:
     "fields",
     [
         BOTH,
-        {"leader_end_offset": 8},  # where the logs part is not known
+        {"leader_end_offset": 8},  # the offset at which the logs diverge is unknown
         {**SHORTER, "high_watermark": 11},  # it lacks committed records as well
         {**SHORTER, "damage": 1},
     ],

@@ -47,7 +47,7 @@ class Stores:
         return self.made[-1]
 
     async def depose(self, store: MetadataStore) -> None:
-        """What must come to pass before another controller is elected while this one lives."""
+        """Make the store elect another controller while this one lives."""
 
     async def close(self) -> None:
         for store in self.made:
@@ -106,7 +106,8 @@ def run(another: Stores, main: Callable[[], Awaitable[None]]) -> None:
 
 
 DIRECTORIES = 60
-"""Of each partition below: an event is a kB long, and 3 MB are few events."""
+"""The number of directories of each partition below. It makes an event about 1 kB long, so that few
+events are 3 MB."""
 
 
 def topics(first: int, count: int, partitions: int) -> list[Event]:

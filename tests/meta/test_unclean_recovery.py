@@ -38,7 +38,7 @@ NONE = BrokerConfig.parse({"node.id": "1", "unclean.recovery.strategy": "None"})
 DAMAGED = 1
 
 Log = tuple[int, int] | tuple[int, int, int]
-"""(epoch of the last batch, end), and what is wrong with it."""
+"""(epoch of the last batch, end), and its damage."""
 
 
 def world(*nodes: int, isr_min: int = 2) -> MetadataImage:
@@ -113,7 +113,7 @@ def test_who_was_in_sync_when_all_crashed_at_once_is_needed_whoever_comes_first(
 
 
 def test_who_is_fenced_one_after_the_other_is_needed_too() -> None:
-    """The controller notices at different times that they are gone; nobody acted meanwhile."""
+    """The controller notices their loss at different times; no leader acted in between."""
     image = fence(fence(fence(world(), 1), 2), 3)
     assert first(image).elr == (2, 3), "1 left while two were in sync, as far as one knew"
     assert unclean_recovery.needed(first(all_back(image, 2, 3))) == (3, 1, 2)
@@ -248,7 +248,7 @@ def test_where_all_are_damaged_the_others_are_waited_for_too_and_the_loss_is_tol
 
 
 def test_where_all_logs_end_below_what_was_committed_the_others_are_waited_for_too() -> None:
-    """The power went, and all lost what was not synced; one knows how far it was committed."""
+    """A power failure lost all unsynced records; one replica knows how far they were committed."""
     image, _ = alter_isr(world(1, 2, 3), 1, 2)
     image = all_back(image, 1, 2)
     reports = known(image, {1: (0, 5), 2: (0, 6)})
@@ -451,12 +451,12 @@ def test_an_operator_decides_between_a_leader_and_a_follower_that_stopped(leader
 @for_each("seed", range(300))
 def test_one_whole_log_of_those_in_sync_is_enough(seed: int) -> None:
     """All crash at once; the controller notices in any order, or not before they come back; each
-    but one loses what it may; they come back in any order. Who leads has everything."""
+    but one may lose its unsynced records; they return in any order. The leader has every record."""
     random = Random(seed)
     nodes = list(range(1, random.choice((2, 3, 4, 5)) + 1))
     image = world(*nodes, isr_min=random.choice((1, 2, 2, 3)))
     everything = 10
-    # Before: some fall behind or die, and the leader goes on without them.
+    # Before the crash, some fall behind or die, and the leader continues without them.
     behind = random.sample(nodes[1:], random.randrange(len(nodes)))
     for node in behind:
         if random.random() < 0.5:

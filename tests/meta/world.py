@@ -85,7 +85,7 @@ def create(
     config: BrokerConfig = CONFIG,
     seed: int = 1,
 ) -> tuple[MetadataImage, list[CreatableTopicResult]]:
-    """The image after a CreateTopics request, and what was answered."""
+    """The image after a CreateTopics request, and the answer."""
     request = CreateTopicsRequest(topics=list(wanted), validate_only=validate_only)
     decision = topics.create_topics(image, request, config, Random(seed))
     return image.apply(decision.records), decision.reply.topics

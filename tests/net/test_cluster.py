@@ -254,7 +254,7 @@ async def create(node: Node, name: str) -> None:
 
 
 async def failure_of(cluster: Cluster, node: Node) -> BaseException:
-    """What a node that does not start says."""
+    """The error of a node that does not start."""
     try:
         with trio.fail_after(60):
             await node.run(lambda _: pytest.fail("it started"))

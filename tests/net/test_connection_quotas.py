@@ -21,7 +21,7 @@ from pk.net.connection_quotas import ConnectionQuotas
 from pk.net.node import Node
 
 HOUR = {"quota__window__num": "2", "quota__window__size__seconds": "3600"}
-"""A window in which no test comes to an end: of one connection a second, 3,600 may come at once."""
+"""A window longer than any test: at one connection a second, 3,600 may come at once."""
 
 
 async def set_quota(node: Node, kind: str, name: str | None, key: str, value: float) -> None:

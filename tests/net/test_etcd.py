@@ -215,7 +215,7 @@ def test_who_cannot_take_over_lets_the_others_try(stores: EtcdStores) -> None:
         assert epochs == [1, 2, 3]
         assert await first.leader() == Leader(1, 3)
         await first.append(3, 1, [allocated(2)])
-        # Who did append is elected again at once.
+        # A controller that did append is elected again at once.
         assert await first.campaign(1) == 4
         await first.close()
 
@@ -279,8 +279,8 @@ def test_who_takes_the_leaders_key_ends_the_leadership(stores: EtcdStores) -> No
 
 
 class Appending:
-    """A controller that appends all the while: what it was told is there, once, and what it was not
-    told may be."""
+    """A controller that appends continuously. Each acknowledged event is in the log once; an event
+    without an answer may be there."""
 
     def __init__(self, store: EtcdStore) -> None:
         self.store = store
@@ -313,7 +313,7 @@ class Appending:
         await until(reached)
 
     async def check(self, other: EtcdStore) -> None:
-        """End, and look at what is there with another store."""
+        """Stop, and check the log with another store."""
         self._done = True
         await self.more(1) if not self.acknowledged else None
         await self.store.close()
@@ -347,8 +347,7 @@ def test_a_server_that_restarts_loses_and_doubles_nothing(own_server: EtcdServer
 def test_one_server_of_three_may_fail_and_the_controller_goes_on(
     three_servers: EtcdServers, fault: str
 ) -> None:
-    """Each in turn, the one that leads among them: the same controller goes on in the same
-    epoch."""
+    """Each server in turn, even the leader: the same controller continues in the same epoch."""
     stores = EtcdStores(three_servers, session_ms=30_000)
 
     async def main() -> None:
@@ -435,7 +434,7 @@ def test_a_controller_that_is_cut_off_is_replaced_and_fenced_when_it_is_back(
         epoch = await first.campaign(1)
         await first.append(epoch, 0, [allocated(1)])
         wires.cut_off(1, [2])
-        # What is on its way when the network breaks may arrive when it is whole again.
+        # Requests in flight when the network breaks may arrive when it is restored.
         async with trio.open_nursery() as nursery:
 
             async def append() -> None:
@@ -580,7 +579,7 @@ def test_what_a_first_try_may_have_done_is_not_called_undone_when_the_second_is_
 def test_while_etcd_is_out_of_reach_the_last_controller_is_named_at_once(
     own_server: EtcdServers,
 ) -> None:
-    """A broker that loses etcd, and not the controller, goes on with it: its heartbeats do not
+    """A broker that loses etcd but not the controller continues, because its heartbeats do not
     wait."""
     stores = EtcdStores(own_server)
 
@@ -642,7 +641,7 @@ def test_an_append_for_which_etcd_has_no_room_is_refused_whole_and_the_leadershi
                 await store.append(epoch, 1, large(1, 20_000))
             image = await store.load()
             assert image.offset == 1 and not losses.reported
-            # As an operator makes room.
+            # Make room as an operator would.
             for name in await stores.keys("other"):
                 await stores.delete(name)
             revision = (await stores.ask("/v3/kv/range", {"key": "YQ=="}))["header"]["revision"]
@@ -702,7 +701,7 @@ class Dies(Exception):
 
 
 def dying(store: EtcdStore, writes: int) -> None:
-    """Let the store's process end after so many writes more."""
+    """End the store's process after this many more writes."""
     write, left = store._write, [writes]
 
     async def counted(*args: Any) -> Any:
@@ -898,7 +897,7 @@ def test_users_log_in_and_connections_are_encrypted(tmp_path: Path) -> None:
 EPOCH = {"key": "L3BrL2Vwb2No"}
 
 PATH = {"key": "L3BrLw==", "range_end": "L3BrMA=="}
-"""From /pk/ up to /pk0."""
+"""The range from /pk/ up to /pk0."""
 
 AUTH: list[tuple[str, dict[str, Any]]] = [
     ("user/add", {"name": "root", "password": "root"}),

@@ -45,7 +45,7 @@ class Realm(NamedTuple):
     alice: str
     """A client's."""
     tickets: Path
-    """What kinit fetched for alice."""
+    """The tickets that kinit fetched for alice."""
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_keytabs_and_tickets_log_in(realm: Realm) -> None:
 
 
 def test_a_client_is_who_its_ticket_says(realm: Realm) -> None:
-    """By the rules; a rule that takes nobody in refuses."""
+    """The rules map it to a name; if no rule matches, the login is refused."""
     rules = "sasl.kerberos.principal.to.local.rules"
     acls: dict[str, Any] = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -131,7 +131,7 @@ def test_a_client_is_who_its_ticket_says(realm: Realm) -> None:
 
 
 def test_a_keytab_that_changed_lets_nobody_in(realm: Realm) -> None:
-    """With the keys of another, tickets for the service cannot be read."""
+    """Tickets for the service cannot be read with another service's keys."""
 
     @trio_test
     async def run() -> None:
@@ -190,7 +190,7 @@ def test_the_exchange_stops_at_anything_unexpected(realm: Realm) -> None:
 
 
 def test_tokens_without_a_header_after_the_first_handshake(realm: Realm) -> None:
-    """As clients before 1.0 send them; Java's server has no last message then."""
+    """Clients before 1.0 send them; Java's server then sends no last message."""
 
     @trio_test
     async def run() -> None:

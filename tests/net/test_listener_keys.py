@@ -66,7 +66,7 @@ def security(config: BrokerConfig) -> ListenerSecurity:
 
 
 def tokens(config: BrokerConfig, key: str) -> object:
-    """What the check of tokens is made of."""
+    """The parts of the check of tokens."""
     made: dict[str, object] = {}
 
     def jwks(url: str, _: object, **more: Any) -> object:
@@ -198,8 +198,8 @@ EFFECTS: dict[str, tuple[str, Reader, object, str]] = {
     ),
     "max.connection.creation.rate": ("1", paced, (True, False), ""),
 }
-"""A listener's key: its value, how it is read, what is read, and the mechanism that it is also
-taken for."""
+"""A listener's key: its value, the function that reads it, the result, and the mechanism that it
+also applies to."""
 REFUSED = {
     "principal.builder.class",
     "sasl.client.callback.handler.class",

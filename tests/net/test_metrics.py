@@ -118,7 +118,7 @@ def test_values_agree_with_what_clients_counted(broker: Broker) -> None:
 
 
 def test_produce_requests_of_the_general_way_are_counted_too() -> None:
-    """With faults enabled, Produce takes no fast path."""
+    """Produce takes no fast path if faults are enabled."""
     with Broker(LISTENER) as broker:
         broker.create_topic("t")
         broker.fail_next("Produce", "INVALID_RECORD")

@@ -38,8 +38,8 @@ KINDS: Final = 6
 
 
 def noise(chance: Random, kind: int) -> bytes:
-    """What comes in place of the next message: a token that is none, bytes that are no frame, a
-    frame that ends early, one that claims two gigabytes, a wrong header, one of four bytes."""
+    """Noise in place of the next message: an invalid token, bytes that are no frame, a frame that
+    ends early, one that claims two gigabytes, a wrong header, one of four bytes."""
     token = chance.randbytes(chance.randrange(60))
     good = frame_request(SaslAuthenticateRequest(auth_bytes=token), 2, 1, "noise")
     return (
@@ -91,7 +91,7 @@ async def caller_by(node: Node, protocol: str, folder: Path) -> AsyncIterator[Ca
 
 
 async def until_the_end(caller: Caller) -> None:
-    """Read what comes until the broker closes."""
+    """Read until the broker closes the connection."""
     with contextlib.suppress(EOFError, trio.BrokenResourceError):
         while True:
             await caller.receive_frame()
@@ -104,7 +104,7 @@ async def step(caller: Caller, token: bytes, code: ErrorCode = ErrorCode.NONE) -
 
 
 Begin = Callable[[Caller, Provider, tuple[str, bytes]], Any]
-"""(caller, provider, a delegation token's id and HMAC) → what goes before the noise."""
+"""(caller, provider, a delegation token's id and HMAC) → the exchange before the noise."""
 
 
 async def oauth_before_the_token(caller: Caller, provider: Provider, _: object) -> None:
@@ -159,7 +159,7 @@ def test_noise_ends_its_own_connection(tmp_path: Path, protocol: str, begin: Beg
             ):
                 made = await admin.create_token()
                 token = (made.token_id, made.hmac)
-                # Another login is half-way through all the time, and comes to its end.
+                # Another login is in progress all the time, and finishes.
                 shaken = await other.call(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
                 assert shaken.error_code == 0
                 for number in range(ROUNDS):
@@ -168,7 +168,8 @@ def test_noise_ends_its_own_connection(tmp_path: Path, protocol: str, begin: Beg
                         with contextlib.suppress(trio.BrokenResourceError):
                             await caller.stream.send_all(noise(chance, number % KINDS))
                             if number % KINDS not in (0, 3):
-                                # What may look like a part of a frame ends with its sender.
+                                # Noise that may be part of a frame ends when its sender
+                                # disconnects.
                                 continue
                         await until_the_end(caller)
                 await step(other, OAuthBearerClient(provider.token()).step(b""))

@@ -490,7 +490,7 @@ def test_keys_are_fetched_again_when_they_are_old_or_lack_one() -> None:
             await jwks.fetch()
             assert validator.validate(provider.token()).name == CLIENT_ID
 
-            # A provider that is away: what is known goes on to count, and it is asked less and less
+            # While a provider is away, the known keys stay valid, and it is asked less and less
             # often.
             provider.fails = True
             clock.jump(3601)
@@ -563,7 +563,7 @@ async def test_a_provider_that_is_away_is_asked_again_for_a_while() -> None:
         keys = {**login(provider), "sasl.login.retry.backoff.max.ms": "60000"}
         source = TokenSource(token_settings(parse(AdminConfig, keys)))
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(source.get)  # raises where it is given up
+            nursery.start_soon(source.get)  # raises when it gives up
             while provider.requests.count("/token") < 2:  # a thread adds to them  # noqa: ASYNC110
                 await trio.sleep(0.01)
             provider.fails = False
@@ -694,7 +694,7 @@ def test_a_provider_and_an_endpoint_exclude_each_other() -> None:
 def test_the_documented_functions_return_tokens(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    """With stand-ins for the libraries of the two clouds, which need accounts."""
+    """Uses stand-ins for the libraries of the two clouds, which need accounts."""
     ends_s = time.time() + 900
     msk = types.ModuleType("aws_msk_iam_sasl_signer")
     azure = types.ModuleType("azure.identity")

@@ -20,8 +20,8 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 def batch(base: int, times: Iterable[int], span: int = 0) -> bytes:
-    """A batch of records at `base`, `base` + 1, …; with `span` it once held so many, and compaction
-    took the last."""
+    """A batch of records at `base`, `base` + 1, …; with `span` it once had this many, and
+    compaction removed the last ones."""
     data = build_batch([(time, None, b"v", ()) for time in times], base)
     if span:
         struct.pack_into(">i", data, _LAST_OFFSET_DELTA_AT, span - 1)
@@ -131,8 +131,8 @@ def test_places_close_together_take_one_fetch() -> None:
 def test_every_offset_has_the_time_of_the_first_record_from_it_on(
     shape: list[tuple[int, int, bool]], cut: bool, data: st.DataObject
 ) -> None:
-    """Logs of batches with so many records, so many taken out behind them, and a marker here and
-    there."""
+    """Logs of batches with these numbers of records and of records removed after them, and some
+    markers."""
     batches: list[tuple[int, int, bytes]] = []
     times: dict[int, int] = {}
     at = 0

@@ -379,7 +379,7 @@ async def test_who_takes_too_long_is_closed() -> None:
     ):
         await half.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert await silent.at_end()
-        # What a busy machine sends too late meets a connection that is closed.
+        # A busy machine may send too late, to a closed connection.
         with pytest.raises((EOFError, trio.BrokenResourceError)):
             while True:
                 await half.receive_frame()
@@ -540,7 +540,7 @@ async def test_a_request_instead_of_a_token_is_answered_and_the_connection_ends(
 
 @trio_test
 async def test_a_request_that_names_much_is_not_answered_in_the_middle() -> None:
-    """To decode and to answer it would keep everybody else waiting, for somebody unknown."""
+    """Decoding and answering it would delay every other client for an unauthenticated one."""
     async with secured() as node, caller_of(node) as caller:
         shaken = await caller.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert shaken.error_code == 0
@@ -550,7 +550,7 @@ async def test_a_request_that_names_much_is_not_answered_in_the_middle() -> None
 
 
 async def until_the_end(caller: Caller) -> None:
-    """Read what comes until the broker closes."""
+    """Read until the broker closes the connection."""
     with contextlib.suppress(EOFError, trio.BrokenResourceError):
         while True:
             await caller.receive_frame()

@@ -28,7 +28,7 @@ def file_with(key: str) -> dict[str, str]:
 
 def test_each_file_of_the_page_is_taken_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(FILES) >= 3
-    # A file that is right is right where the library is missing.
+    # A correct file is accepted even if the library is missing.
     monkeypatch.setattr("pk.net.client.gssapi.library", lambda: None)
     for file in FILES:
         if "sasl.mechanism" in file or "security.protocol" in file:

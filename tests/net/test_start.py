@@ -17,7 +17,7 @@ ROLES = {
     "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
     "controller__listener__names": "CONTROLLER",
 }
-"""As `pk up` has them: other brokers could come, so this one is fenced at first."""
+"""The roles of `pk up`: other brokers could join, so this one is fenced at first."""
 
 
 @trio_test

@@ -335,8 +335,8 @@ async def failure(address: str, keys: dict[str, str]) -> str:
 
 
 async def refusal(address: str, keys: dict[str, str]) -> str:
-    """Why the server ends TLS. With TLS 1.3 a client has sent its first request by then: the reset
-    of the connection can overtake the alert that says why, and the client knows no more."""
+    """Why the server ends TLS. In TLS 1.3 a client has sent its first request by then: the reset of
+    the connection can overtake the alert that says why, and the client knows no more."""
     while True:
         said = await failure(address, keys)
         if not re.search("reset|[Bb]roken pipe", said):

@@ -58,8 +58,8 @@ def made(disk: RealDisk, path: Path, size: int) -> FileSlice:
 
 
 async def sent(part: FileSlice) -> tuple[bytes, bool]:
-    """What the peer gets of a slice with a word before and behind it, and whether the sender could
-    send it all."""
+    """The bytes that the peer receives of a slice between two words, and whether the sender could
+    send them all."""
     got, whole = bytearray(), False
 
     async def receive(peer: trio.abc.ReceiveStream) -> None:
@@ -103,7 +103,7 @@ def test_nothing_takes_the_place_of_what_was_cut_off(size: int, tmp_path: Path) 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_file_that_was_removed_is_not_another_one(size: int, tmp_path: Path) -> None:
-    """Its descriptor was let go for that of another file, which may well have got its number."""
+    """Its descriptor was closed, and another file may have got the same number."""
 
     @trio_test
     async def run() -> None:
@@ -140,7 +140,7 @@ def test_a_file_that_is_removed_while_it_is_sent_is_sent_to_its_end(tmp_path: Pa
 
 
 class Noting(socket.socket):
-    """A socket that knows what was sent through it from memory."""
+    """A socket that records the data sent through it from memory."""
 
     sent: list[bytes]
 
@@ -209,7 +209,7 @@ def test_what_does_not_go_at_once_is_given_back(tmp_path: Path) -> None:
 
 
 def drained(sock: socket.socket, count: int) -> None:
-    """Read so many bytes."""
+    """Read this many bytes."""
     while count:
         count -= len(sock.recv(count))
 
@@ -260,7 +260,7 @@ class ColdFile:
     def __init__(self, file: SliceFile) -> None:
         self._file = file
         self.read_in: list[bool] = []
-        """Of each read that may wait: whether it was in a thread."""
+        """For each read that may wait, whether it ran in a thread."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

@@ -179,7 +179,7 @@ def test_who_cannot_take_over_lets_the_next_one_try(stores: ZooKeeperStores) -> 
         assert epochs == [1, 2, 3]
         assert await first.leader() == Leader(1, 3)
         await first.append(3, 1, [allocated(2)])
-        # Who did append, and only lost its connection, is first again.
+        # A controller that did append, and only lost its connection, is elected again.
         leader = await first.campaign(1)
         assert leader == 4 and len(await stores.children("candidates")) == 1
         await first.close()
@@ -192,7 +192,7 @@ async def _won(won: list[int], count: int) -> bool:
 
 
 async def _watched(stores: ZooKeeperStores, count: int) -> bool:
-    """Whether so many nodes below the path are watched, each by one session."""
+    """Whether this many nodes below the path are watched, each by one session."""
     reported = await trio.to_thread.run_sync(stores.server.ask, "wchp")
     watchers: dict[str, int] = {}
     path = ""
@@ -206,8 +206,8 @@ async def _watched(stores: ZooKeeperStores, count: int) -> bool:
 
 
 def test_a_server_that_restarts_loses_and_doubles_nothing(own_server: ZooKeeperServer) -> None:
-    """A controller appends all the while; what it was told is there, once, and what it was not told
-    may be."""
+    """A controller appends continuously. Each acknowledged event is in the log once; an event
+    without an answer may be there."""
     stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
 
     async def main() -> None:
@@ -346,7 +346,7 @@ class Dies(Exception):
 
 
 def dying(store: ZooKeeperStore, writes: int) -> None:
-    """Let the store's process end after so many writes more."""
+    """End the store's process after this many more writes."""
     multi, left = store._multi, [writes]
 
     async def counted(*args: Any) -> Any:
@@ -388,7 +388,7 @@ def test_a_snapshot_that_was_not_finished_never_counts(
         assert await following.load() == image
         assert len(await stores.children("snapshots")) == 1
         assert await stores.children("parts") == []
-        assert len(await stores.children("log")) == 1  # the one that the log goes on in
+        assert len(await stores.children("log")) == 1  # the one in which the log continues
         await following.append(epoch, image.offset, [allocated(1)])
         assert await following.load() == image.apply([allocated(1)])
         await following.close()
@@ -515,7 +515,7 @@ def test_who_stops_looking_for_the_controller_does_not_stop_others(
 def test_while_zookeeper_is_out_of_reach_the_last_controller_is_named_at_once(
     own_server: ZooKeeperServer,
 ) -> None:
-    """A broker that loses ZooKeeper, and not the controller, goes on with it: its heartbeats do not
+    """A broker that loses ZooKeeper but not the controller continues, because its heartbeats do not
     wait."""
     stores = ZooKeeperStores(own_server)
 
@@ -577,7 +577,7 @@ def test_a_server_that_comes_late_is_waited_for(own_server: ZooKeeperServer) -> 
     stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
-        # As long as a server may take to start.
+        # The time-out is the time a server may take to start.
         store = stores.make(1, connect_timeout_ms=round(START_TIMEOUT_S * 1000))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.campaign, 1)

@@ -60,7 +60,7 @@ class Held:
 
     def __init__(self, *codes: int) -> None:
         self.codes = codes
-        """What to answer then: one code for each partition, or one for all."""
+        """The answer: one code for each partition, or one for all."""
 
         self.arrived = trio.Event()
         self.release = trio.Event()
@@ -89,17 +89,17 @@ class ScriptedGroup:
         """The offsets of those that were not refused."""
 
         self.commit_code: int = 0
-        """What other commits are answered."""
+        """The answer to other commits."""
 
         self.held_commits: list[Held] = []
-        """What the next commits are answered."""
+        """The answers to the next commits."""
 
         self.held_sync: Held | None = None
         self.held_fetch: Held | None = None
         """The next OffsetFetch; it finds what is stored when it comes."""
 
         self.stored = {0: 150, 1: 150}
-        """What OffsetFetch finds."""
+        """The offsets that OffsetFetch finds."""
 
         self.story: list[str] = []
         """The requests to the coordinator, heartbeats apart."""
@@ -122,7 +122,7 @@ class ScriptedGroup:
         return answer
 
     async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait until what was answered makes `ready` true."""
+        """Wait until the answers make `ready` true."""
         while not ready():
             await self._came.wait()
 
@@ -244,7 +244,7 @@ class ScriptedGroup:
         self.beat_once = classic if self.classic else ErrorCode.FENCED_MEMBER_EPOCH
 
     def hold_commit(self, *codes: int) -> Held:
-        """Hold the next commit of which nobody has said anything yet, and answer it so."""
+        """Hold the next commit that has no planned answer, and then answer it with `codes`."""
         self.held_commits.append(held := Held(*codes))
         return held
 
@@ -262,7 +262,7 @@ async def coordinator() -> AsyncIterator[ScriptedGroup]:
 
 
 class Member:
-    """A consumer that has been given its partitions, and what it was told."""
+    """A consumer that has its partitions, and the answers it received."""
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
@@ -283,7 +283,7 @@ class Member:
 async def member(
     answers: ScriptedGroup, protocol: str, *, auto: bool = False, **more: object
 ) -> AsyncIterator[Member]:
-    """A member that has what it was assigned."""
+    """A member that has its assigned partitions."""
     config: dict[str, object] = FAST | {"group.protocol": protocol, "enable.auto.commit": auto}
     if protocol == "classic":
         config |= {"partition.assignment.strategy": "cooperative-sticky"}

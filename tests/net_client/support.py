@@ -52,7 +52,7 @@ async def eventually(ask: Callable[[], Awaitable[Any]], expected: Any) -> None:
 
 
 async def known(admin: Admin, topic: str, partitions: int) -> None:
-    """Wait until the broker tells of so many partitions: the controller answers before."""
+    """Wait until the broker reports this many partitions: the controller answers earlier."""
 
     async def reported() -> int | None:
         found = (await admin.describe_topics([topic])).ok.get(topic)
@@ -66,8 +66,7 @@ class Cut(bytes):
 
 
 class ScriptedBroker:
-    """Speaks the protocol on a port of its own; what it answers is the test's, ApiVersions
-    apart."""
+    """Speaks the protocol on its own port; the test supplies the answers, except ApiVersions."""
 
     def __init__(self, handler: Handler, versions: dict[int, tuple[int, int]] | None) -> None:
         self.handler = handler

@@ -131,7 +131,7 @@ def test_offsets_by_time_and_records_deleted(kafka: Kafka, fresh: Fresh) -> None
     @trio_test
     async def main() -> None:
         async with open_admin(kafka.bootstrap) as admin:
-            await create(admin, name, 2, retention_ms="-1")  # what is produced is of 1970
+            await create(admin, name, 2, retention_ms="-1")  # the records have timestamps of 1970
             await produce(kafka, name, [b"%d" % i for i in range(10)])
 
             async def offset(timestamp: int) -> int:
@@ -260,7 +260,8 @@ def test_replicas_are_found_in_their_directories(kafka: Kafka, fresh: Fresh) -> 
 
 
 def test_leaders_and_replicas_stay_where_they_are(kafka: Kafka, fresh: Fresh) -> None:
-    """With one broker nothing can move; a broker that does not serve these requests is said to."""
+    """With one broker nothing can move; a broker that does not serve these requests gets a clear
+    error."""
     partition = TopicPartition(fresh("moves"), 0)
 
     @trio_test

@@ -194,7 +194,7 @@ async def test_what_a_controller_that_hangs_knows_is_not_waited_for_and_holds_up
         trio.open_nursery() as nursery,
     ):
         broker.handler = passes_on(broker, asked)
-        # Who is asked has to be found before half of that time is over.
+        # A broker that answers must be found before half of that time is over.
         assert await refreshed(admin.cluster) == "alive"
 
         async def meanwhile() -> None:

@@ -28,7 +28,7 @@ CONFIG = parse(AdminConfig, {"request.timeout.ms": 10_000})
 
 
 class NoNames(trio.abc.HostnameResolver):
-    """Knows no name, and says so at once, whatever the machine would ask."""
+    """Resolves no name and fails at once, regardless of the machine's resolver."""
 
     async def getaddrinfo(self, *_: object, **__: object) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -295,12 +295,12 @@ async def test_the_client_waits_as_long_as_it_is_throttled() -> None:
         for number in (1, 2):
             await connection.request(HeartbeatRequest(generation_id=number))
         connection.close()
-    # From the broker's side: the client's time begins later, when it has the answer.
+    # Measured at the broker: the client's time begins later, when it has the answer.
     assert asked[1] - asked[0] >= 0.119
 
 
 class Narrow:
-    """A socket that takes `room` bytes at once, and all from who waits."""
+    """A socket that takes `room` bytes at once, and all bytes of a sender that waits."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -415,7 +415,7 @@ async def test_what_was_answered_before_the_peer_was_gone_counts() -> None:
             first = connection.submit(HeartbeatRequest(), 4)
             await trio.testing.wait_all_tasks_blocked()
             peer.sendall(join(frame_response(HeartbeatResponse(), 12, 4, 1)))
-            # With a request unread, and no time to linger, the end is a reset.
+            # An unread request and a linger time of 0 make the close a reset.
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             peer.close()
             second = connection.submit(HeartbeatRequest(), 4)

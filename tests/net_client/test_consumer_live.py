@@ -218,8 +218,7 @@ def test_a_cancelled_poll_loses_nothing(kafka: Kafka, fresh: Fresh) -> None:
 
 
 def test_at_least_once_commits_after_processing(kafka: Kafka, fresh: Fresh) -> None:
-    """A program that dies before its commit reads again what it had not committed, and misses
-    nothing."""
+    """A program that dies before its commit reads uncommitted records again and misses nothing."""
     topic, group = fresh("atleast"), fresh("group")
     config = EARLIEST | {"group.id": group, "enable.auto.commit": False, "max.poll.records": 10}
 
@@ -247,8 +246,8 @@ def test_at_least_once_commits_after_processing(kafka: Kafka, fresh: Fresh) -> N
 
 
 def test_at_most_once_commits_before_processing(kafka: Kafka, fresh: Fresh) -> None:
-    """A program that dies after its commit never sees a record twice, and misses what it had not
-    processed."""
+    """A program that dies after its commit never sees a record twice, and misses the records it had
+    not processed."""
     topic, group = fresh("atmost"), fresh("group")
     config = EARLIEST | {"group.id": group, "enable.auto.commit": False, "max.poll.records": 10}
 

@@ -124,7 +124,7 @@ def on(way: str, text: str) -> str:
 
 
 def run(script: Path, text: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
-    """What a program prints; it must end without an error."""
+    """A program's output; it must end without an error."""
     script.write_text(text, encoding="utf-8")
     words = ("-W", "error", str(script), *arguments)
     ran = run_python(*words, env=environment or pk_environment(), text=True, timeout=60)
@@ -204,7 +204,8 @@ def test_the_spans_of_one_record_are_of_one_trace(
 
 @pytest.mark.slow
 def test_the_programs_pass_both_type_checkers(tmp_path: Path) -> None:
-    """As a user has them: pyright in its strict mode, and mypy; on trio, asyncio and blocking."""
+    """Runs pyright in strict mode, and mypy, as a user does, on the trio, asyncio and blocking
+    programs."""
     texts = [program(heading) for heading in FIRST]
     texts += [on(way, program(heading)) for heading in (*PROGRAMS, *PIECES) for way in WAYS]
     names = [f"program_{number}.py" for number in range(len(texts))]

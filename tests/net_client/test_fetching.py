@@ -41,7 +41,7 @@ TP = TopicPartition("t", 0)
 
 
 class Partition:
-    """What the brokers of a one-partition cluster have."""
+    """The state of a one-partition cluster's brokers."""
 
     def __init__(self) -> None:
         self.values = [b"%d" % number for number in range(5)]
@@ -62,7 +62,7 @@ class Partition:
         """The next answer about an epoch is sent when it is set."""
 
         self.refuse_once: int = 0
-        """What a broker that does not lead answers to the next Fetch."""
+        """The answer to the next Fetch of a broker that does not lead."""
 
         self._came = trio.Event()
 
@@ -76,7 +76,7 @@ class Partition:
             await self._came.wait()
 
     async def fetched_on(self) -> None:
-        """Wait for some Fetches more: meanwhile all tasks go on."""
+        """Wait for some more Fetches, so that all tasks make progress."""
         seen = len(self.fetches)
         await self.until(lambda: len(self.fetches) > seen + 10)
 
@@ -343,8 +343,8 @@ async def test_a_session_that_is_lost_or_never_there_costs_nothing(session_id: i
 
 @pytest.mark.parametrize("by_id", [True, False])
 def test_a_topic_made_again_is_forgotten_in_sessions_that_know_ids(by_id: bool) -> None:
-    """A broker forgets last: by name, what is named and forgotten in one request would be read no
-    more."""
+    """A broker processes forgotten partitions last: by name, a partition both added and forgotten
+    in one request would no longer be read."""
     old, new = bytes(15) + b"1", bytes(15) + b"2"
     session = Session()
     at = FetchPartition(partition=0, fetch_offset=5)

@@ -110,8 +110,8 @@ async def until(ready: Callable[[], bool], *members: Member) -> None:
 
 
 def story(*members: Member) -> str:
-    """What happened to the members, for a failure that is seldom: what they were given, and how the
-    requests about it were answered."""
+    """The members' history, to explain a rare failure: their assignments, and the answers to the
+    requests about them."""
     lines: list[str] = []
     for number, who in enumerate(members):
         lines += [f"member {number}: {what} {[*map(str, given)]}" for what, given in who.log]

@@ -55,8 +55,8 @@ class Log:
         """Batch, counted from 0 → the error to answer although it was appended."""
 
         self.appended: set[tuple[int, int, int, int]] = set()
-        """(producer id, epoch, sequence, count) of what is in the log: recognised when it comes
-        again."""
+        """(producer id, epoch, sequence, count) of the batches in the log, which identifies
+        duplicates."""
 
         self.hold = False
         """Whether a batch is answered only when its producer has nothing more to send."""
@@ -164,7 +164,7 @@ class Log:
 
 
 async def produce(log: Log, count: int, brokers: int = 1) -> list[Exception | None]:
-    """Produce so many records, a few a batch; what became of each."""
+    """Produce this many records, a few in each batch, and return the result of each."""
     async with scripted_broker(log.handle) as first, scripted_broker(log.handle) as second:
         log.leaders = [first, second][:brokers]
         outcomes: list[Exception | None] = []
@@ -186,7 +186,7 @@ async def test_a_refusal_that_lasts_is_reported_and_named_when_time_is_up() -> N
     log.instead = dict.fromkeys(range(10_000), int(ErrorCode.KAFKA_STORAGE_ERROR))
     refusals: list[tuple[TopicPartition, KafkaError]] = []
     config = CONFIG | {"delivery.timeout.ms": 2000, "request.timeout.ms": 2000}
-    config |= {"retry.backoff.ms": 60_000, "retry.backoff.max.ms": 60_000}  # time is up meanwhile
+    config |= {"retry.backoff.ms": 60_000, "retry.backoff.max.ms": 60_000}  # the time is up first
     async with scripted_broker(log.handle) as broker:
         log.leaders = [broker]
         async with open_producer(
@@ -377,7 +377,7 @@ async def test_a_transaction_after_one_that_dropped_a_numbered_batch_begins_at_s
     log.instead = {1: ErrorCode.NOT_ENOUGH_REPLICAS}
     refused = trio.Event()
     config = CONFIG | {"transactional.id": "x"}
-    # What is refused is still waiting when the transaction is aborted.
+    # The refused batch is still waiting when the transaction is aborted.
     config |= {"retry.backoff.ms": 60_000, "retry.backoff.max.ms": 60_000}
     async with scripted_broker(log.handle) as broker:
         log.leaders = [broker]

@@ -60,8 +60,8 @@ async def test_a_leader_that_is_lost_while_it_is_read_holds_up_no_other_and_may_
 @pytest.mark.parametrize("thorough", [False, True])
 @trio_test
 async def test_where_stragglers_are_not_waited_for_neither_is_a_leader(thorough: bool) -> None:
-    """The command line's way: those that are led are answered at once, whatever the patience, also
-    for a command that changes something and needs every answer."""
+    """The command line's mode: partitions with a leader are answered at once, regardless of the
+    time-out, even for a command that changes something and needs every answer."""
     cluster = Two()
     cluster.leaders[1] = -1
     config = {"default.api.timeout.ms": 600_000, "pk.straggler.timeout.ms": 500}
@@ -83,7 +83,7 @@ async def test_what_a_program_asks_for_itself_still_ends_with_an_error(leader: i
     cluster = Two()
     cluster.leaders[1] = leader
     async with scripted_broker(cluster.handle) as cluster.broker:
-        # Where it has a leader, the answer ends the wait.
+        # If it has a leader, the answer ends the wait.
         config = CONFIG | {"default.api.timeout.ms": 60_000 if leader >= 0 else 500}
         async with open_consumer(cluster.broker.address, config) as consumer:
             found = await consumer.end_offsets([DEAD])

@@ -112,7 +112,7 @@ async def test_no_heartbeat_follows_the_one_that_leaves(kind: str, how: str) -> 
             await one.poll(timeout_ms=10)
         nursery.start_soon(getattr(one, how))
         await group.arrived.wait()
-        await trio.sleep(0.1)  # time for a hundred heartbeats, none of which may come
+        await trio.sleep(0.1)  # time for a hundred heartbeats; none may be sent
         group.release.set()
     assert group.epochs[group.epochs.index(LEAVE_EPOCH) :] == [LEAVE_EPOCH]
 

@@ -17,7 +17,7 @@ IDLE_S = 21
 async def spare(
     answers: ScriptedGroup, strategy: str, *, beat_ms: int = 5
 ) -> AsyncIterator[Member]:
-    """A member in its group that got no partition there, where there are more members."""
+    """A member of a group with other members, which was assigned no partition."""
     answers.assigned = ()
     async with member(
         answers,

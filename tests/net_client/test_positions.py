@@ -22,7 +22,7 @@ async def test_a_committed_offset_that_was_looked_up_for_an_earlier_stay_is_not_
             await first.arrived.wait()
             answers.put_out()
             await one.poll_until(lambda: one.told == ["assigned", "lost", "assigned"])
-            answers.stored = {0: 150}  # by who had the partition meanwhile
+            answers.stored = {0: 150}  # by the partition's owner in between
             first.release.set()
             assert await one.consumer.position(P0) == 150
 

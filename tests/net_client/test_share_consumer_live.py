@@ -64,7 +64,7 @@ async def member(kafka: Kafka, topic: str, config: dict[str, Any]) -> AsyncItera
 
 
 async def take(consumer: ShareConsumer, count: int) -> list[ShareRecord]:
-    """So many records, by as many polls as it takes; nothing is said of them."""
+    """Take this many records, with as many polls as needed, without acknowledging them."""
     taken = await consumer.poll(records_max=count)
     while len(taken) < count:
         taken += await consumer.poll(records_max=count - len(taken))
@@ -175,7 +175,7 @@ async def test_a_lock_is_renewed(kafka: Kafka, fresh: Fresh) -> None:
         consumer.acknowledge(first, AcknowledgeType.RENEW)
         consumer.acknowledge(second)
         assert list((await consumer.commit()).values()) == [None]
-        assert await consumer.poll(timeout_ms=0) == []  # what is renewed need not be settled first
+        assert await consumer.poll(timeout_ms=0) == []  # renewed records need not be settled first
         consumer.acknowledge(first, AcknowledgeType.RENEW)
         consumer.acknowledge(first)
         assert list((await consumer.commit()).values()) == [None]

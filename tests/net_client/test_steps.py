@@ -50,7 +50,7 @@ class Coordinated(Two):
     def __init__(self) -> None:
         super().__init__()
         self.target: list[int] | None = [0, 1]
-        """What the next heartbeat assigns (KIP-848), or the next SyncGroup; None: no news."""
+        """The assignment in the next heartbeat (KIP-848) or SyncGroup; None if it is unchanged."""
 
         self.code = 0
         """The error in the answer to the next heartbeat."""
@@ -90,7 +90,7 @@ class Coordinated(Two):
             await self.changed.wait()
 
     async def beats(self, count: int = 2) -> None:
-        """Wait for so many heartbeats more: the first may have been under way."""
+        """Wait for this many more heartbeats: the first may have been in flight."""
         wanted = len(self.heartbeats) + count
         await self.until(lambda: len(self.heartbeats) >= wanted)
 
@@ -155,7 +155,7 @@ class Coordinated(Two):
         return [beat.member_epoch for beat in self.heartbeats]
 
     def named(self) -> list[int]:
-        """What the last heartbeat names as held."""
+        """The partitions that the last heartbeat names as owned."""
         last = self.heartbeats[-1]
         return [p for topic in last.topic_partitions or () for p in topic.partitions]
 

@@ -163,7 +163,7 @@ def test_a_loop_takes_records_one_by_one_up_to_the_one_that_cannot_be_read() -> 
 
 @pytest.mark.parametrize("line", GOLDEN, ids=lambda line: f"v{line[0]}-{line[1]}")
 def test_messages_of_old_formats_are_records_too(line: tuple[int, int, str]) -> None:
-    """As kafka-python 2.0.6 wrote them: offsets 0 to 4, then what came after an upgrade."""
+    """kafka-python 2.0.6 wrote offsets 0 to 4; the other records were written after an upgrade."""
     magic, codec, made = line
     old = bytes.fromhex(made)
     if magic and codec:

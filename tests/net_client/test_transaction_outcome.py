@@ -32,7 +32,7 @@ class Coordinator(Log):
         """The ends that were asked for: whether to commit."""
 
         self.answers: list[int | bytes | None] = []
-        """What to answer to each EndTxn, also where it is taken; the last one stays."""
+        """The answer to each EndTxn, even if it takes effect; the last one is repeated."""
 
         self.takes = True
         """Whether an EndTxn that gets another answer than 0 is done nevertheless."""
@@ -43,7 +43,7 @@ class Coordinator(Log):
     async def handle(self, request: Any, version: int) -> Any:
         name = type(request).__name__
         if name == "InitProducerIdRequest" and self.state == "ongoing":
-            # What the epoch that the abort raises leads to, when it is asked again.
+            # The abort raises the epoch, so a repeated request gets this answer.
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)
         if name == "AddPartitionsToTxnRequest":
             self.state = "ongoing"

@@ -59,7 +59,8 @@ async def committed(kafka: Kafka, topic: str, partitions: int = 1) -> list[bytes
 
 
 async def seen(kafka: Kafka, topic: str, expected: list[bytes], partitions: int = 1) -> None:
-    """What read_committed sees in the end: markers are written after the commit was answered."""
+    """The records that read_committed sees once the markers are written, which is after the answer
+    to the commit."""
 
     async def look() -> list[bytes]:
         return sorted(value or b"" for value in await committed(kafka, topic, partitions))
@@ -75,7 +76,7 @@ async def values(kafka: Kafka, topic: str, partitions: int, isolation: str) -> l
         consumer.assign(assigned)
         ends = await consumer.end_offsets(assigned)
         wanted = {p: ends.ok[p].offset if p in ends.ok else 0 for p in ends}
-        # A position passes the end that was asked for when a transaction ends meanwhile.
+        # A position may pass this end, because a transaction may end in between.
         while any([await consumer.position(p) < wanted[p] for p in assigned]):
             found += [record.value for record in await consumer.poll(timeout_ms=200)]
     return found
@@ -279,7 +280,7 @@ class Crash(Exception):
 async def work(
     kafka: Kafka, source: str, target: str, group: str, name: str, crash_after: int
 ) -> None:
-    """Copy records until all 200 are copied, or crash in the middle of a transaction after so
+    """Copy records until all 200 are copied, or crash in the middle of a transaction after this
     many."""
     reading = {
         "group.id": group,

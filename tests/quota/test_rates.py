@@ -80,14 +80,14 @@ def test_the_rate_is_that_of_the_samples_that_are_not_too_old(
 @settings(max_examples=examples(20))
 @given(st.integers(100, 100_000), st.floats(0.01, 0.3))
 def test_a_client_that_waits_as_it_is_told_keeps_its_rate(limit: int, share: float) -> None:
-    """Where a request is less than what it may send in a second. Of much larger ones a window holds
-    one more or one less."""
+    """This holds if a request is smaller than a second's quota. A window has one much larger
+    request more or less."""
     one, now_s, total, size = rate(limit), 0.0, 0, max(1, int(limit * share))
     while now_s < 120:
         one.record(size, now_s)
         total += size
         now_s += one.wait_ms(now_s) / 1000 + 0.001
-    # What was free at the beginning is a window's worth.
+    # The initial allowance is one window's worth.
     assert total <= limit * (now_s + NUM) * 1.10 + size
 
 

@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "schemas" / "avro.json"
 
 
 def answers(pair: Pair) -> dict[str, Any]:
-    """What we say of a pair, as the Java program says it."""
+    """pk's answers for a pair, in the form of the Java program."""
     found: dict[str, Any] = {}
     parsed: dict[str, Parsed] = {}
     for name, text in asked(pair).items():

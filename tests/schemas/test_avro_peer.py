@@ -18,7 +18,7 @@ pytestmark = pytest.mark.peer
 
 
 def ask_java(pairs: list[Any]) -> list[dict[str, Any]]:
-    """What Apache's library says of each pair."""
+    """The answers of Apache's library for each pair."""
     program = str(Path(__file__).with_name("AvroAnswers.java"))
     ran = subprocess.run(
         java_command(program, more_jars=(avro_jars(),)),

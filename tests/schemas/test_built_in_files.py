@@ -17,7 +17,7 @@ CONFLUENT = "confluent_kafka.schema_registry.confluent"
 
 
 def theirs(name: str) -> descriptor_pb2.FileDescriptorProto:
-    """The file as its owners' package has it."""
+    """The file in its owners' package."""
     module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
     if name.startswith("confluent/"):
         module = CONFLUENT + module.removeprefix("confluent")

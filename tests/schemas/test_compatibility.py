@@ -92,7 +92,7 @@ def allowing(old: Parsed, new: Parsed) -> set[str]:
 
 
 def test_every_pair_at_every_level() -> None:
-    """Of Avro, Apache's library says both directions; of the others, the table one."""
+    """For Avro, Apache's library gives both directions; for other formats, the table gives one."""
     golden = json.loads(GOLDEN.read_text())
     count = 0
     for pair in avro_pairs.PAIRS:

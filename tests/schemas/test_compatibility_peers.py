@@ -75,7 +75,7 @@ PROTOBUF_OTHERWISE: Final[Mapping[str, str]] = {
 
 @pytest.fixture(scope="module")
 def others() -> Path:
-    """The folder where both are installed."""
+    """The folder in which both are installed."""
     folder = builds() / "schemas"
     try:
         install_node_packages(SOURCES, folder)
@@ -88,7 +88,7 @@ def others() -> Path:
 def compare(
     ours: Mapping[str, bool], theirs: Mapping[str, bool | str], otherwise: Mapping[str, str]
 ) -> Iterator[str]:
-    """What is not as the table of differences says."""
+    """The answers that differ from the table of differences."""
     for name, allowed in ours.items():
         answer = theirs[name]
         if isinstance(answer, bool) and (answer != allowed) != (name in otherwise):
@@ -125,7 +125,7 @@ def test_protobuf_schemas_beside_buf(others: Path, tmp_path: Path) -> None:
             (folder / "buf.yaml").write_text(BUF)
         words = [buf, "breaking", str(folders[0]), "--against", str(folders[1])]
         ran = subprocess.run(words, capture_output=True, text=True, timeout=ANSWER_S, check=False)
-        # Buf says 100 where a rule is broken.
+        # Buf exits with 100 if a rule is broken.
         assert ran.returncode in (0, 100), ran.stderr
         return ran.returncode == 0
 

@@ -178,7 +178,7 @@ def test_contexts_have_ids_of_their_own(client: SchemaRegistryClient) -> None:
 
 
 def context(topic: str = "t") -> SerializationContext:
-    """Where a value goes."""
+    """The context in which a value is serialized."""
     return SerializationContext(topic, MessageField.VALUE)
 
 

@@ -112,7 +112,7 @@ OTHER = (
 
 
 def parsed(text: str, kind: str, *dependencies: tuple[str, str]) -> Parsed:
-    """A schema with what it refers to."""
+    """A schema with its references."""
     return parse(Resolved(Schema(text, kind), dependencies))
 
 

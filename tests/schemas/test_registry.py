@@ -101,7 +101,8 @@ def test_the_log_is_in_confluents_format() -> None:
 
 
 def test_a_log_that_confluents_registry_wrote_is_understood() -> None:
-    """As its documentation and its users' dumps show it, with what pk does not know among it."""
+    """The log has the form in its documentation and its users' dumps, including records unknown to
+    pk."""
     log: list[tuple[str, str | None]] = [
         ('{"keytype":"CONFIG","subject":null,"magic":0}', '{"compatibilityLevel":"FULL"}'),
         ('{"keytype":"NOOP","magic":0}', None),
@@ -148,7 +149,7 @@ def test_several_instances_have_one_leader_and_the_others_forward() -> None:
             body = {"schema": json.dumps({"type": "fixed", "name": "F", "size": index})}
             status, answer = ask(running, "POST", f"/subjects/s{index}/versions", body, index=index)
             assert (status, answer["id"]) == (200, index + 1)
-            # What an instance has answered, it knows itself.
+            # An instance can read at once what it has just written.
             status, answer = ask(running, "GET", f"/subjects/s{index}/versions/1", index=index)
             assert (status, answer["id"]) == (200, index + 1)
         status, answer = ask(running, "POST", "/subjects/s0/versions", {"schema": "{"}, index=2)
@@ -222,7 +223,7 @@ def test_a_file_of_users_that_is_wrong_is_refused(tmp_path: Path, line: str) -> 
 
 
 def raw(running: Running, data: bytes) -> bytes:
-    """What the server answers to bytes, until it closes the connection."""
+    """The server's answer to bytes, until it closes the connection."""
     at = urlsplit(running.url)
     with socket.create_connection((at.hostname or "", at.port or 0), 60) as connection:
         connection.sendall(data)
@@ -353,7 +354,7 @@ UNVERSIONED = "application/vnd.schemaregistry+json"
 def typed(
     running: Running, method: str, path: str, headers: dict[str, str], body: bytes | None = None
 ) -> tuple[int, str | None, Any]:
-    """The status of an answer, its type, and what it says."""
+    """The status, content type and body of an answer."""
     at = urlsplit(running.url)
     connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=60)
     try:
@@ -413,7 +414,7 @@ def test_answers_and_bodies_have_the_types_of_confluents_registry() -> None:
             if not taken:
                 message = "HTTP 415 Unsupported Media Type"
                 assert said == {"error_code": 415, "message": message}
-        # What has no body has no type.
+        # A request without a body has no content type.
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         assert typed(running, "GET", "/subjects", form)[:2] == (200, V1)
         missing = ("GET", "/subjects/b/versions")

@@ -57,7 +57,7 @@ def table(directory: Path) -> pa.Table:
 
 
 def expected(got: dict[int, list[Made]], topic: str, first: int = 0) -> dict[str, list[Any]]:
-    """What the table is to hold, by column."""
+    """The table's expected contents, by column."""
     rows = [
         (partition, offset, made)
         for partition in sorted(got)
@@ -258,7 +258,7 @@ def test_strings_and_json_become_columns(
     assert table(tmp_path / "json").column("value").to_pylist()[-1] == nothing | {"id": 9}
     given = options(apache, topic, tmp_path / "schema", value="json", value_schema="new BIGINT")
     chosen = export(given, spark=spark)
-    assert chosen.unknown_fields == {}  # the schema says what is wanted
+    assert chosen.unknown_fields == {}  # the schema names the wanted fields
     assert export(replace(given, mode="resume", value_schema=None), spark=spark).records == 0
     assert table(tmp_path / "schema").column("value").to_pylist()[-1] == {
         "new": 1,
@@ -366,7 +366,7 @@ def test_a_killed_run_counts_for_nothing_and_the_next_one_makes_it_good(
         env=os.environ
         | {
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "TMPDIR": str(tmp_path_factory.mktemp("killed")),  # what it leaves, pytest removes
+            "TMPDIR": str(tmp_path_factory.mktemp("killed")),  # pytest removes its files
         },
         stdout=subprocess.PIPE,
         text=True,

@@ -275,7 +275,7 @@ def test_several_topics_have_an_export_each(
 
 
 class Ended(Exception):
-    """What a test ends `follow` with; a user does with Ctrl-C."""
+    """Ends `follow` in a test, as Ctrl-C does for a user."""
 
 
 def test_a_followed_export_takes_what_comes_and_goes_on_later(

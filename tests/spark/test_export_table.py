@@ -22,7 +22,7 @@ KINDS = ("delta", "iceberg")
 
 
 def rows(directory: Path, kind: str) -> list[dict[str, Any]]:
-    """What the table has, by its own library."""
+    """The table's rows, as its own library reads them."""
     if kind == "delta":
         from deltalake import DeltaTable
 

@@ -26,9 +26,9 @@ VALUE_BYTES = 1_000
 PARTITIONS = 4
 BATCHES = 6
 MOST_RECEIVED = RECORDS * VALUE_BYTES // 10
-"""What may come to a driver's machine, in bytes: footers, the answers of Spark's workers and of the
-S3 server, and TCP's acknowledgements of the libraries that it sends. The values cannot be
-compressed, so a driver that read a batch would receive more."""
+"""The most data that a driver's machine may receive, in bytes: footers, the answers of Spark's
+workers and of the S3 server, and TCP's acknowledgements of the libraries that it sends. The values
+cannot be compressed, so a driver that read a batch would receive more."""
 
 DRIVERS = ("exports", "first", "second", "third")
 DIED = (r"/table/_delta_log/0+1\.json", r"/table/pk-\S+-0+3/\S+\.parquet")
@@ -110,7 +110,7 @@ class World(NamedTuple):
     """Each with a directory of its own, of which the others see nothing."""
 
     def environ(self, driver: Driver) -> dict[str, str]:
-        """What a driver's programs find."""
+        """The environment of a driver's programs."""
         catalog = "PYICEBERG_CATALOG__LAKE__"
         own = {f"{catalog}TYPE": "sql", f"{catalog}URI": f"sqlite:///{driver.folder}/catalog.db"}
         return {**self.s3.environ, **own, "TMPDIR": str(driver.folder)}

@@ -293,7 +293,7 @@ def killed_imports(
 
 
 def end_of(kafka: Kafka, topic: str) -> int:
-    """The end of partition 0, also of what is not committed."""
+    """The end of partition 0, including uncommitted records."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": topic, "log_level": 0})
     try:
         return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=WAIT_S)[1]

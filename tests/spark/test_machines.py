@@ -119,7 +119,8 @@ def test_machines_without_pk(world: Driver) -> None:
     assert b"SparkListenerSQLExecutionStart" in events and b"spark.master" in events
     assert "== Physical Plan ==" in said
     assert PASSWORD not in said
-    # What the workers and the drivers left: logs, files of tasks, checkpoints, the package.
+    # The files that the workers and the drivers left: logs, files of tasks, checkpoints, the
+    # package.
     looked = [path for path in folder.rglob("*") if path.is_file() and secrets not in path.parents]
     shared = {folder / "spark", folder / "java"}
     looked = [path for path in looked if not shared & set(path.parents)]
@@ -129,7 +130,7 @@ def test_machines_without_pk(world: Driver) -> None:
 
 
 def job(world: Driver, archive: Path) -> str:
-    """What a job of one's own prints, started as docs/spark/cluster.md says."""
+    """The output of a user's own job, started as docs/spark/cluster.md says."""
     (world.folder / "job.py").write_text(JOB)
     java = find_java()
     home = launcher_home(java, world.folder) if java.bundled else java.home

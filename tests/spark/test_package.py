@@ -61,7 +61,7 @@ def test_python_imports_pk_from_the_zip(tmp_path: Path) -> None:
 
 
 def test_the_zip_finds_the_folders_beside_it(tmp_path: Path) -> None:
-    """As archives are unpacked beside it, on a server of Spark Connect."""
+    """A Spark Connect server unpacks archives beside it."""
     path = write_zip(tmp_path / ZIP, ["pk-deps"])
     (tmp_path / "pk-deps").mkdir()
     (tmp_path / "pk-deps" / "a_library.py").touch()

@@ -31,7 +31,7 @@ KILLS = int(os.environ.get("PK_PIPELINE_KILLS", "3"))
 NAMES = ("windowed-count", "stream-join", "enrichment")
 WAIT_S = 1_200
 LATER_S = 3.0
-"""A kill comes at most so long after a batch began."""
+"""A kill comes at most this long after a batch began."""
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def run(folder: Path, text: str, at: str, kafka: Kafka, server: S3, files: str) 
 
 
 def listed_ids(store: Store) -> list[int]:
-    """What Spark's readers see: the rows of the files that Spark's sink has listed."""
+    """The rows that Spark's readers see, those of the files that Spark's sink has listed."""
     found: list[int] = []
     # Hadoop's file system also makes an object for the directory.
     for name in (each for each in store.names("_spark_metadata") if each[-1].isdecimal()):

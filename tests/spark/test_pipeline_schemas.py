@@ -156,7 +156,7 @@ def test_a_field_that_is_added_appears_and_what_does_not_parse_is_a_dead_letter(
         )
 
         def wait_for(count: int) -> None:
-            """Until so many rows are in the output."""
+            """Wait until this many rows are in the output."""
             while len(rows()) < count and not ended.is_set():
                 assert progressed.wait(WAIT_S)
                 progressed.clear()
@@ -173,7 +173,8 @@ def test_a_field_that_is_added_appears_and_what_does_not_parse_is_a_dead_letter(
 
         with ThreadPoolExecutor(1) as threads:
             changing = threads.submit(change)
-            # In the thread that has the session: in others Spark does not find the data source.
+            # The pipeline runs in the thread that has the session: in others Spark does not find
+            # the data source.
             try:
                 assert run_pipeline(pipeline, options, spark).stopped
             finally:

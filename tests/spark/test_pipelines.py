@@ -117,7 +117,7 @@ def test_the_example_windowed_count_and_its_dead_letters_driven_back(world: Worl
 
 
 def test_a_kill_in_the_write_of_the_first_offsets_does_not_end_a_pipeline(world: World) -> None:
-    """By default Spark refuses a checkpoint with such a part of a file for ever."""
+    """By default Spark always refuses a checkpoint with such a partial file."""
     world.topic("orders", data("orders"))
     world.topic("orders-per-minute")
     world.topic("orders-dead-letters")
@@ -372,7 +372,8 @@ def test_check_refuses_an_upsert_of_columns_that_are_not_there(world: World) -> 
 
 
 def again(pipeline: Pipeline, sink: str) -> None:
-    """As if the driver had died after the sink had the last batch and before Spark noted it."""
+    """Restore the state of a driver that died after the sink wrote the last batch and before Spark
+    committed it."""
     commits = Places(pipeline).query(sink) / "commits"
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
     (commits / str(last)).unlink()
@@ -913,7 +914,7 @@ def test_check_shows_the_columns_and_samples_what_is_not_declared(world: World) 
 
 
 def test_the_files_of_the_page_run(world: World) -> None:
-    """docs/pipelines.md, each file with what it needs."""
+    """Runs each file of docs/pipelines.md with its inputs."""
     page = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
     bucket = world.directory / "bucket"
     files = {
@@ -928,7 +929,7 @@ def test_the_files_of_the_page_run(world: World) -> None:
         world.topic(topic)
     world.topic("orders", data("orders"))
     run("orders-per-minute")
-    # With mode = "append" the last minute is still open.
+    # In mode "append" the last minute is still open.
     assert 0 < sum(row["orders"] for row in world.rows("orders-per-minute")) <= len(good_orders())
 
     incoming = world.directory / "incoming"

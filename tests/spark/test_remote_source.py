@@ -72,8 +72,8 @@ def test_a_stream_goes_on_from_its_checkpoint(
 
 
 def run(sink: Any) -> None:
-    """Runs a query to its end. Spark gives the process of a stream ten seconds to start, which a
-    busy machine may not have: then it goes on from its checkpoint."""
+    """Runs a query to its end. Spark gives the process of a stream ten seconds to start, which may
+    be too short on a busy machine: then the query resumes from its checkpoint."""
     from pyspark.errors import PySparkException
 
     for _ in range(ATTEMPTS):

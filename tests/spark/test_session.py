@@ -27,7 +27,7 @@ def session() -> Iterator[SparkSession]:
 
 
 def test_workers_import_the_installed_pyspark(session: SparkSession) -> None:
-    # From the zip that Spark puts in front of their path, each would compile it again.
+    # From the zip that Spark puts first in their path, each worker would compile pyspark again.
     def origin(_: int) -> str | None:
         import pyspark.worker
 

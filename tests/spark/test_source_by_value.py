@@ -48,7 +48,7 @@ print(source.get_source("pk.spark.source").splitlines()[0])
 
 
 class Session:
-    """What `register` needs of a session: it keeps what is sent."""
+    """The parts of a session that `register` needs; it keeps the data sent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Session:
 
 
 def python(code: str, folder: Path, libraries: Path, *words: str) -> list[str]:
-    """What a Python that has the libraries and not pk prints."""
+    """The output of a Python that has the libraries but not pk."""
     environ = {"PYTHONPATH": str(libraries), "PATH": "/usr/bin:/bin"}
     # Without its own site-packages, which have pk.
     program = [getattr(sys, "_base_executable", ""), "-c", code, *words]

@@ -53,7 +53,7 @@ def test_each_command_of_the_pages_is_one(line: str) -> None:
 
 
 def prepare(kafka: Kafka, folder: Path) -> None:
-    """What the pages' commands find: topics, files, a database and its driver."""
+    """Prepare what the pages' commands use: topics, files, a database and its driver."""
     orders = [json.dumps({"id": n, "customer": "ab"[n % 2]}) for n in range(40)]
     for name in ("orders", "payments", "products"):
         topics.create_topic(kafka, name, 2)
@@ -81,7 +81,7 @@ def environment(kafka: Kafka, folder: Path) -> dict[str, str]:
 
 
 def follow(words: list[str], kafka: Kafka, folder: Path) -> None:
-    """A command that goes on until Ctrl-C: it must say what came before that."""
+    """A command that runs until Ctrl-C must print its output before that."""
     following = subprocess.Popen(
         pk_command(*words),
         cwd=folder,

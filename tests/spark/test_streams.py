@@ -69,7 +69,7 @@ def run_to_end(writer: DataStreamWriter) -> StreamingQuery:
             assert query.awaitTermination(WAIT_S), query.lastProgress
         except StreamingQueryException as e:
             if CONNECT_BACK in str(e):
-                continue  # it goes on from its checkpoint
+                continue  # it resumes from its checkpoint
             raise
         return query
 

@@ -91,7 +91,7 @@ def run(frame: DataFrame, checkpoint: Path, write: Callable[[DataFrame, int], No
             assert query.awaitTermination(WAIT_S), query.lastProgress
         except StreamingQueryException as e:
             if CONNECT_BACK in str(e):
-                continue  # it goes on from its checkpoint
+                continue  # it resumes from its checkpoint
             raise
         return
 

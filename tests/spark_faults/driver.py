@@ -74,7 +74,7 @@ class Driver:
         """Kills it with everything that it started."""
         stopped: list[int] = []
         while new := [pid for pid in family(self._process.pid) if pid not in stopped]:
-            for pid in new:  # what is stopped starts nothing more
+            for pid in new:  # a stopped process starts no other
                 send(pid, signal.SIGSTOP)
             stopped += new
         for pid in stopped:

@@ -29,7 +29,7 @@ NOTES = "notes"
 
 
 def note(path: str, what: str) -> None:
-    """Appends a line, whole, whatever other processes append."""
+    """Appends a whole line atomically; other processes may append at the same time."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(descriptor, f"{what}\n".encode())
     os.close(descriptor)
@@ -74,7 +74,7 @@ class FaultyWriter(KafkaStreamWriter):
 
 
 async def no_marker(self: object, partition: object) -> None:
-    """Stands for `Markers.last` where a driver must see no marker."""
+    """Replaces `Markers.last` in a driver that must see no marker."""
 
 
 class FaultySource(KafkaSource):

@@ -28,8 +28,8 @@ Origin = tuple[int, int]
 
 @dataclass
 class Outcome:
-    """What a run found. It is a pass if nothing is missing or there twice, and no batch was seen in
-    part."""
+    """The findings of a run. It is a pass if nothing is missing or duplicated, and no batch was
+    seen in part."""
 
     kills: Counter[str] = field(default_factory=Counter)
     queries: int = 0
@@ -70,7 +70,7 @@ def batches(checkpoint: Path, source: str) -> list[set[Origin]]:
         text = (checkpoint / "offsets" / str(number)).read_text()
         after = json.loads(text.splitlines()[-1])
         ends: dict[str, int] = after[source]
-        if not found:  # Spark's own source does not say where it began
+        if not found:  # Spark's own source does not log its start
             before = after.get("@start", {}).get(source, {})
         found.append(
             {
@@ -84,7 +84,7 @@ def batches(checkpoint: Path, source: str) -> list[set[Origin]]:
 
 
 class Judge:
-    """Reads the topics of the queries, each time from where it stopped."""
+    """Reads the topics of the queries, continuing from its last position each time."""
 
     def __init__(self, bootstrap: str, source: str, topics: list[str]) -> None:
         self._source = source
@@ -114,7 +114,7 @@ class Judge:
         return label(folder, query) in self._found
 
     def read(self) -> None:
-        """Reads what is committed and new. Raises TimeoutError."""
+        """Reads the new committed records. Raises TimeoutError."""
         for topic, partition in self._next:
             self._wait_for_end(topic, partition)
         self._consumer.assign([TopicPartition(*tp, offset) for tp, offset in self._next.items()])
@@ -138,8 +138,8 @@ class Judge:
         self._consumer.unassign()
 
     def _wait_for_end(self, topic: str, partition: int) -> None:
-        """Waits until the partition's leader knows its end: a new one learns from its followers
-        how far all have what was acknowledged, and says so (KIP-207)."""
+        """Waits until the partition's leader knows its end: a new leader learns from its followers
+        how far they have replicated, and answers with an error until then (KIP-207)."""
         deadline = time.monotonic() + READY_S
         while True:
             try:

@@ -22,7 +22,7 @@ from spark_faults.faulty import TaskFails, note
 
 POINTS = ("sealed", "listed", "in_publish", "published", "after_commit", "no_marker")
 LIMITS = (0, 0, 0, 1 << 30)
-"""Of the bytes that pass the driver: most batches are large."""
+"""The limits of the bytes that pass the driver. Most batches get 0 and are large."""
 
 _publish = publish_files.Publisher.publish
 
@@ -39,7 +39,7 @@ def die() -> None:
 
 
 class FaultyBatch(LargeBatch):
-    """The process dies, by its `chances`, where a batch changes its state."""
+    """The process may die, by its `chances`, where a batch changes its state."""
 
     chances: ClassVar[dict[str, float]] = {}
     notes: ClassVar[str] = ""
@@ -100,7 +100,7 @@ class FaultyPublisher(publish_files.Publisher):
 
 
 async def no_markers(options: object, listed: object) -> set[str]:
-    """Stands for `published_files` where a task must see no marker."""
+    """Replaces `published_files` in a task that must see no marker."""
     return set()
 
 

@@ -51,7 +51,7 @@ def as_toy(plan: Plan) -> Plan:
 
 
 def as_blind(plan: Plan) -> Plan:
-    """The same where nobody looks for the marker, and batches are repeated often."""
+    """The same plan without checks for the marker, and with batches repeated often."""
     often = "published" if plan.publish else "after_commit"
     return replace(plan, until_twice=True, chances=plan.chances | {often: 0.2, "blind": 1.0})
 

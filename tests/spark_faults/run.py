@@ -33,7 +33,7 @@ from spark_faults.judge import Judge, Outcome, logged
 from spark_faults.work import PARTITIONS, Work
 
 PROCESSES = ("driver", "executor", "leader", "coordinator")
-"""What a run's number of kills counts, if it kills any of these at all."""
+"""The processes whose kills a run counts, if it kills any of them."""
 
 SPARK = "spark_faults.driver_main"
 TOY = "spark_faults.toy_driver"
@@ -71,7 +71,7 @@ UNDECIDED = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 @dataclass
 class Plan:
-    """What a run does."""
+    """The plan of a run."""
 
     kills: int
     kinds: tuple[str, ...]
@@ -87,7 +87,7 @@ class Plan:
     """Whether executors are processes of their own."""
 
     pause_s: float = 2
-    """At most so long between two faults, after a batch."""
+    """The longest pause between two faults, after a batch."""
 
     first_batch: bool = False
     """Each driver is killed inside its queries' batch 0, and the next one ends them."""
@@ -96,15 +96,15 @@ class Plan:
     """The run ends as soon as a record came twice."""
 
     config: Mapping[str, str] = field(default_factory=dict)
-    """Of the brokers, beyond CONFIG."""
+    """The brokers' configs, beyond CONFIG."""
 
     publish: bool = False
     """Whether executors publish the batches, which then become visible bit by bit."""
 
 
 class Input(threading.Thread):
-    """Produces records until it is stopped. Their number is not counted: the log says what is
-    there."""
+    """Produces records until it is stopped. It does not count them, because the log shows which
+    were written."""
 
     def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
         super().__init__(name="input", daemon=True)
@@ -180,7 +180,7 @@ class Run:
     # drivers
 
     def new_folder(self) -> Path:
-        """For the checkpoints of new queries."""
+        """A folder for the checkpoints of new queries."""
         folder = self.folder / f"round{self._rounds}"
         folder.mkdir()
         self._rounds += 1
@@ -282,7 +282,7 @@ class Run:
             if driver is not None:
                 driver.close()
         self.judge.read()
-        self.outcome.twice = 0  # what was found on the way is found again
+        self.outcome.twice = 0  # duplicates found during the run are found again
         self.judge.verdict(folder, plan.queries, self.outcome)
 
     def _kills(self) -> int:
@@ -338,8 +338,7 @@ class Run:
         return random.choice(described).coordinator_id if described else -1
 
     def look(self, folder: Path) -> None:
-        """Counts what is there twice and which batches are there in part, now that no driver runs
-        and nothing is undecided."""
+        """Counts duplicates and partial batches when no driver runs and nothing is undecided."""
         self.cluster.wait_until_ready()
         deadline = time.monotonic() + DECIDED_S
         while any(each.state in UNDECIDED for each in self.transactions(folder).values()):

@@ -33,8 +33,8 @@ WAIT_S = 600
 
 
 def stand_still(plan: Plan, folder: Path) -> Outcome:
-    """Publishes a batch of each query, moves the clock, and has the queries go on. `plan` says the
-    driver, the number of queries and, with `blind` among its chances, that nobody looks for the
+    """Publishes a batch of each query, moves the clock, and has the queries go on. `plan` has the
+    driver, the number of queries and, with `blind` among its chances, skips the checks for the
     marker. Raises TimeoutError."""
     plan.config = FORGOTTEN
     blind = {"blind": plan.chances.get("blind", 0.0)}

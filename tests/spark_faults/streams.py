@@ -32,7 +32,7 @@ class Forms:
     source: str
     sink: str
     options: Callable[[Work], dict[str, str]] = field(default=lambda _: {})
-    """Of the sink, beyond those that both have."""
+    """The sink's options, beyond those common to both."""
 
     foreach: Callable[[Work, int], Callable[[DataFrame, int], None]] | None = None
     """Writes the batches of a query instead of the sink."""
@@ -77,14 +77,14 @@ def frame(spark: SparkSession, work: Work, query: int, forms: Forms, *, last: bo
     if query % 3 == 1:
         rows = rows.repartition(random.randint(1, 5))
     if query % 3 == 2:
-        # Behind a join, adaptive execution chooses the number of tasks by what it finds.
+        # After a join, adaptive execution chooses the number of tasks by the data.
         other = spark.range(50).selectExpr("cast(id AS int) AS number").hint("merge")
         rows = rows.join(other, "number")
     return rows.select("key", "value")
 
 
 def start(spark: SparkSession, work: Work, query: int, forms: Forms, *, last: bool) -> Any:
-    """The running query. With `last` it has no faults, and ends at the end of the input."""
+    """The running query. If `last` is set, it has no faults and stops at the end of the input."""
     given = work.of(work.folder) if last else work
     rows = frame(spark, work, query, forms, last=last).writeStream
     if forms.foreach is not None:

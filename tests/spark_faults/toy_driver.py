@@ -201,8 +201,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def run(work: Work, number: int, *, last: bool = False) -> None:
-    """A query that goes on from its checkpoint whenever it failed; with `last` to the end of the
-    input only."""
+    """Run a query, which resumes from its checkpoint after each failure; with `last`, only to the
+    end of the input."""
     always = last
     while True:
         last = always or work.stop.exists()

@@ -15,13 +15,13 @@ BATCH_OFFSETS_LAST = 20_000
 
 @dataclass(frozen=True)
 class Work:
-    """What a driver must do; handed over as JSON."""
+    """A driver's work, passed as JSON."""
 
     bootstrap: str
     source: str
     target: str
     folder: str
-    """Of the queries' checkpoints. Its name is part of each value."""
+    """The folder of the queries' checkpoints. Its name is part of each value."""
 
     queries: int
     cores: int
@@ -59,15 +59,15 @@ class Work:
         return Path(self.folder) / f"query-{query}"
 
     def topic(self, query: int) -> str:
-        """Where a query writes. Each has a topic of its own: an open transaction of one must not
-        hide what another wrote."""
+        """The topic that a query writes to. Each query has its own topic: an open transaction of
+        one must not hide what another wrote."""
         return f"{self.target}-{query}"
 
     def label(self, query: int) -> str:
-        """What the values of a query begin with."""
+        """The prefix of a query's values."""
         return label(Path(self.folder), query)
 
 
 def label(folder: Path, query: int) -> str:
-    """What the values of a query begin with."""
+    """The prefix of a query's values."""
     return f"{folder.name}-{query}"

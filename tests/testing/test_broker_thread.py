@@ -25,7 +25,7 @@ from pk.testing import Broker, KafkaTestCase
 
 
 def produced(url: str, topic: str, *values: str, **config: object) -> list[object]:
-    """What librdkafka says of each record."""
+    """librdkafka's delivery result for each record."""
     said: list[object] = []
     producer = Producer({"bootstrap.servers": url, "log_level": 0} | config)
     for value in values:
@@ -87,8 +87,8 @@ assert logging.getLogger().level == level
 
 
 def test_nothing_is_left(tmp_path: Path) -> None:
-    """In a process of its own: what other tests left behind may end at any time. On ports that
-    nobody else is given: whoever listens there afterwards was left."""
+    """Runs in a separate process, because leftovers of other tests may end at any time, and on
+    ports that no other test gets, so that a listener found afterwards is a leftover."""
     ports = free_ports(6)
     done = subprocess.run(
         [sys.executable, "-c", ALONE, *map(str, ports)],

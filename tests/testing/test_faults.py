@@ -34,7 +34,7 @@ def broker() -> Iterator[Broker]:
 
 
 def produce(kafka: Broker, *values: str, **config: object) -> list[object]:
-    """What librdkafka says of each record: None, or the error's name."""
+    """librdkafka's delivery result for each record: None, or the error's name."""
     said: list[object] = []
     producer = Producer({"bootstrap.servers": kafka.url, "log_level": 0} | config)
     for value in values:

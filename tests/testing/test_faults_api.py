@@ -101,7 +101,7 @@ async def test_faults_are_bounded() -> None:
 
 @trio_test
 async def test_every_request_fails_in_its_own_shape() -> None:
-    """What an API answers that failed as a whole, or in each item, is what its clients can read."""
+    """Clients can read the answer of an API that failed as a whole or in each item."""
     async with running_node(pk__faults__enable="true") as node, caller_of(node) as admin:
         await make_topic(admin, "known")
         for api in APIS:

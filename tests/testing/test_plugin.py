@@ -56,8 +56,8 @@ def pytest_collection_modifyitems(items):
     for item, port in zip(items, PORTS, strict=True):
         item.add_marker(pytest.mark.kafka_config(listeners=f"PLAINTEXT://127.0.0.1:{port}"))
 """
-"""A broker of each test on a port that nobody else is given: whoever listens there afterwards was
-left."""
+"""Gives each test's broker a port that no other test gets, so that a listener found afterwards is a
+leftover."""
 
 UNUSED = """
 import sys

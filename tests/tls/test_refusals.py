@@ -119,7 +119,7 @@ def settings(tmp_path: Path, own: Certificate | None, **more: object) -> TlsSett
 
 
 def ended(server: TlsSettings, client: TlsSettings) -> str:
-    """What a client says of a handshake that the server ends."""
+    """A client's error for a handshake that the server ends."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = server_context(server).wrap_bio(to_server, to_client, server_side=True)
     theirs = client_context(client).wrap_bio(to_client, to_server, server_hostname="localhost")

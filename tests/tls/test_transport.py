@@ -20,7 +20,7 @@ SLICES = 3000
 
 @trio_test
 async def test_an_answer_of_many_small_slices_is_sent_in_turns(tmp_path: Path) -> None:
-    """As a fetch from more than a thousand partitions has them."""
+    """A fetch from more than a thousand partitions has such slices."""
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     served.load_cert_chain(authority().sign("CN=server").write(tmp_path / "server.pem"))
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -45,7 +45,8 @@ it.
 
 
 def positional(kind: Kind, value: Any, version: int) -> Any:
-    """What kafka-python's schemas take: structs as lists of the fields that the version has."""
+    """A value in the form that kafka-python's schemas take: structs as lists of the version's
+    fields."""
     if value is None:
         return None
     if isinstance(kind, Array):
@@ -98,7 +99,7 @@ def dropped() -> Iterator[tuple[type[Message], int]]:
 
 
 def ask(library: Path, cases: list[tuple[Message, int]]) -> list[str]:
-    """The hex of each case as kafka-python encodes it, or "error" and what was raised."""
+    """The hex of each case as kafka-python encodes it, or "error" and the exception."""
     questions = []
     for message, version in cases:
         api = MESSAGES[message.API_KEY]

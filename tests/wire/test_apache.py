@@ -21,7 +21,7 @@ VALUES_EACH = 8
 
 @cache
 def golden() -> dict[str, list[tuple[int, dict[str, object], bytes]]]:
-    """What the golden file has, by message."""
+    """The golden file's cases, by message."""
     found: dict[str, list[tuple[int, dict[str, object], bytes]]] = {}
     for line in GOLDEN.read_text().splitlines():
         name, version, fields, hexed = json.loads(line)

@@ -112,7 +112,7 @@ def test_round_trip_of_any_seed(case: tuple[type[Message], int], seed: int) -> N
 
 @BY_CLASS
 def test_set_fields_that_a_version_lacks(cls: type[Message]) -> None:
-    """Dropped where the field is ignorable, refused where not, and silent about the default."""
+    """An ignorable field is dropped, another is refused, and a default value is never an error."""
     for version in versions(cls):
         for name, kind, f in fields_of(cls):
             if f.within(version):

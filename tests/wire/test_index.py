@@ -38,7 +38,7 @@ def test_versions_that_are_not_stable_are_not_served() -> None:
 
 
 def test_what_apache_serves() -> None:
-    """As kafka-broker-api-versions shows of a 4.3.1 broker."""
+    """The versions are those that kafka-broker-api-versions shows for a 4.3.1 broker."""
     assert MESSAGES[0].versions == (3, 13)
     assert MESSAGES[1].versions == (4, 18)
     assert MESSAGES[18].versions == (0, 4)

@@ -57,8 +57,8 @@ def test_most_apis_are_there() -> None:
 
 
 def values(ours: Any, other: Any, version: int, where: str) -> None:
-    """Compare every field that `version` has; a tagged one only where it is set, since theirs is
-    None if not.
+    """Compare every field that `version` has; a tagged one only if it is set, since kafka-python's
+    is None otherwise.
     """
     if isinstance(ours, list):
         assert len(ours) == len(other), where

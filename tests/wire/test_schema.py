@@ -87,8 +87,8 @@ def test_messages_can_be_copied_and_pickled() -> None:
 
 
 def test_declarations_agree_with_themselves() -> None:
-    """Tagged fields only where a version is flexible, versions in order, every type known, every
-    default valid.
+    """Tagged fields need a flexible version; versions are in order, every type is known, and every
+    default is valid.
     """
     messages = all_messages()
     assert len(messages) > 200

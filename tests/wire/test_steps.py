@@ -40,7 +40,7 @@ from pk.core.wire.schema import Message
 
 
 def outcome(work: Callable[[], Any]) -> Any:
-    """What it comes to, or what its error says."""
+    """The result, or the error's message."""
     try:
         return work()
     except (ProtocolError, EncodeError) as e:
@@ -48,7 +48,7 @@ def outcome(work: Callable[[], Any]) -> Any:
 
 
 def run(work: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> tuple[Any, int]:
-    """What `work(*args, rest)` comes to, and how often it awaits `rest`."""
+    """The result of `work(*args, rest)`, and how often it awaits `rest`."""
     rests = 0
 
     async def rest() -> None:
@@ -63,7 +63,7 @@ def run(work: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> tuple[Any,
 
 
 def encoded(message: Message, version: int) -> bytes:
-    """In steps."""
+    """Encode in steps."""
     return join(run(encode_in_steps, message, version, bytearray())[0])
 
 

@@ -41,8 +41,8 @@ def test_key_tells_what_the_record_is() -> None:
 
 
 def test_every_record_type_has_a_key_and_a_value() -> None:
-    """Type 0 of the offsets topic is the commit of a Kafka before 0.9, which nobody writes. Records
-    of remote segments have no keys."""
+    """Type 0 of the offsets topic is a commit of Kafka before 0.9, which is no longer written.
+    Records of remote segments have no keys."""
     types: dict[str, dict[int, list[str]]] = {}
     for cls in all_messages():
         if cls.RECORD_TYPE >= 0 and "remote_log" not in cls.__module__:

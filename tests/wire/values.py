@@ -124,8 +124,8 @@ def camel(name: str) -> str:
 def walk(
     message: Struct, version: int, leaf: Callable[[Kind, Any], Any], *, tagged: bool = True
 ) -> dict[str, Any]:
-    """The fields that `version` has, by their attribute's name; `leaf` turns what is neither struct
-    nor array.
+    """The fields that `version` has, by their attribute's name; `leaf` converts values that are
+    neither structs nor arrays.
     """
 
     def turn(kind: Kind, value: Any) -> Any:

@@ -47,7 +47,7 @@ class Application:
 
     @property
     def text(self) -> str:
-        """What it wrote so far."""
+        """The application's output so far."""
         with self._said:
             return "\n".join(self._lines)
 
@@ -75,7 +75,7 @@ class Application:
         self._process.wait()
 
     def close(self) -> None:
-        """Have it leave its group and end. Raises AssertionError where it had failed."""
+        """Have it leave its group and end. Raises AssertionError if it had failed."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self.until("CLOSED")

@@ -68,7 +68,7 @@ class Thread:
 
     @contextmanager
     def staying(self) -> Iterator[None]:
-        """It sends heartbeats meanwhile, however long that takes."""
+        """It keeps sending heartbeats, however long the block takes."""
         over = threading.Event()
 
         async def stay() -> None:

@@ -11,7 +11,7 @@ FIRST_MS: Final = 1_700_000_000_000
 PARTITIONS: Final = 4
 IN_GROUP: Final = 400
 MORE: Final = [b"more %d" % n for n in range(PARTITIONS)]
-"""What is written to each partition of the group's topic while it has two members."""
+"""The records written to each partition of the group's topic while it has two members."""
 
 WAIT_S: Final = 60.0
 
@@ -36,7 +36,7 @@ ROWS: Final = [row(n) for n in range(COUNT)]
 
 
 def check(name: str, found: object, wanted: object) -> None:
-    """Raises AssertionError, with both in its message, where they differ."""
+    """Raises AssertionError, with both in its message, if they differ."""
     if found != wanted:
         raise AssertionError(f"{name}: {found!r} instead of {wanted!r}")
 

@@ -13,11 +13,11 @@ from pk.core.values import TopicPartition
 from pk.net.client.assignment.assignors import ASSIGNORS
 
 Case = dict[str, Any]
-"""`assignor`, `topics` (name → the racks of each partition), `members` (id → what it says)."""
+"""`assignor`, `topics` (name → the racks of each partition), `members` (id → its subscription)."""
 
 
 def run(case: Case) -> dict[str, list[list[Any]]]:
-    """What our assignor makes of a case."""
+    """The assignment that pk's assignor computes for a case."""
     partitions = {topic: len(racks) for topic, racks in case["topics"].items()}
     racks = {
         TopicPartition(topic, index): frozenset(of)
@@ -30,7 +30,7 @@ def run(case: Case) -> dict[str, list[list[Any]]]:
 
 
 def subscription(said: Mapping[str, Any]) -> Subscription:
-    """What a member says, as the assignors take it."""
+    """A member's subscription in the form that assignors take."""
     return Subscription(
         tuple(said["topics"]),
         None if said["user_data"] is None else base64.b64decode(said["user_data"]),
@@ -100,7 +100,7 @@ class Group:
         self.generation += 1
         for member, given in assignment.items():
             if chance.random() < 0.1:
-                continue  # it missed the rebalance, and will claim what it had before
+                continue  # it missed the rebalance and will claim its old partitions
             self._remember(self.members[member], [list(p) for p in given], self.generation)
         for _ in range(chance.randint(0, 2)):
             self._come()

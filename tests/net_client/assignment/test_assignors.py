@@ -58,8 +58,8 @@ def test_every_partition_goes_to_one_member_that_wants_it(seed: int) -> None:
         assert len(everything) == len(set(everything))
         for member, assigned in given_to.items():
             said = case["members"][member]
-            # Java, and so we, may give a member back what it had before it missed a rebalance,
-            # though it has changed its mind about the topic since.
+            # Java, and therefore pk, may return to a member the partitions it had before it missed
+            # a rebalance, although it no longer subscribes to their topic.
             assert all(p[0] in said["topics"] or p in said["owned"] for p in assigned)
         wanted = {t for said in case["members"].values() for t in said["topics"]}
         expected = {

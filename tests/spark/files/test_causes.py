@@ -16,7 +16,7 @@ from pk.spark.files.causes import one_sentence, storage_cause
 from pk.spark.files.store import LocalStore, Store, store_at
 from pk.spark.tables.lake_commit import delta_table_of
 
-# In a process of its own: deltalake holds Python's lock while it waits.
+# This runs in a separate process, because deltalake holds the GIL while it waits.
 SERVER = """
 import http.server, sys
 status, code, said = int(sys.argv[1]), sys.argv[2], sys.argv[3]

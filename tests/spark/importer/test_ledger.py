@@ -87,7 +87,7 @@ def test_a_later_run_knows_what_was_published(kafka: Kafka, sink: SinkOptions) -
         kept.run(looker.look)
         return looker.marks == {"a": Mark(9, 9, False, "stamp"), "b": Mark(3, 3, True, "stamp")}
 
-    # Apache's coordinator answers that a transaction has ended before others see what it wrote.
+    # Apache's coordinator answers that a transaction has ended before others see its records.
     topics.wait_until("the marks of both", seen)
     kept.run(first.publish, [piece(sink, "a", 9, 10, done=True)], about)
     again = opened(sink, topic)

@@ -15,7 +15,7 @@ from pk.spark.sink.options import SinkOptions
 def test_what_is_published_takes_only_its_own_file_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A transaction publishes some of what was staged, while more of it waits."""
+    """A transaction publishes some of the staged rows while others wait."""
     monkeypatch.setattr(task, "ROWS_BYTES", 1)
     options = SinkOptions("127.0.0.1:1", {}, "orders", staging=str(tmp_path))
     portions = task.SealPortions(options, "id", {}, False, False, 1)

@@ -63,7 +63,7 @@ class World:
         plan: Plan = lambda _: [],
         say: Callable[[str], None] = lambda _: None,
     ) -> dict[str, dict[str, str]]:
-        """What a start of the pipeline chooses, and keeps."""
+        """The version that a start of the pipeline chooses and keeps."""
         url = self.directory / "registry"
         text = FILE.format(schema=schema, url=url, options=options, formats=formats)
         pipeline = parse_pipeline(text, str(self.directory / "p.toml"))

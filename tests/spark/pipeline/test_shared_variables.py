@@ -6,7 +6,7 @@ import pytest
 
 from pk.spark.pipeline.shared_variables import has_grown, is_grown
 
-# As Spark 4.3 says it, with a part of the lines of its stack.
+# Spark 4.3's message, with some lines of its stack.
 GROWN = """\
 org.apache.spark.SparkException: Task not serializable
 	at org.apache.spark.util.ClosureCleaner$.ensureSerializable(ClosureCleaner.scala:44)

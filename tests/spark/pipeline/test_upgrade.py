@@ -53,7 +53,7 @@ def pipeline(folder: Path, *changes: tuple[str, str]) -> Pipeline:
 
 
 def begin(folder: Path, *sinks: str) -> None:
-    """As if the pipeline had run, and these sinks had had a batch."""
+    """Leave the state of a pipeline that has run and written a batch to these sinks."""
     first = pipeline(folder)
     places = Places(first)
     remember(first, places)

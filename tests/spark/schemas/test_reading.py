@@ -40,7 +40,7 @@ def served() -> Iterator[Running]:
 def read(
     url: str, topic: str, data: Sequence[bytes | None], options: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """Rows of a batch, as a task makes them: what it has came over a pipe."""
+    """Rows of a batch as a task makes them, from data that came over a pipe."""
     reading = reading_of({"schema.registry.url": url, "subscribe": topic, **BROKER, **options})
     schema = typed(reading, headers=False)
     sent: Reading = pickle.loads(pickle.dumps(reading))

@@ -52,7 +52,7 @@ def written(served: Running) -> list[bytes]:
 
 
 def theirs(served: Running, data: list[bytes], reader: str | None = None) -> list[Any]:
-    """What Confluent's deserializer reads."""
+    """The value that Confluent's deserializer reads."""
     with SchemaRegistryClient({"url": served.url}) as client:
         read: Any = cast(Any, AvroDeserializer)(client, reader)
         return [to_json(read(each, CONTEXT)) for each in data]

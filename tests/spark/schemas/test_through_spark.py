@@ -121,7 +121,7 @@ def test_an_export_has_the_columns_of_the_schema_and_keeps_them(
         schemas={"schema.registry.url": served.url},
     )
     assert export(options, spark=spark).records == 3
-    # A version that comes later does not change the columns of what is exported already.
+    # A later version does not change the columns of an existing export.
     fields = [*confluent.AVRO_FIELDS, {"name": "more", "type": "int", "default": 0}]
     text = json.dumps({"type": "record", "name": "Order", "fields": fields})
     number = Schemas(served.url).register("exported-value", Schema(text))
@@ -132,7 +132,7 @@ def test_an_export_has_the_columns_of_the_schema_and_keeps_them(
     assert [row["value"]["id"] for row in rows] == [1, 2, 3, 3]
     assert rows[3]["value"] == rows[2]["value"]
     assert rows[2]["value"]["price"] == wanted[2]["price"]
-    # With `evolve` it does.
+    # `evolve` lets it change them.
     produce(served, "exported", [b"\0" + number.to_bytes(4, "big") + data[2][5:] + b"\x04"])
     evolving = replace(again, evolve=True)
     assert export(evolving, spark=spark).records == 1

@@ -56,7 +56,7 @@ def served() -> Iterator[Running]:
 def write(
     where: str, topic: str | None, kind: t.DataType, values: list[Any], **options: str
 ) -> list[bytes | None]:
-    """What becomes of a column of values, in a task."""
+    """A column of values as a task writes it."""
     given = {name.replace("_", "."): value for name, value in options.items()}
     _, parsed = split_options({"schema.registry.url": where, **given}, sink=True)
     assert parsed is not None
@@ -122,7 +122,7 @@ def test_protobuf_of_the_columns(served: Running) -> None:
 
 
 def test_what_confluent_wrote_is_written_back_alike(served: Running) -> None:
-    """With the latest schema of a subject, as it came: Avro, whose bytes have one form."""
+    """With a subject's latest schema the bytes are equal, because Avro has a single encoding."""
     data, wanted = confluent.avro(served.url, "back")
     fields = {"id": t.LongType(), "item": t.StringType(), "price": t.DecimalType(9, 2)}
     more = {"at": t.TimestampType(), "raw": t.BinaryType(), "lines": t.ArrayType(INNER)}

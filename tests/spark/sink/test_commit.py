@@ -143,8 +143,8 @@ def test_a_driver_that_died_inside_its_transaction_leaves_nothing(
 def test_a_second_driver_of_the_query_is_fenced(
     kafka: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The zombie has read the marker and stands still; the new driver publishes; the zombie goes
-    on."""
+    """The zombie has read the marker and stands still; the new driver publishes; the zombie
+    continues."""
     topic = topics.create_topic(kafka, fresh("sink"), 1)
     options, query = sink(kafka), str(uuid.uuid4())
     kept = connections()
@@ -266,7 +266,7 @@ def test_tasks_that_may_repeat_publish_by_themselves(kafka: Kafka, fresh: Fresh)
 def test_without_the_marker_check_a_batch_is_published_twice(
     kafka: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What this file's tests look at must be able to fail."""
+    """The checks of this file's tests must be able to fail."""
 
     async def blind(self: Any, partition: Any) -> None:
         return None

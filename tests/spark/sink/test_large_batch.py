@@ -55,7 +55,7 @@ def parts(
     tasks: int = 2,
     limit: int = 0,
 ) -> Iterator[Part]:
-    """What the tasks of a batch seal: each has consecutive rows, which name their partition."""
+    """The rows that a batch's tasks seal: each has consecutive rows, which name their partition."""
     each = -(-len(rows) // tasks)
     for task in range(tasks):
         mine = rows[task * each : (task + 1) * each]
@@ -220,7 +220,7 @@ def no_job(listed: SealedList) -> None:
 
 
 def test_a_batch_of_both_ways_is_written_once(world: World) -> None:
-    """What comes again may be larger or smaller than it was."""
+    """The repeated batch may be larger or smaller than the first."""
     world.write(world.batch(0), values(0))
     world.write(world.batch(0, driver_bytes=10**6), values(0))
     world.write(world.batch(1, driver_bytes=10**6), values(1))
@@ -301,7 +301,7 @@ def is_death(error: BaseException) -> bool:
 def test_without_the_markers_of_files_records_come_twice(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the tests above look at must be able to fail."""
+    """The checks of the tests above must be able to fail."""
 
     async def blind(options: SinkOptions, listed: SealedList) -> set[str]:
         return set()
@@ -350,7 +350,7 @@ def test_a_file_that_is_gone_or_cut_is_named(world: World, monkeypatch: pytest.M
 
 def test_a_driver_that_stood_still_before_its_list_writes_nothing(world: World) -> None:
     """It has sealed the batch; another driver writes the batch and removes its list; the first one
-    goes on."""
+    continues."""
     late = world.batch(0)
     kept = list(parts(late, world.topic, values(0)))
     world.write(world.batch(0), values(0))
@@ -384,7 +384,7 @@ def test_a_driver_that_stood_still_before_its_transaction_is_refused(
 
 
 def test_a_task_that_stood_still_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has read the markers; another task publishes the lane; the first one goes on."""
+    """It has read the markers; another task publishes the lane; the first one continues."""
     there = publish_files.published_files
     stood: list[bool] = []
     errors: list[KafkaError] = []

@@ -56,7 +56,7 @@ def rows(made: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def opened(sealed: Any) -> dict[tuple[str, int], list[tuple[Any, ...]]]:
-    """What is in the batches: by partition, key, value and headers in order."""
+    """The records in the batches: key, value and headers in order, by partition."""
     found: dict[tuple[str, int], list[tuple[Any, ...]]] = {}
     for topic, partition, count, data in sealed:
         inside = []

@@ -36,7 +36,7 @@ def reader(kafka: Kafka, **options: object) -> KafkaStreamReader:
 
 
 class Query:
-    """What Spark does with a reader: it keeps offsets as text, and copies of the reader read."""
+    """Uses a reader as Spark does: it keeps offsets as text, and copies of the reader read."""
 
     def __init__(self, source: KafkaStreamReader) -> None:
         self.source = source
@@ -61,7 +61,7 @@ class Query:
         ]
 
     def until(self, count: int) -> list[tuple[int, int, bytes]]:
-        """The records of so many batches as `count` records take."""
+        """The records of as many batches as `count` records take."""
         found: list[tuple[int, int, bytes]] = []
         topics.wait_until(f"{count} records", lambda: len(self._more(found)) >= count)
         return found

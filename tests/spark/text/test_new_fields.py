@@ -137,7 +137,7 @@ WIDE = JsonFields(SCHEMA, {("x", "z", "q"): "stays BIGINT: there is a reason"})
 
 
 def evolved(text: str) -> tuple[str | None, str | None]:
-    """What has to change for a text, and why it does not fit."""
+    """The columns that must change for a text, and why it does not fit."""
     [row] = read_column([text.encode()], WIDE, "UTC", NAMES).to_pylist()
     return row["new"], row["error"]
 
