@@ -34,7 +34,7 @@ from pk.cli.diagnosis.snapshot import (
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.cluster_files import wakings
 from pk.cli.runtime.failures import phrase
-from pk.core.auth.acls import AclBinding
+from pk.core.auth.acls import AclBinding, Operation
 from pk.core.auth.unsecured_tokens import UNSECURED
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -341,6 +341,13 @@ class Collector:
             self._miss(c.GROUPS, f"groups of broker {broker}", error)
         types = {g.group_id: g.type for g in listed.groups}
         whole = not listed.errors
+        cluster = await self.admin.describe_cluster(include_authorized_operations=True)
+        may = cluster.authorized_operations
+        if may != r.NO_OPERATIONS and not may >> Operation.DESCRIBE & 1:
+            # Brokers leave out the groups that the user may not describe.
+            hidden = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "ListGroups")
+            self._miss(c.GROUPS, "groups that you may not describe", hidden)
+            whole = False
         described = await self.admin.describe_groups(types)
         commits = await offsets_of(self.admin, types)
         for name in described:

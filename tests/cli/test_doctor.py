@@ -16,7 +16,7 @@ from terminal import SIZES, Terminal, size_name
 
 from pk.cli.command_line.output_options import check_output_options
 from pk.cli.command_line.parse import parse
-from pk.cli.diagnosis.checks import CHECKS, RECOVERIES, diagnose
+from pk.cli.diagnosis.checks import CHECKS, GROUPS, OFFSETS, RECOVERIES, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.snapshot import (
     ERROR,
@@ -692,6 +692,34 @@ def test_what_is_deleted_while_it_is_looked_at_is_nothing_unseen(
     seen = trio.run(look)
     assert (dict(seen.unseen), seen.groups_whole) == ({}, True)
     assert topic not in seen.topics and group not in seen.groups
+
+
+def test_groups_that_the_user_may_not_see_are_not_taken_for_absent(
+    pk: Run, pk_kafka: Kafka, fresh: Fresh
+) -> None:
+    """ListGroups leaves out what a user without DESCRIBE on the cluster may not describe."""
+    topic = fresh("hidden")
+    pk("topics", "create", topic, "-b", pk_kafka.bootstrap)
+    pk("produce", topic, "x", "-b", pk_kafka.bootstrap)
+
+    class Limited:
+        def __init__(self, admin: Admin) -> None:
+            self._admin = admin
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._admin, name)
+
+        async def describe_cluster(self, **given: Any) -> Any:
+            found = await self._admin.describe_cluster(**given)
+            return replace(found, authorized_operations=0)
+
+    async def look() -> ClusterSnapshot:
+        async with open_admin(pk_kafka.bootstrap) as admin:
+            return await collect(cast("Admin", Limited(admin)), frozenset({GROUPS, OFFSETS}))
+
+    seen = trio.run(look)
+    assert list(seen.unseen) == ["groups that you may not describe"]
+    assert not [f for f in diagnose(seen) if f.check == "unread-topics"]
 
 
 def test_the_checks_are_listed_without_a_cluster(pk: Run) -> None:

@@ -147,8 +147,9 @@ async def delete(context: Context, options: DeleteUsers) -> None:
         if options.mechanism is not None:
             having = [one for one in having if one.mechanism.sasl_name == options.mechanism]
         if not having:
-            missing = f"{user} has no password for {options.mechanism or 'SCRAM'}"
-            context.failed(KafkaError(ErrorCode.RESOURCE_NOT_FOUND, missing), user)
+            mechanism = options.mechanism or "SCRAM"
+            missing = f"{user!r} has no password for {mechanism}; `pk users list` lists users."
+            context.failed(CommandError(missing), user)
         for one in having:
             todo.setdefault(one.mechanism, []).append(user)
     if todo:
