@@ -1,4 +1,4 @@
-"""Principals as text, and what makes two of them the same."""
+"""Principals as text, and when two of them are equal."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a broker's keys say about SASL, and what they cannot mean."""
+"""A broker's SASL keys, and the combinations that are refused."""
 
 import pytest
 from each import for_each

@@ -1,5 +1,5 @@
-"""The pages for those who come from another client: every block of code runs, theirs and ours, and
-both print the same."""
+"""The pages about moving from another client: every block of code runs, with the other client and
+with pk, and both print the same."""
 
 from __future__ import annotations
 

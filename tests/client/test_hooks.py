@@ -1,4 +1,4 @@
-"""`on_send` and `on_records`: what they see, what they change, what they are told."""
+"""`on_send` and `on_records`: the records they see, their changes, and the results they get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of what is sent and received, and the context that travels with a record."""
+"""Spans of sent and received records, and the context that travels with a record."""
 
 from __future__ import annotations
 

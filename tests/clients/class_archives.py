@@ -1,9 +1,9 @@
 """Archives of the classes that Apache Kafka's programs load: a JVM that has one starts in half the
 time, and the tests start hundreds.
 
-`python -m clients.class_archives` makes them beside the jars, where that was not done before, and
-prints their folder. `PK_CLASS_ARCHIVES` names it to the tests; `scripts/test --peers` and .ci/run
-do both. Benchmarks go without: Apache Kafka's own scripts have none.
+`python -m clients.class_archives` makes them beside the jars if they are missing, and prints their
+folder. `PK_CLASS_ARCHIVES` names it to the tests; `scripts/test --peers` and .ci/run do both.
+Benchmarks go without: Apache Kafka's own scripts have none.
 """
 
 from __future__ import annotations

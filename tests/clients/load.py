@@ -1,8 +1,7 @@
 """Clients that live through faults as a user's services would, and remember what they were told.
 
 `Load` produces by librdkafka, idempotent and acks=all; `JavaLoad` does by Apache's producer;
-`GroupReader` reads in a group and commits. What they remember is compared with what is in the log
-in the end, by `check_log`.
+`GroupReader` reads in a group and commits. `check_log` compares their notes with the final log.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """kafka-python 2.0.6 in a process of its own, since the tests themselves have version 3: what
 clients of Kafka 0.9 to 0.11 were, told by `api_version` which requests to speak.
 
-The library and what it needs beside it are fetched by pip into a cache folder, once.
+pip fetches the library and its dependencies into a cache folder, once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Clients of others, each of which writes one value through a secured listener and reads it back.
 
 A way is given by the keys of Java's clients (`secured.ways_of`); each function says them in its
-client's own words. Each raises where it fails.
+client's own words. Each raises an error if it fails.
 """
 
 from __future__ import annotations

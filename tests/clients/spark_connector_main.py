@@ -1,5 +1,5 @@
-"""A program for Spark's own Kafka connector: it writes a batch, reads it again, and copies it by a
-stream that ends and goes on from its checkpoint. `test_spark_connector.py` runs it in the
+"""A program for Spark's own Kafka connector: it writes a batch, reads it again, and copies it with
+a stream that stops and resumes from its checkpoint. `test_spark_connector.py` runs it in the
 connector's own interpreter and checks what it left.
 
 Arguments: the folder of the jars, the bootstrap server, a source topic, a sink topic, a checkpoint.

@@ -1,5 +1,5 @@
-"""Quotas as other people's clients meet them: what they are told, what their tools set, and that
-rates hold for a minute."""
+"""Quotas with other people's clients: the throttle times they get, the quotas their tools set, and
+rates that hold for a minute."""
 
 from __future__ import annotations
 

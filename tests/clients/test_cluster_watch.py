@@ -1,4 +1,4 @@
-"""What is seen of a cluster while it changes: `pk top` as a broker dies and replicas move,
+"""A cluster's state as it is shown during changes: `pk top` as a broker dies and replicas move,
 throttles at their own pace, and what an earlier command left behind. Against pk's own cluster and
 Apache Kafka's (mark `peer`)."""
 

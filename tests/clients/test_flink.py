@@ -1,5 +1,5 @@
 """Apache Flink's connector for Kafka: a job copies a topic, exactly once, and is killed in the
-middle; another goes on from its last checkpoint.
+middle; another resumes from its last checkpoint.
 
 Slow: `scripts/test -m "slow and peer" tests/clients/test_flink.py`.
 """

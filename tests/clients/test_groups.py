@@ -2,7 +2,7 @@
 protocol (KIP-848).
 
 The members are processes (members.py), so that leaving, dying and coming back are what they are in
-life. What the group looks like is asked of the broker through librdkafka's admin client.
+life. librdkafka's admin client asks the broker for the group's state.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """MirrorMaker 2 between pk and Apache Kafka, both ways: each record comes once and in order,
-whoever is killed.
+although processes are killed.
 
 Its node and the broker of pk that leads the copied topic are killed while records are written.
 Slow: `scripts/test -m "slow and peer" tests/clients/test_mirror_maker.py`.

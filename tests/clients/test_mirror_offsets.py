@@ -1,4 +1,4 @@
-"""MirrorMaker 2 translates the offsets of groups: one that stopped goes on in the other cluster,
+"""MirrorMaker 2 translates the offsets of groups: a stopped group resumes in the other cluster,
 misses no record, and reads few of them again. The same on pk and between two Apache Kafkas.
 
 Slow: `scripts/test -m "slow and peer" tests/clients/test_mirror_offsets.py`.

@@ -1,7 +1,8 @@
 """The same `pk` commands against pk's broker and Apache Kafka give the same JSON and exit codes.
 
-What cannot be the same is masked (ids, times, addresses, wording after an error's name); what else
-differs stands in DIFFERENCES with its reason, and a line there that no longer differs fails too.
+Values that cannot be the same are masked (ids, times, addresses, wording after an error's name);
+what else differs stands in DIFFERENCES with its reason, and a line there that no longer differs
+fails too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The starters themselves: a broker answers where the fixture says, and lists itself alone."""
+"""The starters themselves: a broker answers at the fixture's address, and lists only itself."""
 
 from clients.apache_kafka import brokers_alive
 from clients.fixtures import Kafka

@@ -1,4 +1,4 @@
-"""`docs/switching.md`: each command on it is run, ours and the one it stands for."""
+"""`docs/switching.md`: runs each command on the page, pk's and the one it replaces."""
 
 import re
 import shlex

@@ -1,5 +1,5 @@
 """pk with tiered storage says what Apache Kafka 4.3.1 says with its LocalTieredStorage: offsets by
-position and by time over both tiers, fetches below the local start, configs, and what is refused.
+position and by time over both tiers, fetches below the local start, configs, and refused requests.
 With PK_WRITE_GOLDEN=1 the side of Apache Kafka writes the golden text again."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Apache's VerifiableProducer, which its system tests run: what it says is acknowledged is there,
-on pk and on Apache Kafka."""
+"""Apache's VerifiableProducer, which its system tests run: the records it reports as acknowledged
+are in the log, on pk and on Apache Kafka."""
 
 from __future__ import annotations
 

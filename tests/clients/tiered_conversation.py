@@ -1,5 +1,5 @@
-"""A conversation about tiered storage with any broker that has it: pk over a directory, or Apache
-Kafka with its LocalTieredStorage. What is said depends on no time and no port."""
+"""A conversation about tiered storage with any broker that supports it: pk over a directory, or
+Apache Kafka with its LocalTieredStorage. The text does not depend on times or ports."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What client tests do beside the client under test, through librdkafka: topics, groups,
-offsets."""
+"""Helpers of client tests beside the client under test, by librdkafka: topics, groups, offsets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What lies between nodes, in the test's hand: TCP forwarders that can cut a node off without
-closing a connection.
+"""The connections between nodes, controlled by the test: TCP forwarders that can cut a node off
+without closing a connection.
 
 A connection between two nodes goes through the forwarder of the one that is connected to; who
 connects says so itself, by the client id of its first request (`pk-node-2`). A service that speaks

@@ -1,4 +1,4 @@
-"""What is more than a client: frameworks, each shown by tests of this project, which also run by
+"""Frameworks, which are more than clients, each shown by tests of this project, which also run by
 themselves."""
 
 from __future__ import annotations

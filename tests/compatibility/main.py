@@ -1,5 +1,5 @@
-"""Runs other people's clients and frameworks on pk, and writes docs/compatibility.md from what came
-of it.
+"""Runs other people's clients and frameworks on pk, and writes the results to
+docs/compatibility.md.
 
 `scripts/compatibility` runs all and writes the page; `--only CLIENT` (repeatable) runs some and
 keeps the other rows of the page; `--broker apache` runs on Apache Kafka, for comparison, and writes

@@ -1,4 +1,4 @@
-"""What each client is asked to do, and what must be true of the broker afterwards.
+"""The tasks of each client, and the state that the broker must have afterwards.
 
 A client's program is run as `PROGRAM SCENARIO BOOTSTRAP NAME [WORD]`. It must end with 0, having
 checked what it read itself. What it wrote, committed and configured is then read by librdkafka,

@@ -1,4 +1,4 @@
-"""Errors that are told: what they quote must not outgrow the protocol."""
+"""Error messages: quoted input must not exceed the protocol's limits."""
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.codec import encode

@@ -1,5 +1,5 @@
-"""What tests of clusters under faults share: short sessions, the stores that vote, and who the
-controller is."""
+"""Shared parts of the tests of clusters under faults: short sessions, the stores that vote, and
+finding the controller."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A small disk for a broker, in a mount namespace of its own: it can be filled and made read-only,
 and goes with its holder.
 
-Needs Linux's `unshare` and `nsenter` (util-linux); who is not root gets a user namespace too, where
-the machine allows it.
+Needs Linux's `unshare` and `nsenter` (util-linux); a user other than root also gets a user
+namespace, if the machine allows it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Real processes that die, stop running and come back, under load: what was acknowledged is there,
-in order, and a group sees it.
+"""Real processes that die, stop running and come back, under load: acknowledged records are in the
+log, in order, and a group reads them.
 
 Three brokers, replication factor 3, min.insync.replicas 2. librdkafka and Apache's Java producer
 (where java is) produce with acks=all and idempotence through all of it, and must see no error; a

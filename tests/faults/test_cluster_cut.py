@@ -2,9 +2,9 @@
 controller: a network that drops packets, not a process that ends, so no connection breaks and no
 node notices.
 
-Clients still reach every broker. The one that is cut off goes on leading in its own eyes; what
-counts is that it acknowledges nothing with acks=all from then on, that another leads, and that what
-it wrote alone is gone once it is back.
+Clients still reach every broker. The isolated node still considers itself the leader; what counts
+is that it acknowledges nothing with acks=all from then on, that another leads, and that what it
+wrote alone is gone once it is back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kill -9 at random moments under load: what was acknowledged is there, once, in order.
+"""kill -9 at random moments under load: acknowledged records are in the log, once, in order.
 
 One idempotent producer (acks=all) lives through all the kills, as a service of a user's would: it
 sends again what it has no answer for, and only the broker's memory of its sequences keeps that from

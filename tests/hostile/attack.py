@@ -1,5 +1,4 @@
-"""Three thousand connections that mean no good, to one address on loopback, from a process of its
-own.
+"""Three thousand hostile connections to one address on loopback, from a process of its own.
 
     python -m hostile.attack HOST PORT [tls | handshake | sasl | sasl-tls | oauth | token]
 

@@ -1,5 +1,5 @@
-"""What clients of a run did and saw: transactions with their appends, and reads of partitions. Kept
-as lines of JSON."""
+"""The operations of a run's clients, and their results: transactions with their appends, and reads
+of partitions. Kept as lines of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who stands still is ended, and says where: also while a call keeps the interpreter's lock."""
+"""A run without progress is ended and reports where it hangs, even while a call holds the GIL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that makes no progress ends, and says where its threads are.
+"""A run that makes no progress is ended, and reports where its threads are.
 
 A call into librdkafka that keeps the interpreter's lock stops every thread of a run, a watchdog
 among them. So the run is a process of its own (`watched`), which writes to a pipe whenever it gets

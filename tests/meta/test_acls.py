@@ -1,4 +1,4 @@
-"""What a controller decides about ACLs."""
+"""A controller's decisions about ACLs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What our tables and decisions say, asked of a broker over a socket: of pk, and of Apache Kafka
-where there is one."""
+"""pk's tables and decisions, compared with a broker's answers over a socket: pk's, and Apache
+Kafka's if it is installed."""
 
 from __future__ import annotations
 

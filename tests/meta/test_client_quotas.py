@@ -1,5 +1,5 @@
-"""Client quotas in the metadata: what is answered, by pk and by Apache Kafka where there is one,
-and what is kept."""
+"""Client quotas in the metadata: the answers of pk, and of Apache Kafka if it is installed, and the
+stored quotas."""
 
 from __future__ import annotations
 

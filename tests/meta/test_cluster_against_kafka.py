@@ -1,5 +1,5 @@
-"""What our decisions come to, beside what a cluster of Apache Kafka's comes to: the same steps, the
-same partitions and the same errors.
+"""The results of pk's decisions, compared with those of an Apache Kafka cluster: the same steps,
+the same partitions and the same errors.
 
 The steps that tell most are those of which a client sees the state in between: a reassignment to a
 broker that is down stays under way; replicas that leave a small ISR stay eligible.

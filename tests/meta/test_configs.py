@@ -1,5 +1,5 @@
-"""Changing keys of topics, brokers, groups and subscriptions; describing where their values come
-from."""
+"""Changing keys of topics, brokers, groups and subscriptions; describing the sources of their
+values."""
 
 from __future__ import annotations
 

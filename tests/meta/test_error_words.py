@@ -1,5 +1,5 @@
-"""Errors of admin requests in Apache's words, which scripts look for: asked of pk, and of Apache
-Kafka where there is one."""
+"""Errors of admin requests in Apache's words, which scripts look for: from pk, and from Apache
+Kafka if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events go to bytes and come back; what is damaged or too new is refused and nothing worse."""
+"""Events are encoded and decoded; damaged or too new bytes are refused without any other effect."""
 
 import pytest
 from each import for_each

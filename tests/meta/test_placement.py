@@ -1,4 +1,4 @@
-"""Where replicas go: leaders even, racks spread, followers mixed, fenced brokers last."""
+"""Placement of replicas: leaders even, racks spread, followers mixed, fenced brokers last."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Users' SCRAM credentials: what is answered, by pk and by Apache Kafka where there is one, and
-what the metadata then holds."""
+"""Users' SCRAM credentials: the answers of pk, and of Apache Kafka if it is installed, and the
+resulting metadata."""
 
 from __future__ import annotations
 

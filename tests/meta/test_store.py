@@ -1,7 +1,7 @@
-"""What every metadata store promises, asked of each: epochs fence, appends are whole, snapshots
+"""The promises of every metadata store, tested on each: epochs fence, appends are whole, snapshots
 stand for what they end.
 
-etcd and ZooKeeper are the real ones. What only a lease or a session can do to a store is asked in
+etcd and ZooKeeper are the real ones. The effects of leases and sessions are tested in
 tests/net/test_etcd.py and tests/net/test_zookeeper.py.
 """
 

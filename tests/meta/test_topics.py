@@ -1,5 +1,4 @@
-"""Creating, growing and deleting topics: what is decided and what is refused, with the codes that
-Kafka answers."""
+"""Creating, growing and deleting topics: the decisions and refusals, with Kafka's error codes."""
 
 from __future__ import annotations
 

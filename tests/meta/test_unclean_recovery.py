@@ -1,4 +1,5 @@
-"""Leaders by evidence: everybody who was in sync came back unclean, and the longest log leads."""
+"""Leaders by evidence: all in-sync replicas returned after unclean shutdowns, and the longest log
+leads."""
 
 from __future__ import annotations
 

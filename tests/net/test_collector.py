@@ -1,5 +1,5 @@
-"""What survives a long collection is not looked at again; nothing that lives is lost by it, and
-what dies is freed."""
+"""Objects that survive a long collection are not examined again; no live object is lost, and dead
+ones are freed."""
 
 import gc
 import weakref

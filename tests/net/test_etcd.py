@@ -1,6 +1,6 @@
-"""What leases, and faults of etcd's servers, do to the metadata store on etcd.
+"""The effects of leases and of faults of etcd's servers on the metadata store on etcd.
 
-What the store promises besides is in tests/meta/test_store.py, with the other stores.
+The store's other promises are tested in tests/meta/test_store.py, with the other stores.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""A node's channel to another, for those who do not wait: they are called once, whatever
-happens."""
+"""A node's channel to another, for callers that do not wait: each callback runs exactly once."""
 
 from typing import Any
 

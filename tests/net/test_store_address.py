@@ -1,4 +1,4 @@
-"""Addresses of etcd and ZooKeeper, and what is said where there is none: no server is needed."""
+"""Addresses of etcd and ZooKeeper, and the errors for missing ones; no server is needed."""
 
 from __future__ import annotations
 

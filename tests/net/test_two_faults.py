@@ -1,5 +1,5 @@
-"""All brokers crash at once, and one comes back damaged: nothing acknowledged is lost, in whatever
-order they return."""
+"""All brokers crash at once, and one comes back damaged: no acknowledged record is lost, regardless
+of the order in which they return."""
 
 from __future__ import annotations
 

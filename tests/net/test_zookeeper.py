@@ -1,7 +1,7 @@
-"""What sessions do to the metadata store on ZooKeeper: they end, servers go and come back,
-controllers die half way.
+"""The effects of sessions on the metadata store on ZooKeeper: they end, servers stop and return,
+controllers die halfway.
 
-What the store promises besides is in tests/meta/test_store.py, with the other stores.
+The store's other promises are tested in tests/meta/test_store.py, with the other stores.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What the client's tests share: a broker that follows a script, and a way to cut a real broker's
-connections."""
+"""Shared parts of the client's tests: a broker that follows a script, and a way to cut a real
+broker's connections."""
 
 from __future__ import annotations
 

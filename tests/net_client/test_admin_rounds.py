@@ -1,5 +1,5 @@
-"""How the admin client asks many brokers at once: each answers for itself, whatever the others
-do."""
+"""How the admin client asks many brokers at once: each broker's answer is independent of the
+others."""
 
 from typing import Any, cast
 

@@ -1,5 +1,5 @@
-"""Where any broker will do, one that hangs, or that is no broker, holds no caller up while another
-answers."""
+"""If any broker can answer, one that hangs, or is not a broker, does not delay a caller while
+another answers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,7 +1,7 @@
 """Commits of a member while its group moves.
 
-What a member commits must not overwrite what a later owner of the partition has committed, and must
-not get lost where the partition is still its own.
+A member's commit must not overwrite the commit of a later owner of the partition, and must not get
+lost if the member still owns the partition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One connection: answers find their requests, whatever is cancelled, late, cut or malformed."""
+"""One connection: answers are matched to their requests even if some are canceled, late, cut or
+malformed."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
 """The programs of docs/client*.md, run as they stand there, and on asyncio and blocking with the
-changes that the page names. Pieces of programs get what is around them."""
+changes that the page names. Fragments of programs get their context."""
 
 from __future__ import annotations
 

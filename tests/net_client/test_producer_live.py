@@ -1,5 +1,5 @@
-"""The producer against a real broker: what is acknowledged is there, once, in order, whatever
-happens on the way."""
+"""The producer against a real broker: acknowledged records are in the log, once and in order,
+despite faults on the way."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Brokers of an earlier run: tried where no address given answers, if they are still of that
-cluster."""
+"""Brokers of an earlier run: they are tried if none of the given addresses answers, and used if
+they are still in that cluster."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator

@@ -1,7 +1,6 @@
-"""What the program does between a coordinator's word and poll: members that poll late, whose polls
-are cancelled, whose callbacks fail, and that unsubscribe meanwhile.
-
-At no time two members read a partition, and none is forgotten.
+"""A program's actions between a coordinator's answer and a poll: members that poll late, whose
+polls are canceled, whose callbacks fail, and that unsubscribe. Two members never read the same
+partition, and no partition is forgotten.
 """
 
 from __future__ import annotations

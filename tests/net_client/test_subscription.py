@@ -1,4 +1,4 @@
-"""What a consumer makes of what was fetched: order, holes, transactions, corruption."""
+"""A consumer's handling of fetched data: order, holes, transactions, corruption."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a producer says of a transaction whose commit the coordinator has taken, and whose answer it
-never got."""
+"""A producer's report of a transaction whose commit the coordinator accepted, but whose answer was
+lost."""
 
 from __future__ import annotations
 

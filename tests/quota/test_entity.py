@@ -1,4 +1,4 @@
-"""Which of the eight levels of quotas counts for a client, and who shares its rate."""
+"""The level, of eight, from which a client's quota comes, and the clients that share its rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our Avro beside Apache's own library: what it parses, how it writes a schema, and what it says of
+"""pk's Avro compared with Apache's own library: parsing, the text of schemas, and the answers for
 each pair."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process of Spark keeps out of its collections."""
+"""The objects that a Spark process keeps out of its garbage collections."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Exports by a real Spark: what is in the files is what was produced, however the runs before
+"""Exports by a real Spark: the files contain the produced records, regardless of how earlier runs
 ended."""
 
 from __future__ import annotations

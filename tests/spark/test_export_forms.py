@@ -1,5 +1,5 @@
 """Exports in every form, by a real Spark: partitioned, as tables, at a URL, of several topics, and
-followed. They hold what was produced, and readers of others see it."""
+followed. They contain the produced records, and other readers can read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What an export finds at the brokers, and which earlier runs it goes on from. Without Spark."""
+"""The state that an export finds at the brokers, and the earlier runs that it continues. Without
+Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exports at a URL: what counts there, whatever happened to earlier runs. Without Spark; with it:
+"""Exports at a URL: the files that count there, regardless of earlier runs. Without Spark; with it:
 test_export_forms.py."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which Java is taken, and the launcher for a Java that lacks a module."""
+"""The choice of Java, and the launcher for a Java that lacks a module."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Where a database's file is."""
+"""The path of a database's file."""
 
 from pathlib import Path
 

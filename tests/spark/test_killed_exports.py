@@ -1,5 +1,5 @@
 """An export's run that is killed at any step of its end: the next one finds all or nothing of it,
-once, in every form. In the midst of Spark's work: test_export_forms.py."""
+once, in every form. test_export_forms.py kills runs while Spark works."""
 
 from __future__ import annotations
 

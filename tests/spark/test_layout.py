@@ -1,4 +1,4 @@
-"""What `--partition-by` says. What Spark makes of it: test_export_forms.py."""
+"""The parsing of `--partition-by`. test_export_forms.py tests Spark's use of it."""
 
 import pytest
 from each import for_each

@@ -1,4 +1,4 @@
-"""What is a path of this machine, and what a URL of another place."""
+"""The distinction between local paths and URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts in an export's directory, whatever happened to earlier runs."""
+"""The files that count in an export's directory, regardless of earlier runs."""
 
 import json
 import os

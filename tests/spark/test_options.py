@@ -1,4 +1,4 @@
-"""The data source's options: Spark's names, and what is refused."""
+"""The data source's options: Spark's names, and refused options."""
 
 import subprocess
 import sys

@@ -1,5 +1,5 @@
-"""What a cluster's workers get: a zip that Python imports, and libraries; and a cluster whose
-Python has no pk."""
+"""The package that a cluster's workers get: a zip that Python imports, and libraries; and a cluster
+whose Python has no pk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a pipeline fails and goes on, by the command, with a Spark of its own."""
+"""How a pipeline fails and continues, run by the command with its own Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline whose checkpoint, table and files are at S3: its driver is killed, and it goes on
+"""A pipeline whose checkpoint, table and files are on S3: its driver is killed, and it continues
 elsewhere. The parquet files are those of Spark's own sink, which lists them."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Pipelines by a real Spark, in one session. What needs no session is tested without:
-tests/spark/pipeline."""
+"""Pipelines by a real Spark, in one session. tests/spark/pipeline has the tests that need no
+session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges read from a broker: exactly their records, whatever the log looks like in between."""
+"""Ranges read from a broker: exactly their records, regardless of the log's layout in between."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a session of Spark Connect registers: a class that Python processes without pk can load, and
-whose readers and writers they can load too."""
+"""The source that a Spark Connect session registers: a class that Python processes without pk can
+load, and whose readers and writers they can load too."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A fixed share of scripts/spark-faults: every input record once in the output, whatever was
-killed; and what does not deliver exactly once is found out."""
+"""A fixed share of scripts/spark-faults: every input record is in the output once, despite kills,
+and a sink that does not deliver exactly once is detected."""
 
 from __future__ import annotations
 

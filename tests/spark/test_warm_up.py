@@ -1,5 +1,5 @@
-"""The archive of classes that Spark starts from: who makes it, who uses it, and what if it is
-wrong."""
+"""The archive of classes that Spark starts from: its creation, its use, and the behavior if it is
+invalid."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Large batches of streams by a real Spark: executors publish them. What needs no session is tested
-without: tests/spark/sink/test_large_batch.py."""
+"""Large batches of streams by a real Spark: executors publish them.
+tests/spark/sink/test_large_batch.py has the tests that need no session."""
 
 from __future__ import annotations
 

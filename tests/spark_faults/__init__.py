@@ -1,2 +1,2 @@
-"""Streams of Spark under faults: every input record once in the output, whatever dies
+"""Streams of Spark under faults: every input record is in the output once, whichever process dies
 (`scripts/spark-faults`)."""

@@ -1,7 +1,7 @@
 """The data source `pk` with a sink that fails: tasks that raise before and after they wrote,
 commits that are killed.
 
-What failed is noted in a file, a line each, since the process that fails cannot say it.
+Each failure is a line in a file, since the failing process cannot report it.
 """
 
 from __future__ import annotations

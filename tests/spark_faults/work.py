@@ -1,5 +1,5 @@
-"""What a driver is told by the run that starts and kills it. Imports nothing of pk, since the
-driver of Spark's own connector has none."""
+"""The data that a driver gets from the run that starts and kills it. Imports nothing of pk, since
+the driver of Spark's own connector has none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""examples/testing: each suite runs as its README says, the Java and Go ones where their tools
-are."""
+"""examples/testing: each suite runs as its README says, the Java and Go ones if their tools are
+installed."""
 
 import re
 import shutil

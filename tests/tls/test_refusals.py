@@ -1,5 +1,5 @@
-"""What is said of keys that OpenSSL does not take, and of a peer that ends the handshake: OpenSSL's
-reason, in words."""
+"""The errors for keys that OpenSSL does not accept, and for a peer that ends the handshake:
+OpenSSL's reason, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection with TLS sends."""
+"""The data that a TLS connection sends."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 tests have.
 
 A line in is [module, class, values]: the values of the class's schema by position, bytes as {"hex":
-...}. A line out is the bytes in hex, or "error" and what was raised. The first argument is the
-folder that holds kafka-python.
+...}. A line out is the bytes in hex, or "error" and the exception. The first argument is the folder
+that holds kafka-python.
 """
 
 import importlib

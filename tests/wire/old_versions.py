@@ -1,5 +1,5 @@
 """kafka-python 2.0.6 as an oracle for versions that Apache Kafka 4 dropped, and the golden file of
-what it said.
+its answers.
 
 `python tests/wire/old_versions.py` (with `tests` and `scripts/path` on PYTHONPATH) writes
 tests/golden/wire_old.jsonl again: each line is a message, a version, its values by position, and

@@ -1,4 +1,5 @@
-"""Every message in every version: there and back, cut short, lied to, refused where it must be."""
+"""Every message in every version: round trips, truncated input, false lengths, and required
+refusals."""
 
 import random
 import tracemalloc

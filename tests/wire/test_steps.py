@@ -1,5 +1,5 @@
-"""Messages decoded and encoded in steps: the same as at once, for what is well-formed and what is
-not, with a rest after so many elements however they are nested."""
+"""Messages decoded and encoded in steps: the result is the same as at once, for valid and invalid
+input, with a rest after a number of elements at any nesting."""
 
 import random
 from collections.abc import Callable, Coroutine

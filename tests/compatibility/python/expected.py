@@ -1,5 +1,5 @@
-"""What the programs of this folder write and expect to read: the same records as every other
-language's (`../scenarios.py` has the list of scenarios)."""
+"""The records that the programs of this folder write and expect to read: the same records as every
+other language's (`../scenarios.py` has the list of scenarios)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys, their types and bounds, the views made of them, and what is refused."""
+"""Keys, their types and bounds, the views made of them, and refused values."""
 
 import re
 from functools import cache

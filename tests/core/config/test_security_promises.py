@@ -1,4 +1,4 @@
-"""What promises security that pk does not have, and what only looks like it."""
+"""Keys that promise security features pk does not have, and keys that only look like them."""
 
 import pytest
 from each import for_each

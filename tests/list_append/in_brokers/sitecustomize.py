@@ -1,5 +1,5 @@
-"""What a run of `scripts/check-transactions` puts into its brokers: Python imports this file as
-each of them starts.
+"""Code that a run of `scripts/check-transactions` puts into its brokers: Python imports this file
+as each of them starts.
 
 With PK_CHECK_CLOCK the clock of the machine, as the broker sees it, is ahead by the milliseconds in
 that file: a test cannot step the real clock. With PK_CHECK_PLANTED the broker has one of the bugs

@@ -1,4 +1,5 @@
-"""The assignors without Java: cases that it answered once, and what must hold of any assignment."""
+"""The assignors without Java: cases with Java's recorded answers, and the invariants of any
+assignment."""
 
 from __future__ import annotations
 

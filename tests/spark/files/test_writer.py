@@ -1,4 +1,4 @@
-"""The writer of tasks: what is written is what was given, in files that end when they must, and in
+"""The tasks' writer: it writes the given rows, in files that end at their limits, and in
 directories by value. Without Spark."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The markers of an import without Spark: rows are published once, whichever driver asks, and
-whatever died before."""
+"""The markers of an import without Spark: rows are published once, regardless of which driver asks
+and of earlier crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline's file may say, and what is said of the rest."""
+"""The contents allowed in a pipeline's file, and the errors for anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of the records with which a step fails."""
+"""The data kept about records with which a step fails."""
 
 from __future__ import annotations
 

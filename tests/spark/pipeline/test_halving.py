@@ -1,4 +1,4 @@
-"""Which records of a batch fail, found by running parts of it."""
+"""Finding the records of a batch that fail by running parts of it."""
 
 from __future__ import annotations
 

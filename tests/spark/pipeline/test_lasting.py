@@ -1,4 +1,4 @@
-"""Which failures of a pipeline last, and how a run goes on after the others."""
+"""A pipeline's permanent failures, and how a run continues after others."""
 
 from __future__ import annotations
 

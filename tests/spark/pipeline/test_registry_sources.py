@@ -1,4 +1,4 @@
-"""Which version of a schema a pipeline's source is read with, from one start to the next."""
+"""The version of a schema with which a pipeline's source is read, from one start to the next."""
 
 from __future__ import annotations
 

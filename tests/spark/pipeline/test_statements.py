@@ -1,4 +1,4 @@
-"""The SQL that goes to databases, run by SQLite where it is SQLite's."""
+"""The SQL for databases. SQLite runs the statements of its own dialect."""
 
 from __future__ import annotations
 

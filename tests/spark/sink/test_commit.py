@@ -1,5 +1,5 @@
-"""The driver's commit without Spark: a batch is published once, whichever driver asks, however
-often, and whatever died before."""
+"""The driver's commit without Spark: a batch is published once, regardless of which driver asks,
+how often, and of earlier crashes."""
 
 from __future__ import annotations
 

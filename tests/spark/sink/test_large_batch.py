@@ -1,5 +1,5 @@
-"""A batch that executors publish, without Spark: each record once, whichever step its driver or its
-tasks die at, and whatever another driver does meanwhile."""
+"""A batch that executors publish, without Spark: each record once, regardless of the step at which
+its driver or tasks die and of another driver's actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks hand the driver: in the message or in a file, and never too much of all tasks
+"""The tasks' messages to the driver: in the message or in a file, with a limit for all tasks
 together."""
 
 from __future__ import annotations

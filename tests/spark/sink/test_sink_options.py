@@ -1,4 +1,4 @@
-"""The sink's options and columns: those of Spark's own, and what is refused."""
+"""The sink's options and columns: those of Spark's own sink, and refused ones."""
 
 from typing import Any
 

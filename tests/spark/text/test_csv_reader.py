@@ -1,5 +1,5 @@
-"""CSV as columns: whatever Python's csv, pandas and `pk consume -f csv` write comes back, and what
-is not CSV is refused with its line."""
+"""CSV as columns: output of Python's csv, pandas and `pk consume -f csv` is read back unchanged,
+and invalid CSV is refused with its line."""
 
 import csv
 import io
