@@ -148,8 +148,8 @@ def committed(bootstrap: str) -> dict[tuple[str, int], int]:
 
 
 def in_consumer_group(bootstrap: str) -> set[int]:
-    """A static member of a group of the consumer protocol: what it is assigned. It goes as one that
-    means to be back, and has SESSION for that."""
+    """The partitions assigned to a static member of a group of the consumer protocol. It goes as
+    one that means to be back, and has SESSION for that."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

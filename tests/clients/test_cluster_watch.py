@@ -170,7 +170,7 @@ def test_in_batches_no_more_move_at_once_and_an_end_leaves_the_rest(pk: Pk) -> N
     _, err = mover.communicate(timeout=60)
     assert mover.returncode == -signal.SIGINT and b"had not started and are unchanged" in err
     resumed = pk.json("reassign", "apply", "--resume")
-    assert 1 <= len(resumed) <= 5  # it knows of what was begun, and of nothing else
+    assert 1 <= len(resumed) <= 5  # it knows only what was begun
     assert pk.json("reassign", "throttle") == []
     left = [p["partition"] for p in pk.json("partitions", "list", topic) if p["replicas"] == [1]]
     assert len(left) == 6 - len(resumed)

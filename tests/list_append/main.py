@@ -95,7 +95,7 @@ class Report(NamedTuple):
     faults: Counter[str]
     seconds: float
     copiers: tuple[str, ...]
-    """The work of each of the other clients."""
+    """One line for each of the other clients, about its work."""
 
     replaced: int
     """Clients that were stuck in librdkafka."""

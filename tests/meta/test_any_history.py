@@ -200,7 +200,7 @@ class AnyHistory(RuleBasedStateMachine):
         return self.log_of(tp, node)[: len(known)] == known and (tp, node) not in self.damaged
 
     def common(self, tp: Tp, node: int) -> list[int]:
-        """The number of acknowledged records that `node` has."""
+        """The acknowledged records that `node` has."""
         known, log = self.acknowledged.get(tp, []), self.log_of(tp, node)
         return known[: same(known, log)]
 

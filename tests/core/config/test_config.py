@@ -222,7 +222,7 @@ alone
         "empty": "",
         "alone": "",
     }
-    # What else Python takes for the end of a line.
+    # The other characters that Python takes for line ends.
     odd = "a\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b"
     assert parse_properties(f"a={odd}\rb=1\r\nc=2\nd") == {"a": odd, "b": "1", "c": "2", "d": ""}
     with pytest.raises(ConfigError, match="broken escape"):
@@ -317,7 +317,7 @@ def test_dynamic_keys_lie_above_static_ones() -> None:
     assert changed.message_max_bytes == 10
     assert static.topic({}).retention_ms == 1
     assert static.with_dynamic({"log.retention.ms": "2"}, {}).topic({}).retention_ms == 2
-    # What a newer controller wrote must not bring a running broker down.
+    # A value from a newer controller must not stop a running broker.
     odd = static.with_dynamic({"log.retention.ms": "odd", "new.key": "1"}, {})
     assert odd.topic({}).retention_ms == 1
     odd = static.with_dynamic({"max.connections.per.ip.overrides": "h"}, {})
