@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pk.cli.exits import CommandError
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.options.values import Pair
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
@@ -13,10 +13,10 @@ REMOTE_KEYS = "pk.remote."
 
 def opened_store(url: str, configs: Sequence[Pair], flag: str = "-X") -> RemoteStorage:
     """The store at `url`, with the keys pk.remote.* of `configs`, which came by `flag`. Raises
-    CommandError."""
+    Unusable, CommandError."""
     given = {pair.key: pair.value for pair in configs}
     if stray := [key for key in given if not key.startswith(REMOTE_KEYS)]:
-        raise CommandError(f"{flag} takes only keys pk.remote.*, not {stray[0]}.")
+        raise Unusable(f"{flag} takes only keys pk.remote.*, not {stray[0]}.")
     try:
         config = BrokerConfig({**given, "pk.remote.url": url})
         return open_storage(url, store_options(config), create=False)

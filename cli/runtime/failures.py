@@ -61,6 +61,10 @@ _NEXT_STEP = {
     ),
     ErrorCode.BROKER_NOT_AVAILABLE: "`pk brokers list` shows which brokers are up",
     ErrorCode.UNSUPPORTED_VERSION: "the broker is too old or too new for this request",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "set delegation.token.secret.key on every broker",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "log in with SASL or a client certificate, not with a token"
+    ),
 }
 
 _SENTENCES = {

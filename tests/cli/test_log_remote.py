@@ -46,6 +46,12 @@ def test_what_is_no_store_is_called_that(tmp_path: Path, url: str, said: str) ->
     assert done.code == 1 and done.err.startswith(said.format(tmp_path)), done.err
 
 
+def test_only_configs_of_remote_storage_are_taken(tmp_path: Path) -> None:
+    done = run_command(["log", "remote", f"file://{tmp_path}", "-X", "region=eu"], tmp_path)
+    assert done.code == 2
+    assert done.err.startswith("-X takes only keys pk.remote.*, not region."), done.err
+
+
 def test_verify_finds_a_damaged_record(store: Path) -> None:
     assert run_command(["log", "remote", f"file://{store}", "--verify"], store.parent).code == 0
     damaged = objects(store)[1]
