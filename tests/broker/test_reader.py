@@ -28,7 +28,7 @@ async def a_partition(count: int = 1) -> AsyncIterator[tuple[list[Partition], in
         yield found, node.broker.clock.now_ms()
 
 
-def offsets(data: bytes) -> list[int]:
+def offsets(data: bytes | memoryview) -> list[int]:
     return [header.base_offset for _, header in iter_headers(data)]
 
 
