@@ -767,10 +767,10 @@ def test_what_could_not_be_looked_at_is_not_well() -> None:
     from pk.cli.nouns.doctor.doctor import verdict
 
     assert verdict("prod", (), CHECKS) == f"prod is healthy: {len(CHECKS)} checks found nothing."
-    assert verdict("prod", (), CHECKS, 2).endswith("found nothing, but 2 parts were not checked.")
+    assert verdict("prod", (), CHECKS, 2).endswith("found nothing. 2 parts were not checked.")
     found = [Finding(CHECKS[0].name, "error", "a", "b", None)]
     assert verdict("prod", found, CHECKS, 1) == (
-        f"prod: 1 error; {len(CHECKS) - 1} of {len(CHECKS)} checks found nothing, but 1 part was "
+        f"prod: 1 error; {len(CHECKS) - 1} of {len(CHECKS)} checks found nothing. 1 part was "
         "not checked."
     )
 

@@ -96,9 +96,9 @@ def verdict(
     """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` With `unseen` parts, it says how
     many, and does not call the cluster healthy."""
     quiet = len({c.name for c in chosen} - {f.check for f in found})
-    blind = f", but {unchecked_counted(unseen)}" if unseen else ""
+    blind = f" {unchecked_counted(unseen).capitalize()}." if unseen else ""
     if unseen and not found:
-        return f"{cluster}: {count(len(chosen), 'check')} found nothing{blind}."
+        return f"{cluster}: {count(len(chosen), 'check')} found nothing.{blind}"
     if not found:
         return f"{cluster} is healthy: {count(len(chosen), 'check')} found nothing."
     counts: list[Any] = []
@@ -107,4 +107,4 @@ def verdict(
         if n:
             counts.append(count(n, severity))
     checks = count(len(chosen), "check")
-    return f"{cluster}: {', '.join(counts)}; {quiet} of {checks} found nothing{blind}."
+    return f"{cluster}: {', '.join(counts)}; {quiet} of {checks} found nothing.{blind}"

@@ -8,6 +8,7 @@ an object only when its last part has been confirmed.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -35,6 +36,8 @@ processor is for producers first. `scripts/bench --tiered` shows what copying co
 PAUSE_MOST_S: Final = 0.02
 """The longest pause: a piece from a slow disk takes long, but little of the processor."""
 LISTED_AT_ONCE: Final = 1000
+KNOWN_SCHEMES: Final = "s3://, gs://, az://, abfss:// or file://"
+_KIND_OF_ERROR: Final = re.compile(r"Generic \w+ error: ")
 
 
 class ObjectStorage:
@@ -72,7 +75,10 @@ class ObjectStorage:
                 config = cast(Any, dict(options))
                 store = from_url(url, config=config, client_options=cast(Any, client))
         except (BaseError, ValueError, OSError) as e:
-            raise RemoteStorageError(f"{url}: {_first_line(e)}") from e
+            why = _first_line(e)
+            if why.startswith("Unable to recognise"):
+                why = f"not a URL of a store that pk knows ({KNOWN_SCHEMES})"
+            raise RemoteStorageError(f"{url}: {why}") from e
         return cls(store)
 
     def put(self, name: str, pieces: Callable[[], Iterable[Data]]) -> None:
@@ -143,5 +149,6 @@ def _error(name: str, error: Exception) -> RemoteStorageError:
 
 
 def _first_line(error: Exception) -> str:
-    """The sentence of an error, without the source that obstore shows below it."""
-    return str(error).strip().partition("\n")[0]
+    """The sentence of an error, without the source that obstore shows below it and the kind of
+    store that it names before it."""
+    return _KIND_OF_ERROR.sub("", str(error).strip().partition("\n")[0], count=1)

@@ -112,6 +112,12 @@ def test_a_store_that_is_away_says_so() -> None:
         storage.get("one")
     assert "one" in str(raised.value)
     assert "secret-that" not in str(raised.value)
+    assert "Generic" not in str(raised.value)
+
+
+def test_an_unknown_kind_of_store_is_told_the_known_ones() -> None:
+    with pytest.raises(RemoteStorageError, match=r"^foo://x: not a URL .*s3://"):
+        ObjectStorage.open("foo://x", {})
 
 
 @pytest.mark.parametrize("url", ["nonsense://x", "s3:", ""])
