@@ -1,4 +1,4 @@
-"""Fixed seeds: three every day, seventy in CI (`PK_SIM_SEEDS`), and the planted bugs in the slow
+"""Fixed seeds: three every day, forty in CI (`PK_SIM_SEEDS`), and the planted bugs in the slow
 run.
 
 They run in a process of their own, because a seed is a run only where strings hash the same way
