@@ -58,7 +58,7 @@ class ConfigPlan(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """What became of changes to configs."""
+    """The result of changes to configs."""
 
     rows: Sequence[AlteredConfig] = ()
     """A row for each resource and key."""
@@ -67,7 +67,7 @@ class Changed(NamedTuple):
     """The change to undo; None if nothing was changed."""
 
     def say_how_to_undo(self, context: Context) -> None:
-        """Says it, if there is something to undo; belongs after the rows."""
+        """Says it, if there is something to undo. Call it after the rows are shown."""
         if self.undo_id is not None:
             context.say(how_to_undo(self.undo_id))
 

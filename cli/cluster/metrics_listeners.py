@@ -9,7 +9,7 @@ LISTENER = "pk.metrics.listener"
 
 
 class Listeners(NamedTuple):
-    """What the configs of brokers say about their metrics."""
+    """The metrics listeners that the configs of brokers name."""
 
     urls: dict[int, str | None]
     """Broker → the URL of its metrics, without /metrics, for brokers that serve them; None if the

@@ -62,7 +62,8 @@ class AbsentFields:
         self._names |= {path: {} for path in paths if len(path) > 1}
 
     def see(self, row: RecordRow) -> Literal[False]:
-        """Takes a record that does not meet the condition; says so."""
+        """Notes the fields of a record that does not meet the condition. Returns False, the answer
+        of the condition."""
         self._seen = True
         for path in list(self._names):
             if value_at(row, path) is not MISSING:
@@ -81,8 +82,8 @@ class AbsentFields:
                 return
 
     def sentence(self, matched: int) -> str | None:
-        """Names a field that no record had, if none of them `matched`; None if there is no such
-        field, or no record was seen."""
+        """A sentence about a field that no record had. None if records `matched`, no record was
+        seen, or every field was in some record."""
         if matched or not self._seen or not self._names:
             return None
         path, names = next(iter(self._names.items()))

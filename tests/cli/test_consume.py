@@ -442,7 +442,8 @@ def test_no_such_isolation_is_refused(pk: Run) -> None:
 @pytest.mark.parametrize("form", ["json", "jsonl", "{value}", "{value}\\n"])
 def test_on_a_terminal_the_total_has_a_line_of_its_own(at: Run, fresh: Fresh, form: str) -> None:
     topic = fresh("shown")
-    at("produce", topic, stdin=b"one\n")
+    made = at("produce", topic, stdin=b"one\n")
+    assert made.code == 0, made.err
     screen = on_terminal(main, ("consume", topic, "-e", "-f", form))
     lines = screen.screen.rstrip().splitlines()
     assert lines[-1] == "1 record." and lines[-2].strip(), lines

@@ -61,16 +61,12 @@ def start_not_found() -> Iterator[None]:
 def part_taken_for_whole() -> Iterator[None]:
     """A range that came in part is kept as the whole."""
 
-    def unmeasured(self: RemoteReader, segment_id: Any, name: str, number: int, size: int) -> bytes:
-        key = (segment_id, number)
-        chunk = self._chunks.get(key)
-        if chunk is None:
-            start = number * CHUNK_BYTES
-            chunk = bytes(self._storage.get(name, start, min(CHUNK_BYTES, size - start)))
-            self._chunks.put(key, chunk, len(chunk))
-        return bytes(chunk) + bytes(min(CHUNK_BYTES, size - number * CHUNK_BYTES) - len(chunk))
+    def unmeasured(self: RemoteReader, name: str, number: int, size: int) -> bytes:
+        start = number * CHUNK_BYTES
+        wanted = min(CHUNK_BYTES, size - start)
+        return bytes(self._storage.get(name, start, wanted)).ljust(wanted, b"\0")
 
-    with patched(RemoteReader, _chunk=unmeasured):
+    with patched(RemoteReader, _fetch=unmeasured):
         yield
 
 

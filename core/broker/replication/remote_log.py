@@ -1,8 +1,8 @@
 """The part of a partition's log that is in remote storage, as a broker reads it.
 
 Records that are not in memory are read in a number of threads of their own
-(`remote.log.reader.threads`), so that a slow store delays no disk. A read that takes longer than
-its reader waits goes on: what it brings stays in memory for a while, and the reader finds it when
+(`remote.log.reader.threads`), so that a slow store delays no disk. If a read takes longer than its
+reader waits, it continues, and its data stays in memory for a while: the reader finds it there when
 it asks again.
 """
 

@@ -146,9 +146,19 @@ class RemoteReader:
             remote.size,
             False,
         )
-        if found.length and not reads.non_blocking:
-            self._check_on(remote, segment, found.end_position)
+        if found.length:
+            self._note_read(remote.id, found)
+            if not reads.non_blocking:
+                self._check_on(remote, segment, found.end_position)
         return found
+
+    def _note_read(self, segment_id: Uuid, found: FetchSlice) -> None:
+        """Remember the last chunk that a consumer has read, for `ahead`."""
+        first = (found.end_position - found.length) // CHUNK_BYTES
+        last = (found.end_position - 1) // CHUNK_BYTES
+        self._last.put(segment_id, last, 1)
+        with self._mutex:
+            self._unused.difference_update((segment_id, n) for n in range(first, last + 1))
 
     def _check_on(self, remote: RemoteSegment, segment: Segment, position: int) -> None:
         """Check the CRCs behind a read that ended at `position`, as far as the records are in
@@ -159,7 +169,8 @@ class RemoteReader:
             number += 1
         length = min(number * CHUNK_BYTES, remote.size) - begin
         if length >= HEADER_BYTES:
-            with suppress(CorruptBatch):  # the read that needs it fails
+            # If this fails, so does the read that needs these records.
+            with suppress(CorruptBatch, RemoteStorageError):
                 segment.checked_length(begin, length, remote.end_offset + 1, recheck=False)
 
     def read_beyond(
@@ -221,20 +232,13 @@ class RemoteReader:
             pieces: list[Content] = []
             while position < end:
                 number, at = divmod(position, CHUNK_BYTES)
-                chunk = self._chunk(segment_id, name, number, size)
+                chunk = self._load(segment_id, name, number, size)
                 piece = memoryview(chunk)[at : at + end - position]
                 pieces.append(piece)
                 position += len(piece)
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
         return read
-
-    def _chunk(self, segment_id: Uuid, name: str, number: int, size: int) -> Content:
-        """A chunk that a consumer needs."""
-        self._last.put(segment_id, number, 1)
-        with self._mutex:
-            self._unused.discard((segment_id, number))
-        return self._load(segment_id, name, number, size)
 
     def _load(self, segment_id: Uuid, name: str, number: int, size: int) -> Content:
         """A chunk from memory, from a thread that fetches it already, or from the store."""
@@ -385,7 +389,7 @@ class _RemoteFile(_ReadOnlyFile):
         return bytes(self._read(position, length))
 
     def slice(self, position: int, length: int) -> Slice:
-        """Unlike `pread`, no copy of what is in memory."""
+        """Does not copy what is in memory, unlike `pread`."""
         return BytesSlice(self._read(position, length))
 
     def size(self) -> int:

@@ -21,7 +21,7 @@ HOME_VERSION: Final = 0
 
 
 Content: TypeAlias = bytes | memoryview
-"""Bytes of an object, which nobody may change."""
+"""The bytes of an object. Do not change them: readers share them."""
 
 
 class RemoteStorageError(Exception):

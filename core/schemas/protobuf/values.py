@@ -79,8 +79,8 @@ _REASONS: Final = (
 
 
 def _misfit(said: str) -> str:
-    """What the library says about a value that does not fit, on one line and without its names for
-    Python's types: the field, and the cause."""
+    """Rewrites the library's message about a value that does not fit: one line with the field and
+    the cause, without names of Python's types."""
     path: list[str] = []
     while (found := _WITHIN_FIELD.match(said)) is not None:
         path.append(found[1])

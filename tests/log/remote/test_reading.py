@@ -10,6 +10,8 @@ from log.support import (
     headers_of,
 )
 
+from pk.core.log.file_slices import BytesSlice
+from pk.core.log.lookup import FetchSlice
 from pk.core.log.non_blocking import WouldBlock, non_blocking
 from pk.core.log.remote import reading, segment_object
 from pk.core.log.remote.memory_storage import MemoryStorage
@@ -116,7 +118,9 @@ def test_what_follows_is_fetched_ahead_of_a_reader_in_sequence(
     reader = RemoteReader(storage, lambda: "c", index_bytes_max=1 << 20)
 
     def consume(number: int) -> None:
-        reader._chunk(segment.id, reader.name_of(segment), number, segment.size)
+        reader._load(segment.id, reader.name_of(segment), number, segment.size)
+        end_position = number * 1000 + 900
+        reader._note_read(segment.id, FetchSlice(BytesSlice(bytes(100)), 0, 0, end_position))
 
     assert reader.ahead(segment) == [], "nobody reads it"
     consume(0)
