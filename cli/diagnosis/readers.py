@@ -276,7 +276,8 @@ def dead_groups(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def unread_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Topics with records that no group has committed an offset for, and no member is assigned."""
+    """Topics with records that no group has committed an offset for, and no member is assigned.
+    Topics whose names begin with two underscores have readers of their own, such as the brokers."""
     if not snapshot.groups_whole:
         return
     read = {tp.topic for group in snapshot.groups.values() for tp in group.commits}
@@ -285,6 +286,7 @@ def unread_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         name
         for name, topic in snapshot.topics.items()
         if not topic.internal
+        and not name.startswith("__")
         and name not in read
         and any((p.end or 0) > (p.start or 0) for p in topic.partitions.values())
     ]

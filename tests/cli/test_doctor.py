@@ -519,6 +519,12 @@ def test_what_a_silent_broker_alone_knows_is_not_taken_for_nothing() -> None:
     assert not [f for f in diagnose(some) if f.check == "unread-topics"]
 
 
+def test_no_group_is_expected_to_read_a_topic_of_the_brokers() -> None:
+    (held,) = holding(0, 200).values()
+    own = topics(__remote_log_metadata=held, __pk_spark_commits=held)
+    assert not [f for f in diagnose(snapshot(topics=own)) if f.check == "unread-topics"]
+
+
 def test_the_doctor_counts_lag_as_groups_lag_does() -> None:
     """The lag also includes deleted records that the group had not read."""
     behind = snapshot(topics=holding(100, 200), groups=group(40, state="Empty"))
