@@ -520,7 +520,7 @@ def test_what_a_silent_broker_alone_knows_is_not_taken_for_nothing() -> None:
 
 
 def test_no_group_is_expected_to_read_a_topic_of_the_brokers() -> None:
-    (held,) = holding(0, 200).values()
+    held = holding(0, 200)["orders"]
     own = topics(__remote_log_metadata=held, __pk_spark_commits=held)
     assert not [f for f in diagnose(snapshot(topics=own)) if f.check == "unread-topics"]
 
