@@ -343,6 +343,8 @@ def test_create_also_where_the_broker_creates_nothing_itself(pk: Run) -> None:
         ("orders-10", "orders-9", False),
         ("payments", "orders", False),
         ("test-a1b2c3", "test-f9e8d7", False),
+        ("ordrs-1", "orders-2", True),
+        ("shown-2026-11-28", "slow-2026-11-29", False),
     ],
 )
 def test_which_name_is_a_slip_for_another(typed: str, name: str, slip: bool) -> None:

@@ -56,6 +56,7 @@ _SLIP = 0.8
 0.91."""
 
 _DIGITS = re.compile(r"\d+")
+_NO_LETTERS = re.compile(r"[\d._-]+")
 _TICK_S = 0.005
 _BEHIND_S = 1.0
 """A stream with --rate whose input comes later than this does not catch up."""
@@ -290,7 +291,8 @@ async def make_topic(context: Context, topic: str, *, create: bool) -> None:
 
 def is_misspelling(typed: str, name: str) -> bool:
     """Whether `typed` is probably a misspelling of `name`: nearly the same, but not another of a
-    series (`orders-2`) or of a family (`orders-eu`)."""
+    series (`orders-2`) or of a family (`orders-eu`). Only letters count, because a shared date makes
+    names alike."""
     import difflib
 
     if _DIGITS.sub("0", typed) == _DIGITS.sub("0", name):
@@ -298,7 +300,8 @@ def is_misspelling(typed: str, name: str) -> bool:
     short, long = sorted((typed, name), key=len)
     if long.startswith(short) and long[len(short)] in "-._":
         return False
-    return difflib.SequenceMatcher(None, typed.lower(), name.lower()).ratio() >= _SLIP
+    one, other = (_NO_LETTERS.sub("", text.lower()) for text in (typed, name))
+    return difflib.SequenceMatcher(None, one, other).ratio() >= _SLIP
 
 
 async def _makes_topics(admin: Admin) -> bool:
