@@ -291,8 +291,8 @@ async def make_topic(context: Context, topic: str, *, create: bool) -> None:
 
 def is_misspelling(typed: str, name: str) -> bool:
     """Whether `typed` is probably a misspelling of `name`: nearly the same, but not another of a
-    series (`orders-2`) or of a family (`orders-eu`). Only letters count, because a shared date makes
-    names alike."""
+    series (`orders-2`) or of a family (`orders-eu`). Only letters count, because a shared date
+    makes names alike."""
     import difflib
 
     if _DIGITS.sub("0", typed) == _DIGITS.sub("0", name):
