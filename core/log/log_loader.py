@@ -64,7 +64,8 @@ def open_log(
     """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
 
     A log that was not closed is checked and repaired; `progress` is called with the number of bytes
-    checked. Raises StorageError."""
+    checked. If batches below the recovery point are needed, because files with producers or epochs
+    are missing, and they are damaged, all of the log is checked. Raises StorageError."""
     with storage_errors(directory, "open"):
         found = _find(disk, directory, known.contents, now_ms)
         segments = _segments_of(disk, directory, found, now_ms)
@@ -99,7 +100,18 @@ def open_log(
             if known.remote_start is not None:
                 state.log_start_offset = min(known.remote_start, state.local_log_start_offset)
             if not known.clean and not new:
-                _rebuild(log, found, known.recovery_point)
+                try:
+                    _rebuild(log, found, known.recovery_point)
+                except CorruptBatch as e:
+                    if known.recovery_point == 0:
+                        raise
+                    logger.warning("%s; checking all of %s", e, directory)
+                    for segment in state.segments:
+                        segment.close()
+                    return open_log(
+                        disk, directory, tp, config, topic_id=topic_id, now_ms=now_ms,
+                        known=known._replace(recovery_point=0), progress=progress,
+                    )  # fmt: skip
         return log
 
 

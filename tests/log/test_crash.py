@@ -21,6 +21,7 @@ from log.support import (
 
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
+from pk.core.log.damaged import Damage
 from pk.core.log.disk import MemoryDisk
 from pk.core.log.epochs import EpochStart
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
@@ -387,6 +388,30 @@ def test_epochs_from_before_a_start_that_a_crash_forgot_come_from_the_batches() 
 
     found = open_log(disk, recovery_point=9, log_start_offset=1)  # the start as it was noted last
     assert found.state.epochs.entries == [EpochStart(3, 1), EpochStart(5, 6), EpochStart(7, 9)]
+
+
+@pytest.mark.parametrize("missing", ["leader-epoch-checkpoint", "00000000000000000006.snapshot"])
+def test_a_damaged_header_below_the_recovery_point_is_found_if_it_is_needed(missing: str) -> None:
+    """The epochs and the producers come from the headers of the batches if their files are missing.
+    Without the check, the log could not be opened."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for epoch, sequence in ((0, 0), (1, 3)):
+        append(log, make_batch(3, producer_id=7, producer_epoch=0, sequence=sequence), epoch=epoch)
+    segment = log.state.segments[0]
+    log.segments.roll(NOW)
+    append(log, make_batch(3, producer_id=7, producer_epoch=0, sequence=6), epoch=2)
+    log.durability.flush(force=True)
+    second = [at for at, _ in iter_headers(segment.file.pread(segment.size, 0))][1]
+    durable(disk)
+    disk.crash()
+    disk.remove(f"{PATH}/{missing}")
+    disk.open(f"{PATH}/00000000000000000000.log").pwrite(bytes(12), second)
+
+    found = open_log(disk, recovery_point=9, config=LogConfig(compact=True))
+    assert found.state.log_end_offset == found.state.producers.next_offset == 3
+    assert found.state.epochs.entries == [EpochStart(0, 0)]
+    assert found.mark is not None and found.mark.damage is Damage.CORRUPT
 
 
 def test_a_damaged_marker_below_the_recovery_point_does_not_hide_the_epochs() -> None:
