@@ -11,10 +11,13 @@ addresses, and ends it on end of input or Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import atexit
 import base64
 import contextlib
 import fcntl
 import functools
+import glob
+import hashlib
 import os
 import random
 import re
@@ -25,6 +28,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -320,22 +324,54 @@ def java_command(
     more_jars: Sequence[Path] = (),
     libs: Path | None = None,
 ) -> list[str]:
-    """The command line that runs one of the jars' classes, with the jars of further folders. `libs`
-    is another release's (`older_jars`).
+    """The command line that runs one of the jars' classes, or the class of a Java file that uses
+    them. `more_jars` are further jars, or folders of jars. `libs` is another release's
+    (`older_jars`).
 
-    Raises ApacheKafkaError where `available()` has a reason.
+    Raises ApacheKafkaError if java is missing, or the file has an error.
     """
     program = java()
     if program is None:
         raise ApacheKafkaError("java is not installed")
     log4j = jars().parent / "log4j2.properties"
     libs = jars() if libs is None else libs
-    classes = os.pathsep.join(f"{folder}/*" for folder in (libs, *more_jars))
-    options = [*jvm, f"-Dlog4j2.configurationFile={log4j}", "-cp", classes]
+    classes = [str(each if each.suffix == ".jar" else each / "*") for each in (libs, *more_jars)]
+    if class_name.endswith(".java"):
+        source = Path(class_name)
+        class_name = source.stem
+        classes.append(str(_compiled(program, source, classes)))
+    joined = os.pathsep.join(classes)
+    options = [*jvm, f"-Dlog4j2.configurationFile={log4j}", "-cp", joined]
     archives = os.environ.get(ARCHIVES)
     if archives and libs == jars():
         options += _from_archive(class_name, Path(archives))
     return [program, *options, class_name, *args]
+
+
+def _compiled(program: str, source: Path, classes: Sequence[str]) -> Path:
+    """The folder of the compiled file, which the first call ever makes: a JVM that is given a
+    source compiles it at each start, which takes longer than most of them run."""
+    digest = hashlib.sha256("\n".join([*classes, source.read_text()]).encode()).hexdigest()[:16]
+    folder = _home() / "compiled" / f"{source.stem}-{digest}"
+    mark = folder / ".complete"
+    if not mark.exists():
+        with locked(folder.with_suffix(".lock")):
+            if not mark.exists():
+                found = [path for each in classes for path in glob.glob(each)]
+                ran = subprocess.run(
+                    [
+                        *(program, *SHORT_JVM, "-m", "jdk.compiler/com.sun.tools.javac.Main"),
+                        *("-nowarn", "-proc:none", "-d", str(folder)),
+                        *("-cp", os.pathsep.join(found), str(source)),
+                    ],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                if ran.returncode:
+                    raise ApacheKafkaError(f"{source.name} has errors: {ran.stderr[-2000:]}")
+                mark.touch()
+    return folder
 
 
 def archive_of(class_name: str, folder: Path) -> Path:
@@ -353,26 +389,107 @@ def _from_archive(class_name: str, folder: Path) -> list[str]:
     return []
 
 
+class _ToolRunner:
+    """A JVM that runs tools one after another (`ToolRunner.java`), until this process ends: another
+    call takes a twentieth of the CPU of another JVM."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            java_command(str(Path(__file__).with_name("ToolRunner.java"))),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        atexit.register(self._close)
+
+    def run(self, words: Sequence[str], input: bytes, timeout: float) -> tuple[int, bytes, bytes]:
+        """A tool's exit code, and what it wrote to its output and to its errors.
+
+        Raises subprocess.TimeoutExpired after `timeout` seconds; then the JVM is gone.
+        """
+        with self._lock:
+            late = threading.Event()
+
+            def end() -> None:
+                late.set()
+                self._process.kill()
+
+            timer = threading.Timer(timeout, end)
+            timer.start()
+            try:
+                self._write("\0".join(words).encode())
+                self._write(input)
+                (code,) = struct.unpack(">i", self._read(4))
+                return code, self._text(), self._text()
+            except (EOFError, BrokenPipeError):
+                if late.is_set():
+                    raise subprocess.TimeoutExpired(words, timeout) from None
+                raise ApacheKafkaError(f"the JVM that ran {words} ended") from None
+            finally:
+                timer.cancel()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def _write(self, text: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(struct.pack(">i", len(text)) + text)
+        self._process.stdin.flush()
+
+    def _read(self, size: int) -> bytes:
+        assert self._process.stdout is not None
+        found = self._process.stdout.read(size)
+        if len(found) < size:
+            self._process.wait()
+            raise EOFError
+        return found
+
+    def _text(self) -> bytes:
+        return self._read(*struct.unpack(">i", self._read(4)))
+
+    def _close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+_runners: dict[str | None, _ToolRunner] = {}
+"""By the further options of a JVM that the environment names."""
+
+
+_HOOKED = ("VerifiableConsumer", "VerifiableProducer", "VerifiableShareConsumer")
+"""Tools that end their work in a hook of the JVM."""
+
+
+def _runner() -> _ToolRunner:
+    options = os.environ.get("JAVA_TOOL_OPTIONS")
+    found = _runners.get(options)
+    if found is None or not found.alive:
+        found = _runners[options] = _ToolRunner()
+    return found
+
+
 def run_tool(
-    class_name: str,
-    *args: str,
-    input: str | None = None,
-    timeout: float = 180.0,
-    jvm: Sequence[str] = SHORT_JVM,
+    class_name: str, *args: str, input: str = "", timeout: float = 180.0
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a tool (e.g. `org.apache.kafka.tools.TopicCommand`) to its end.
+    """Run a tool (e.g. `org.apache.kafka.tools.TopicCommand`) to its end, almost always in a
+    JVM that this process keeps for such runs. Bytes that are not UTF-8 come as surrogate escapes.
 
     Its exit code is the caller's to judge.
 
-    Raises subprocess.TimeoutExpired after `timeout` seconds.
+    Raises subprocess.TimeoutExpired after `timeout` seconds, ApacheKafkaError if the JVM ends.
     """
-    return subprocess.run(
-        java_command(class_name, *args, jvm=jvm),
-        input=input if input is not None else "",
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
+    words = [class_name, *args]
+    if class_name.endswith(_HOOKED):
+        ran = subprocess.run(
+            java_command(*words),
+            input=input.encode(), capture_output=True, timeout=timeout, check=False,
+        )  # fmt: skip
+        code, out, err = ran.returncode, ran.stdout, ran.stderr
+    else:
+        code, out, err = _runner().run(words, input.encode(), timeout)
+    return subprocess.CompletedProcess(
+        words, code, *(text.decode(errors="surrogateescape") for text in (out, err))
     )
 
 
@@ -548,17 +665,15 @@ class ApacheKafka:
         Raises ApacheKafkaError if the storage tool refuses.
         """
         cluster_id = base64.urlsafe_b64encode(b"\x40" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        tools: list[subprocess.Popen[str]] = []
         for node_id in range(1, self.brokers + 1):
             path = self._properties_path(node_id)
             path.parent.mkdir(parents=True, exist_ok=True)
             lines = (f"{key}={value}\n" for key, value in self.server_properties(node_id).items())
             path.write_text("".join(lines))
             words = ("format", "-t", cluster_id, "-c", str(path))
-            tools.append(start_tool("kafka.tools.StorageTool", *words, stderr=subprocess.STDOUT))
-        said = [tool.communicate()[0] for tool in tools]
-        if failed := [said[i] for i, tool in enumerate(tools) if tool.returncode]:
-            raise ApacheKafkaError(f"format failed: {failed[0]}")
+            ran = run_tool("kafka.tools.StorageTool", *words)
+            if ran.returncode:
+                raise ApacheKafkaError(f"format failed: {ran.stdout}{ran.stderr}")
 
     def start(self, node_id: int, *, wait: bool = True) -> None:
         """Starts a node that is not running; with `wait`, returns when the cluster lists it.

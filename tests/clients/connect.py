@@ -104,10 +104,10 @@ class Worker:
     def start(self) -> None:
         """Start its process, and return at once."""
         command = apache_kafka.java_command(
-            "org.apache.kafka.connect.cli.ConnectDistributed", str(self._config)
+            "org.apache.kafka.connect.cli.ConnectDistributed",
+            str(self._config),
+            more_jars=[connect_jar("connect-file")],
         )
-        at = command.index("-cp") + 1
-        command[at] += f":{connect_jar('connect-file')}"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import aiokafka
@@ -366,25 +365,19 @@ class Console:
         assert ran.returncode == 0 and "Error" not in ran.stderr, ran.stderr
 
     def read(self, bootstrap: str, topics: dict[str, int]) -> dict[str, list[Rec]]:
-        """All in one JVM, which takes longer to start than a topic to be read."""
-        words: list[str] = []
+        found = {}
         for topic, count in topics.items():
-            words += ["--and"] if words else []
-            words += ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"]
+            words = ["--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"]
             words += ["--max-messages", str(count), "--timeout-ms", "60000"]
             words += ["--command-property", "group.protocol=classic"]
             words += _formatter("print.headers=true", "print.key=true", "key.separator=<|>")
             words += _formatter("headers.separator=<,>", "line.separator=<;>\n")
             words += _formatter("null.literal=<null>")
-        program = str(Path(__file__).with_name("ConsoleConsumers.java"))
-        command = apache_kafka.java_command(program, *words)
-        ran = subprocess.run(command, capture_output=True, check=False, timeout=60 * len(topics))
-        assert ran.returncode == 0 and b"ERROR" not in ran.stderr, ran.stderr.decode()
-        parts = ran.stdout.split(b"<end>\n")[:-1]
-        return {
-            topic: [_parse_console(line) for line in part.split(b"<;>\n")[:-1]]
-            for topic, part in zip(topics, parts, strict=True)
-        }
+            ran = apache_kafka.run_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *words)
+            assert ran.returncode == 0 and "ERROR" not in ran.stderr, ran.stderr
+            lines = ran.stdout.encode(errors="surrogateescape").split(b"<;>\n")[:-1]
+            found[topic] = [_parse_console(line) for line in lines]
+        return found
 
 
 def _formatter(*properties: str) -> list[str]:

@@ -3,7 +3,6 @@ offsets that it translated."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -36,11 +35,8 @@ READ_S: Final = 600.0
 
 
 def _command(class_name: str, *words: str) -> list[str]:
-    command = apache_kafka.java_command(class_name, *words)
-    at = command.index("-cp") + 1
     jars = [connect_jar(name) for name in ("connect-mirror", "connect-mirror-client")]
-    command[at] = os.pathsep.join([command[at], *map(str, jars)])
-    return command
+    return apache_kafka.java_command(class_name, *words, more_jars=jars)
 
 
 def translated_offsets(target: str, source_alias: str, topic: str, *groups: str) -> dict[str, int]:

@@ -21,6 +21,7 @@ from clients.apache_kafka import java_command
 from clients.franz_go import build_franz
 from clients.secured import TOPIC, Secured, secured_broker
 from clients.secured_clients import CLIENTS, Client, by_franz_go, supports
+from clients.topics import wait_until
 from pk.net.client.consumer import open_consumer
 from pk.net.client.producer import open_producer
 
@@ -153,8 +154,13 @@ def test_apaches_tool_for_tokens(secured: Secured) -> None:
     row = made.stdout.strip().splitlines()[-1].split()
     token_id, hmac = row[0], row[1]
     assert row[2:5] == ["User:alice", "User:alice", "[User:bob]"]
-    seen = apache_kafka.run_tool(tool, *at, "--describe", "--owner-principal", "User:bob")
-    assert token_id in seen.stdout, "owners and renewers count"
+
+    def listed() -> bool:
+        """Owners and renewers count. A broker knows of a token a moment later."""
+        seen = apache_kafka.run_tool(tool, *at, "--describe", "--owner-principal", "User:bob")
+        return token_id in seen.stdout
+
+    wait_until("the token", listed)
     ended = apache_kafka.run_tool(
         tool, *at, "--expire", "--expiry-time-period", "-1", "--hmac", hmac
     )

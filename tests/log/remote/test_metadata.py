@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from clients.apache_kafka import available, jars, java
+from clients.apache_kafka import available, java_command
 from each import for_each
 
 from pk.core.errors import ProtocolError
@@ -81,11 +81,8 @@ def test_the_partition_of_the_topic(number: int, partitions: int, expected: int)
 
 
 def _ask(lines: list[str]) -> list[str]:
-    program = java()
-    assert program is not None
-    harness = Path(__file__).with_name("RemoteMetadataHarness.java")
     done = subprocess.run(
-        [program, "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(harness)],
+        java_command(str(Path(__file__).with_name("RemoteMetadataHarness.java"))),
         input="\n".join(lines) + "\n", capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     return done.stdout.splitlines()
