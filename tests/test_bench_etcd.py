@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from etcd_server import skip_without_etcd
 
 ROOT = Path(__file__).resolve().parents[1]
 RUN_S = 600.0
 
 
+@pytest.mark.thorough
 def test_it_measures_one_member_and_three_with_small_and_large_appends(tmp_path: Path) -> None:
     skip_without_etcd()
     folders = (ROOT / "scripts", ROOT / "tests", ROOT / "scripts" / "path")

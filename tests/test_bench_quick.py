@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RUN_S = 1200.0
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="the benchmark reads /proc")
 def test_the_quick_form_measures_a_start_and_writes_what_it_found(tmp_path: Path) -> None:
     folders = (ROOT / "scripts", ROOT / "tests", ROOT / "scripts" / "path")

@@ -305,6 +305,7 @@ def test_who_may_not_write_is_refused_as_on_the_general_path(version: int) -> No
     run()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", THROTTLED_VERSIONS)
 def test_who_is_above_a_quota_is_told_as_on_the_general_path(version: int) -> None:
     """The last request of each burst exceeds the quota. If an earlier request of a run exceeds it,

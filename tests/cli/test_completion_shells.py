@@ -93,6 +93,7 @@ def _known(monkeypatch: pytest.MonkeyPatch) -> None:
     remember_configs(CLUSTER, {"orders": {"retention.ms": "1000"}})
 
 
+@pytest.mark.thorough
 def test_words_names_values_and_what_they_are(line: Line) -> None:
     line.completes("pk topics desc", "pk topics describe ")
     line.completes("pk topics describe ord", "pk topics describe orders ")

@@ -400,6 +400,7 @@ def _picture(world: World) -> list[bytes]:
     return [world.run(*words, "-f", "json")[1] for words in looks]
 
 
+@pytest.mark.thorough
 def test_nothing_is_changed_under_a_read_only_profile(world: World) -> None:
     world.make()
     world.must("profile", "add", "eu", "-b", world.cluster.bootstrap, "--guard", "readonly")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from group_parts import Fresh, Reader, Run
 
 Readers = Callable[..., Reader]
@@ -41,6 +42,7 @@ def test_what_a_group_with_members_shows(
     assert refused.code == 5 and "is Stable" in refused.err
 
 
+@pytest.mark.thorough
 def test_members_of_both_protocols_share_a_group(
     at: Run, fresh: Fresh, timed_topic: str, readers: Readers
 ) -> None:

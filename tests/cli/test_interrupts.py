@@ -206,6 +206,7 @@ def test_code_that_hears_of_nothing_is_broken_off(hang: Callable[[], None], numb
     assert isinstance(_what_ends(handler), KeyboardInterrupt)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("on_interrupts")
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -106,6 +106,7 @@ def test_nodes_that_run_are_not_blamed(tmp_path: Path) -> None:
         os.close(fd)
 
 
+@pytest.mark.thorough
 def test_a_dead_controller_and_a_dead_first_broker(
     cluster: Callable[..., Cluster], pk: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_signals_are_passed_on(program: str, number: signal.Signals, code: int) 
     assert refused(url)
 
 
+@pytest.mark.thorough
 def test_faults_work_within(tmp_path: Path) -> None:
     script = tmp_path / "script"
     pk = " ".join(pk_command())

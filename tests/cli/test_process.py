@@ -186,6 +186,7 @@ def test_up_in_memory_touches_no_disk(up: Callable[..., Up], pk: Run, tmp_path: 
     assert list(tmp_path.glob("pk-*")) == []
 
 
+@pytest.mark.thorough
 def test_data_is_kept_and_held(up: Callable[..., Up], pk: Run, tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     first = up("up", "--port", "0", "--data", data)

@@ -478,6 +478,7 @@ def test_a_broker_that_is_gone_for_a_while_loses_nothing(pk: Run, tmp_path: Path
         assert pk("consume", "t", "-e", "-b", broker.bootstrap).text == "one\ntwo\nthree\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(why_not() is not None, reason=f"no small disk: {why_not()}")
 def test_a_full_disk_is_said_at_once_and_named_at_the_end(pk: Run, tmp_path: Path) -> None:
     with (

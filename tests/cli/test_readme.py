@@ -231,6 +231,7 @@ MEASURES = "pk perf"
 """Takes half a minute."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("measuring", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_more_commands(
     tmp_path: Path, shells: list[Shell], terminal: OURS, measuring: bool

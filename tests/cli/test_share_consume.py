@@ -28,6 +28,7 @@ def jobs(at: Run, fresh: Fresh) -> str:
     return name
 
 
+@pytest.mark.thorough
 def test_what_is_shown_is_accepted(at: Run, jobs: str) -> None:
     assert at(*SHARE, jobs, "-g", jobs, "-n", "4", *WAIT).lines == list("abcd")
     assert at(*SHARE, jobs, "-g", jobs, "-n", "1", *WAIT, "-f", "%p %o %v\n").lines == ["0 4 e"]

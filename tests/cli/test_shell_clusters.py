@@ -25,6 +25,7 @@ def broker() -> Iterator[PkBroker]:
         yield one
 
 
+@pytest.mark.thorough
 def test_a_broker_that_dies_and_returns(broker: PkBroker, terminal: Start) -> None:
     """The toolbar shows that the broker is gone, completion uses the names that it knows, and a
     command waits for the broker and succeeds."""

@@ -216,6 +216,7 @@ def frail() -> Iterator[PkBroker]:
         yield broker
 
 
+@pytest.mark.thorough
 def test_a_broker_that_dies_and_returns(terminal: Open, frail: PkBroker) -> None:
     screen = terminal("top", "topics", "--interval", "0.5", "-i", "-b", frail.bootstrap)
     subprocess.run(

@@ -246,6 +246,7 @@ def test_a_node_that_dies_is_started_again_after_pauses_that_grow(
     trio.run(main)
 
 
+@pytest.mark.thorough
 def test_a_node_that_a_command_ends_stays_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +378,7 @@ def test_what_cannot_be_a_cluster_says_why(
     assert list(tmp_path.glob("pk-*")) == []
 
 
+@pytest.mark.thorough
 def test_a_second_signal_ends_it_at_once(cluster: Callable[..., Cluster], pk: Run) -> None:
     up = cluster("--brokers", "2")
     pids = {n: node["pid"] for n, node in nodes_of(pk).items()}

@@ -102,6 +102,7 @@ def test_a_broker_its_profile_and_other_clients(
     assert second.end() == -signal.SIGINT
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 def test_three_brokers_and_kcat(cluster: Callable[..., Cluster], pk: Run, tmp_path: Path) -> None:
     data = tmp_path / "data"

@@ -740,6 +740,7 @@ def test_a_transaction_that_hangs_is_told_from_one_that_is_open(
         at("transactions", "abort", "-t", f"{topic}:0", "--start-offset", "0", "-y")
 
 
+@pytest.mark.thorough
 def test_aborted_records_alone_are_nothing_to_read(
     at: Run, kafka: Kafka, fresh: Fresh, transactional: Begin
 ) -> None:

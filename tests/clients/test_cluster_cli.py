@@ -595,6 +595,7 @@ def kafka_python(pk: Pk) -> Any:
     return python_admin.KafkaAdminClient(bootstrap_servers=pk.cluster.bootstrap.split(","))
 
 
+@pytest.mark.thorough
 def test_kcat_and_kafka_python_see_the_same_cluster(pk: Pk) -> None:
     topic = make_topic(pk, "seen", "1:2:3,2:3:4,4:1:2")
     assert _kcat(pk, topic) == _ours(pk, topic)

@@ -159,6 +159,7 @@ def restore_everything(lost: Lost, new: NewCluster) -> None:
     assert {len(one.replicas) for one in topic.partitions.values()} == {3}
 
 
+@pytest.mark.thorough
 def test_a_topic_comes_back_from_s3(tmp_path: Path) -> None:
     sent: Values = {0: [b"%08d" % n + os.urandom(1 << 14) for n in range(60 * 4)]}
     with s3_server() as options:

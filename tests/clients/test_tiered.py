@@ -131,6 +131,7 @@ def read_all(consumer: Consumer, count: int, start: int = 0) -> list[bytes | Non
     return values
 
 
+@pytest.mark.thorough
 def test_librdkafka_reads_all_of_it(tiered: Tiered) -> None:
     consumer = tiered.consumer()
     assert read_all(consumer, RECORDS) == tiered.sent

@@ -98,6 +98,7 @@ def _verify(path: Path) -> tuple[int, str]:
     return ran.returncode, ran.stdout + ran.stderr
 
 
+@pytest.mark.thorough
 def test_a_flipped_bit_is_reported_and_the_broker_goes_on(directory: Path) -> None:
     with PkBroker(directory=directory) as broker:
         kafka = Kafka("pk", broker.bootstrap, directory)

@@ -144,6 +144,7 @@ def test_a_minute_of_guessed_passwords(tmp_path: Path, capsys: pytest.CaptureFix
         print(f"\n{seen} guesses in 60 s: {count} round trips of another client, p99 {p99:.2f} ms")
 
 
+@pytest.mark.thorough
 def test_some_guessed_passwords(tmp_path: Path) -> None:
     seen, _, count = guess(tmp_path, 0.5)
     assert set(seen) <= {"refused", "closed"} and count > 0

@@ -222,6 +222,7 @@ def test_an_append_elsewhere_than_at_the_end_is_refused(another: Stores) -> None
     run(another, main)
 
 
+@pytest.mark.thorough
 def test_an_append_is_whole_whatever_its_size(another: Stores) -> None:
     """3 MB of events are more than any request to ZooKeeper or etcd, 600 kB more than a node."""
 
@@ -264,6 +265,7 @@ def test_thousands_of_appends_are_loaded_in_order(another: Stores) -> None:
     run(another, main)
 
 
+@pytest.mark.thorough
 def test_a_large_snapshot_comes_back(another: Stores) -> None:
     async def main() -> None:
         store = another()

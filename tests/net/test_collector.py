@@ -20,6 +20,7 @@ def thawed():
     gc.unfreeze()
 
 
+@pytest.mark.thorough
 def test_the_survivors_of_a_long_collection_are_frozen() -> None:
     with short_collections(0):
         gc.collect(0)

@@ -235,6 +235,7 @@ def test_what_a_killed_process_did_not_sync_is_lost_when_the_power_goes_later() 
     assert 5 < lost <= 20
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("where", ["in the loop", "around the loop"])
 def test_after_a_run_that_was_stuck_another_can_begin(
     where: str, monkeypatch: pytest.MonkeyPatch

@@ -98,6 +98,7 @@ def test_files_that_no_reader_can_need_are_removed(tmp_path: Path) -> None:
     assert numbers(table) == before
 
 
+@pytest.mark.thorough
 def test_another_writer_appends_while_it_is_compacted(tmp_path: Path) -> None:
     table, count = tmp_path / "table", 20
     add(table, 0)

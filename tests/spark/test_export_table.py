@@ -59,6 +59,7 @@ def test_a_table_gets_the_runs_that_it_lacks_once(tmp_path: Path, kind: str) -> 
     assert rows(out, kind) == wanted(range(15))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_overwritten_table_has_the_new_export_alone(tmp_path: Path, kind: str) -> None:
     out = tmp_path / "out"
@@ -101,6 +102,7 @@ def test_an_iceberg_table_whose_snapshots_expired_goes_on(tmp_path: Path) -> Non
     assert len(rows(out, "iceberg")) == 7
 
 
+@pytest.mark.thorough
 def test_a_table_of_others_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uri, warehouse = f"sqlite:///{tmp_path}/c.db", f"file://{tmp_path}/lake"
     for name, value in (("TYPE", "sql"), ("URI", uri), ("WAREHOUSE", warehouse)):

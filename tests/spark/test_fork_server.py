@@ -141,6 +141,7 @@ def test_sigterm_is_passed_on_when_it_comes_before_the_answer(tmp_path: Path) ->
             assert process.wait() == 128 + signal.SIGTERM
 
 
+@pytest.mark.thorough
 def test_without_the_server_python_starts_as_ever(tmp_path: Path) -> None:
     modules(tmp_path)
     folder = tmp_path / "server"

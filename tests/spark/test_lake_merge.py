@@ -158,6 +158,7 @@ def test_a_table_is_what_its_changes_say(table: Any) -> None:
         }
 
 
+@pytest.mark.thorough
 def test_a_batch_without_effect_and_one_that_deletes_all(table: Any) -> None:
     rng = random.Random(1)
     table.merge(changes([row(1, rng)], []), ["Id"], 0)
@@ -168,6 +169,7 @@ def test_a_batch_without_effect_and_one_that_deletes_all(table: Any) -> None:
     assert read(table, "Id") == []
 
 
+@pytest.mark.thorough
 def test_a_key_of_two_columns_and_a_column_that_is_new(table: Any) -> None:
     rng = random.Random(2)
     key = ["Id", "the `name`"]
@@ -184,6 +186,7 @@ def test_a_key_of_two_columns_and_a_column_that_is_new(table: Any) -> None:
     assert [each for each in found if each[0] == 5 or each[2] is not None] == [(5, "b", "x")]
 
 
+@pytest.mark.thorough
 def test_many_keys_touch_only_the_files_that_have_them(table: Any) -> None:
     rng = random.Random(3)
     for batch in range(3):

@@ -40,6 +40,7 @@ print(pk.spark.export.task.__file__)
 """
 
 
+@pytest.mark.thorough
 def test_python_imports_pk_from_the_zip(tmp_path: Path) -> None:
     path = write_zip(tmp_path / ZIP)
     with zipfile.ZipFile(path) as zipped:

@@ -153,6 +153,7 @@ def pytest_unconfigure():
 """
 
 
+@pytest.mark.thorough
 def test_the_broker_is_imported_before_the_first_test_runs(tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(ORDERS)
     (tmp_path / "conftest.py").write_text(SHOWS_IMPORTS)
@@ -216,6 +217,7 @@ def test_a_broker_in_memory_imports_only_what_it_needs() -> None:
     assert [name for name in found if name in NOT_FOR_A_BROKER or name.startswith(under)] == []
 
 
+@pytest.mark.thorough
 def test_one_broker_for_all_tests(tmp_path: Path) -> None:
     (tmp_path / "test_shared.py").write_text(SHARED)
     said, _ = run_project(tmp_path, "-o", "kafka_scope=session")

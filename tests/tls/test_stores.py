@@ -98,6 +98,7 @@ def test_pkcs12_under_either_name(tmp_path: Path, kind: str, trusting: ssl.SSLCo
     assert "huhu" not in str(refused.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
 def test_stores_of_java_s_keytool(tmp_path: Path, kind: str) -> None:
     path = java_store(tmp_path / "key", kind)

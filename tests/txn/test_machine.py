@@ -378,6 +378,7 @@ def test_time_goes_on_over_a_failover(c: Coordinator) -> None:
     assert c.state() is State.PREPARE_ABORT
 
 
+@pytest.mark.thorough
 def test_ten_thousand_that_time_out_are_aborted_in_rounds() -> None:
     c = Coordinator()
     for n in range(10_000):

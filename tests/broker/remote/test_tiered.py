@@ -520,6 +520,7 @@ class TestDeleting:
                 await t.manager(node).check()
             await t.cluster.until(lambda: not t.storage.objects)
 
+    @pytest.mark.thorough
     @simulated
     async def test_an_upload_may_end_after_its_topic_was_deleted(self) -> None:
         async with tiered() as t:
@@ -631,6 +632,7 @@ class TestDeleting:
             await t.cluster.until(lambda: t.manager(1).is_idle)
             assert t.storage.objects == {} and t.segments() == []
 
+    @pytest.mark.thorough
     @simulated
     async def test_turned_off_an_upload_that_ends_late_is_deleted_too(self) -> None:
         async with tiered() as t:

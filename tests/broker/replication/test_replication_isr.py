@@ -274,6 +274,7 @@ class TestSessionsOfManyPartitions:
     """A partition that does not move is not looked at, and its followers are in sync all the
     same."""
 
+    @pytest.mark.thorough
     @simulated
     async def test_who_was_idle_for_long_has_its_time_when_something_comes(self) -> None:
         async with running_cluster(LAG) as cluster:

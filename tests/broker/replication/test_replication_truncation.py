@@ -264,6 +264,7 @@ class TestCutting:
                 await cluster.until(lambda: cluster.partition(1).leads, 5)
                 assert noted[log.state.tp] == log.durability.recovery_point == 1
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("room_comes", [True, False])
     def test_a_log_that_was_cut_is_held_until_a_full_disk_has_noted_it(
         self, room_comes: bool

@@ -304,6 +304,7 @@ class TestRegexes:
         a.beat(subscribed_topic_regex="")
         assert a.partitions == [("b", 0)]
 
+    @pytest.mark.thorough
     def test_many_topics_are_searched_off_the_loop(self) -> None:
         world = World(topics={f"a{i}": 1 for i in range(6000)})
         a = Member(world, "a", None, subscribed_topic_regex="a[0-9]")

@@ -124,6 +124,7 @@ def test_a_commit_whose_outcome_is_unknown_is_decided_by_the_marks(
     assert opened(sink, topic).marks == {"a": Mark(5, 5, True, "stamp")}
 
 
+@pytest.mark.thorough
 def test_a_task_skips_rows_that_are_published_and_seals_the_rest_in_order() -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, 100, 10):
