@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import secrets
 import ssl
+from functools import partial
 from typing import Any, Final, cast
 
 import trio
@@ -35,7 +36,13 @@ from pk.net.kerberos import Context, KerberosUnavailable, accepting, default_rea
 from pk.net.oauth.http import TIMEOUT_MS, Timeouts, check_url
 from pk.net.oauth.jwks import Jwks
 from pk.net.oauth.jwt_validator import Expected, JwtValidator, LibraryMissing, parse_key
-from pk.net.tls.contexts import CurrentContext, TlsError, client_context, server_context
+from pk.net.tls.contexts import (
+    CurrentContext,
+    TlsError,
+    client_context,
+    server_context,
+    wrong_dates,
+)
 from pk.net.tls.settings import TlsSettings
 
 logger = logging.getLogger("pk.server")
@@ -62,14 +69,26 @@ def principal_rules(config: BrokerConfig, listener: str) -> str:
 
 
 async def check_tls(config: BrokerConfig) -> None:
-    """Check that listeners can do TLS as configured. Raises ConfigError."""
+    """Check that listeners can do TLS as configured, and log a warning for a certificate that has
+    expired or is not valid yet. Raises ConfigError."""
     for listener in config.listeners:
         if listener.security_protocol in ("SSL", "SASL_SSL"):
             try:
                 check_rules(principal_rules(config, listener.name))
-                await trio.to_thread.run_sync(server_context, listener_tls(config, listener))
+                settings = listener_tls(config, listener)
+                await trio.to_thread.run_sync(_context_of, listener, settings)
             except (RuleError, TlsError) as e:
                 raise ConfigError(f"listener {listener.name}: {e}") from None
+
+
+def _context_of(listener: Listener, settings: TlsSettings) -> ssl.SSLContext:
+    context, said = server_context(settings), wrong_dates(settings)
+    if said is not None:
+        logger.warning(
+            "Listener %s: %s; clients and brokers that verify it cannot connect",
+            listener.name, said,
+        )  # fmt: skip
+    return context
 
 
 def check_oauth(config: BrokerConfig) -> None:
@@ -186,7 +205,9 @@ class ListenerSecurity:
         self._listener = listener
         self._users = ScramUsers(broker)
         self._context = CurrentContext(
-            lambda: listener_tls(broker.config, listener), server_context, listener.name
+            lambda: listener_tls(broker.config, listener),
+            partial(_context_of, listener),
+            listener.name,
         )
         self._tokens: JwtValidator | None = None
         self._failures = 0

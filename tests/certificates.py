@@ -70,15 +70,17 @@ class Certificate:
         path.write_bytes(data)
         return path
 
-    def sign(self, subject: str, *hosts: str, days: int = 30) -> Certificate:
+    def sign(
+        self, subject: str, *hosts: str, days: int = 30, begins: datetime.timedelta = -60 * DAY
+    ) -> Certificate:
         """A certificate for `subject` that is valid for these hosts. With negative `days`, it has
-        expired."""
+        expired; with positive `begins`, it is not valid yet."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = [
             x509.IPAddress(ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
             for host in hosts
         ]
-        builder = _builder(name_of(subject), self.certificate.subject, key, days)
+        builder = _builder(name_of(subject), self.certificate.subject, key, days, begins)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return Certificate(builder.sign(self.key, hashes.SHA256()), key, self)
@@ -88,14 +90,18 @@ def authority(subject: str = "CN=Test Authority") -> Certificate:
     """A new authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = name_of(subject)
-    builder = _builder(name, name, key, 30).add_extension(
+    builder = _builder(name, name, key, 30, -60 * DAY).add_extension(
         x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
     return Certificate(builder.sign(key, hashes.SHA256()), key)
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    days: int,
+    begins: datetime.timedelta,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -103,6 +109,6 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(NOW - 60 * DAY)
+        .not_valid_before(NOW + begins)
         .not_valid_after(NOW + days * DAY)
     )

@@ -1,13 +1,14 @@
 """The subject of an X.509 certificate in Java's form (RFC 2253): `CN=alice,OU=people,O=example`.
 
 Principals and their mapping rules use Java's form, so it is built here from the certificate's
-bytes. DER is only parsed up to the subject.
+bytes.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from pk.core.auth.certificate import SUBJECT, CertificateError, certificate_field
 from pk.core.auth.der import DerError, element
 
 _KEYWORDS: Final = {
@@ -23,7 +24,7 @@ _KEYWORDS: Final = {
 }
 """The attributes that RFC 2253 names; others are shown by number, with their bytes."""
 
-_SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+_SEQUENCE, _SET, _OID = 0x30, 0x31, 0x06
 _ENCODINGS: Final = {
     0x0C: "utf-8",
     0x13: "ascii",
@@ -36,22 +37,10 @@ _ENCODINGS: Final = {
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
-class CertificateError(ValueError):
-    """Bytes that are not a certificate."""
-
-
 def subject_of(certificate: bytes) -> str:
     """The subject of a certificate in DER; empty if it has none. Raises CertificateError."""
+    tag, subject = certificate_field(certificate, SUBJECT)
     try:
-        _, body, _ = element(certificate, 0)
-        _, fields, _ = element(body, 0)
-        position = 0
-        tag, _, end = element(fields, position)
-        if tag == _VERSION:
-            position = end
-        for _ in range(4):  # serial number, signature's algorithm, issuer, validity
-            _, _, position = element(fields, position)
-        tag, subject, _ = element(fields, position)
         if tag != _SEQUENCE:
             raise CertificateError("no subject")
         names = [_relative_name(one) for one in _elements(subject, _SET)]

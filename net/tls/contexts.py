@@ -11,13 +11,16 @@ import logging
 import os
 import re
 import ssl
+from base64 import b64decode
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Final
 
 import trio
 
+from pk.core.auth.certificate import validity_of
 from pk.net.tls.jks import Entries, StoreError
 from pk.net.tls.settings import TlsSettings
 from pk.net.tls.stores import entries_of_pem, read_store
@@ -54,6 +57,7 @@ _NOT_LOADED: Final = {
     "UNKNOWN_CERTIFICATE_TYPE": "the private key is of a type that cannot sign",
 }
 """OpenSSL's reasons for rejecting a key with its certificates."""
+_DATE: Final = "%Y-%m-%d %H:%M:%S UTC"
 _SUITE: Final = re.compile(r"TLS_(?:(\w+?)_)?WITH_(\w+)|(TLS_\w+)")
 
 
@@ -128,6 +132,33 @@ def _trusted(settings: TlsSettings) -> list[str]:
     if not entries.trusted:
         raise TlsError(f"{where} has no trusted certificate")
     return entries.trusted
+
+
+def wrong_dates(settings: TlsSettings) -> str | None:
+    """Why peers do not accept the own certificate now: it has expired, or is not valid yet. None
+    if its dates are right. Raises TlsError. Reads files, so call it in a thread.
+
+    The other certificates of the chain are not checked: a chain may end in an authority that has
+    expired, and peers then use another one.
+    """
+    try:
+        own = _keys(settings).chain[0]
+    except StoreError as e:
+        raise TlsError(str(e)) from None
+    if settings.keystore_location:
+        where = f"{settings.keystore_location} (ssl.keystore.location)"
+    else:
+        where = "ssl.keystore.certificate.chain"
+    try:
+        validity = validity_of(b64decode("".join(own.split("\n")[1:-2])))
+    except ValueError:
+        return f"the dates of the certificate in {where} cannot be read"
+    now = datetime.now(UTC)
+    if now > validity.end:
+        return f"the certificate in {where} expired on {validity.end:{_DATE}}"
+    if now < validity.begin:
+        return f"the certificate in {where} is not valid before {validity.begin:{_DATE}}"
+    return None
 
 
 def _keys(settings: TlsSettings) -> Entries:

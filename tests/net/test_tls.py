@@ -19,7 +19,7 @@ import confluent_kafka
 import kafka
 import pytest
 import trio
-from certificates import Certificate, authority
+from certificates import DAY, Certificate, authority
 from cryptography.hazmat.primitives.serialization import Encoding
 from hostile.attack import BAD_KINDS
 from msgspec.structs import replace
@@ -376,6 +376,40 @@ def test_a_certificate_that_has_expired(files: Files) -> None:
             said = await failure(node.address, files.pk())
             assert "its certificate, or that of its CA, has expired; renew it" in said
             assert "ssl.truststore.location" not in said
+
+    run()
+
+
+def test_a_broker_with_a_certificate_whose_dates_are_wrong_starts_and_warns(
+    files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pk.net.tls.contexts.LOOKED_AT_S", -1.0)
+
+    expired = files.authority.sign("CN=server", "127.0.0.1", days=-2)
+    early = files.authority.sign("CN=server", "127.0.0.1", begins=2 * DAY)
+    named = f"Listener CLIENTS: the certificate in {files.server} (ssl.keystore.location)"
+    verified = "; clients and brokers that verify it cannot connect"
+
+    @trio_test
+    async def run() -> None:
+        async with secured(files) as node:
+            assert await certificate_of(node)
+            assert not logged(caplog, "Listener CLIENTS: the certificate")
+            expired.write(Path(files.server))
+            assert await certificate_of(node)
+            end = f"{expired.certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
+            assert logged(caplog, f"{named} expired on {end}{verified}")
+        early.write(Path(files.server))
+        async with secured(files):
+            begin = f"{early.certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} UTC"
+            assert logged(caplog, f"{named} is not valid before {begin}{verified}")
+        keys: dict[str, Any] = files.broker() | {
+            "ssl.keystore.key": early.key_pem(),
+            "ssl.keystore.certificate.chain": early.pem,
+        }
+        del keys["ssl.keystore.location"]
+        async with running_node(**keys):
+            assert logged(caplog, "the certificate in ssl.keystore.certificate.chain is not valid")
 
     run()
 
