@@ -613,6 +613,11 @@ class ApacheKafka:
         """Process ids of the nodes that run."""
         return [each.pid for each in self._processes.values() if each.poll() is None]
 
+    @property
+    def running(self) -> set[int]:
+        """The ids of the nodes that run."""
+        return {node for node, process in self._processes.items() if process.poll() is None}
+
     def port(self, node_id: int) -> int:
         """The client port of a node."""
         return self._broker_ports[node_id - 1]
