@@ -93,6 +93,9 @@ def test_replacing_files_wants_an_answer(at: Run, topic: str, tmp_path: Path) ->
     refused = at("spark-export", topic, "--to", str(tmp_path), "--overwrite")
     assert (refused.code, "-y makes the change" in refused.err) == (5, True)
     assert (tmp_path / "mine").exists()
+    words = ("--to", str(tmp_path), "--overwrite", "--partition-by", "offset")
+    wrong = at("spark-export", topic, *words)
+    assert (wrong.code, "cannot name a column offset" in wrong.err) == (2, True), wrong.err
 
 
 def test_a_directory_that_holds_an_export_is_named_as_it_is(

@@ -24,28 +24,28 @@ def topic(at: Run, fresh: Fresh) -> str:
     ("words", "code", "said"),
     [
         ((), 2, "--from FILE"),
-        (("--from", "x.csv", "-y", "--source-format", "xml"), 2, "parquet, csv, json"),
-        (("--from", "rows", "-y"), 2, "The name of rows does not tell its format"),
-        (("--from", "x.csv", "-y", "--table", "t"), 2, "only for jdbc"),
-        (("--from", "jdbc:sqlite:x", "-y", "--table", "t"), 2, "the unique column"),
+        (("--from", "x.csv", "--source-format", "xml"), 2, "parquet, csv, json"),
+        (("--from", "rows"), 2, "The name of rows does not tell its format"),
+        (("--from", "x.csv", "--table", "t"), 2, "only for jdbc"),
+        (("--from", "jdbc:sqlite:x", "--table", "t"), 2, "the unique column"),
         (
-            ("--from", "x.csv", "-y", "--jars", "nowhere.jar"),
+            ("--from", "x.csv", "--jars", "nowhere.jar"),
             2,
             "The jar nowhere.jar does not exist",
         ),
-        (("--from", "x.csv", "-y", "--remote", "sc://h"), 2, "cannot run on a Spark Connect"),
-        (("--from", "x.parquet", "-y", "--schema", "a INT"), 2, "have their own"),
-        (("--from", "x.csv", "-y", "--option-file", "nowhere"), 2, "nowhere cannot be read"),
-        (("--from", "x.csv", "-y", "-X", "compression.type=nope"), 2, "compression.type"),
+        (("--from", "x.csv", "--remote", "sc://h"), 2, "cannot run on a Spark Connect"),
+        (("--from", "x.parquet", "--schema", "a INT"), 2, "have their own"),
+        (("--from", "x.csv", "--option-file", "nowhere"), 2, "nowhere cannot be read"),
+        (("--from", "x.csv", "-X", "compression.type=nope"), 2, "compression.type"),
         (("--from", "x.csv"), 5, "-y makes the change"),
-        (("--from", "x.csv", "-y", "--delimiter", ";;"), 2, "must be one ASCII character"),
-        (("--from", "x.csv", "-y", "--option", "escape=\\"), 2, "Csv has no option escape="),
-        (("--from", "x.csv", "-y", "--option", "encoding=utf-16"), 2, "convert it to UTF-8"),
-        (("--from", "x.jsonl", "-y", "--delimiter", ";"), 2, "Json has no option delimiter"),
-        (("--from", "x.parquet", "-y", "--delimiter", ";"), 2, "only for csv"),
+        (("--from", "x.csv", "--delimiter", ";;"), 2, "must be one ASCII character"),
+        (("--from", "x.csv", "--option", "escape=\\"), 2, "Csv has no option escape="),
+        (("--from", "x.csv", "--option", "encoding=utf-16"), 2, "convert it to UTF-8"),
+        (("--from", "x.jsonl", "--delimiter", ";"), 2, "Json has no option delimiter"),
+        (("--from", "x.parquet", "--delimiter", ";"), 2, "only for csv"),
     ],
 )
-def test_what_makes_no_sense_is_said(
+def test_what_makes_no_sense_is_said_before_the_question(
     at: Run, topic: str, words: tuple[str, ...], code: int, said: str
 ) -> None:
     wrong = at("spark-import", topic, *words)

@@ -145,8 +145,6 @@ def export(context: Context, options: "SparkExport") -> None:
     if context.change.dry_run:
         run(partial(_show_plan, options=options), context)
         return
-    if options.overwrite and _may_have_files(options.to):
-        run(partial(_ask, options=options), context)
     _export(context, options, options.to, positions)
 
 
@@ -215,41 +213,44 @@ def _export(context: Context, options: "SparkExport", to: str, positions: Positi
         for topic in options.topics
     ]
     rows: dict[str, ExportRow] = {}
-    with Progress(context, f"Exporting {join(options.topics, 3)}", 0) as bar:
+    try:
+        for each in exports:
+            each.check()
+        if options.overwrite and _may_have_files(to):
+            run(partial(_ask, options=options), context)
+        with Progress(context, f"Exporting {join(options.topics, 3)}", 0) as bar:
 
-        def show_progress(state: exporter.Progress) -> None:
-            note = state.stage if len(options.topics) == 1 else f"{state.topic}: {state.stage}"
-            bar.update(state.records, note, total=state.offsets)
+            def show_progress(state: exporter.Progress) -> None:
+                note = state.stage if len(options.topics) == 1 else f"{state.topic}: {state.stage}"
+                bar.update(state.records, note, total=state.offsets)
 
-        def done(summary: exporter.Summary) -> None:
-            _say_unknown_fields(context, summary)
-            _say_unparsed(context, summary)
-            rows[summary.topic] = _row(summary, rows.get(summary.topic))
-            if options.follow and summary.records:
-                at_end = summary.records_before + summary.records
-                context.say(
-                    f"{summary.topic}: {count(summary.records, 'record')} more, {at_end:,} in all."
-                )
+            def done(summary: exporter.Summary) -> None:
+                _say_unknown_fields(context, summary)
+                _say_unparsed(context, summary)
+                rows[summary.topic] = _row(summary, rows.get(summary.topic))
+                if options.follow and summary.records:
+                    more = count(summary.records, "record")
+                    at_end = summary.records_before + summary.records
+                    context.say(f"{summary.topic}: {more} more, {at_end:,} in all.")
 
-        try:
             if options.follow:
                 every_s = options.interval.s
                 exporter.follow(exports, done, show_progress, every_s=every_s, say=context.say)
             for summary in exporter.export_topics(exports, show_progress):
                 done(summary)
-        except KeyboardInterrupt:
-            if not options.follow or not rows:
-                raise
-        except (errors.DirectoryRefused, TableRefused) as e:
-            raise Refused(as_sentence(e)) from e
-        except errors.OptionError as e:
-            raise Unusable(as_sentence(e)) from e
-        except errors.SparkError as e:
-            raise CommandError(as_sentence(e)) from e
-        except KafkaError as e:
-            if is_unknown(e):
-                run(partial(_say_unknown, topics=options.topics), context)
+    except KeyboardInterrupt:
+        if not options.follow or not rows:
             raise
+    except (errors.DirectoryRefused, TableRefused) as e:
+        raise Refused(as_sentence(e)) from e
+    except errors.OptionError as e:
+        raise Unusable(as_sentence(e)) from e
+    except errors.SparkError as e:
+        raise CommandError(as_sentence(e)) from e
+    except KafkaError as e:
+        if is_unknown(e):
+            run(partial(_say_unknown, topics=options.topics), context)
+        raise
     context.show(listing(ExportRow, list(rows.values())))
 
 

@@ -34,7 +34,6 @@ def import_rows(context: Context, options: "SparkImport") -> None:
         raise Unusable("Give what to import: --from FILE, DIRECTORY or URL.")
     read = _read_options(options)
     context.about = ProducerConfig
-    run(partial(_check, options=options), context)
     try:
         from pk.spark import errors
         from pk.spark.importer import importer, ledger
@@ -62,20 +61,22 @@ def import_rows(context: Context, options: "SparkImport") -> None:
         cores=options.cores,
         where=spark_place(options),
     )
-    with Progress(context, f"Importing into {options.topic}", 0, unit="bytes") as bar:
+    try:
+        given.check()
+        run(partial(_check, options=options), context)
+        with Progress(context, f"Importing into {options.topic}", 0, unit="bytes") as bar:
 
-        def show_progress(state: "ImportProgress") -> None:
-            note = count(state.records, "record") if state.records else state.stage
-            bar.update(state.bytes, note, total=state.bytes_total, bytes_done=state.bytes)
+            def show_progress(state: "ImportProgress") -> None:
+                note = count(state.records, "record") if state.records else state.stage
+                bar.update(state.bytes, note, total=state.bytes_total, bytes_done=state.bytes)
 
-        try:
             summary = importer.import_rows(given, show_progress, dry_run=context.change.dry_run)
-        except errors.OptionError as e:
-            raise Unusable(as_sentence(e)) from e
-        except (ImportRefused, ledger.ImportOvertaken) as e:
-            raise Refused(as_sentence(e)) from e
-        except errors.SparkError as e:
-            raise CommandError(as_sentence(e)) from e
+    except errors.OptionError as e:
+        raise Unusable(as_sentence(e)) from e
+    except (ImportRefused, ledger.ImportOvertaken) as e:
+        raise Refused(as_sentence(e)) from e
+    except errors.SparkError as e:
+        raise CommandError(as_sentence(e)) from e
     _show(context, summary)
 
 

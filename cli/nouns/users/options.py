@@ -4,9 +4,19 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pk.cli.options.parameters import Argument, Option
-from pk.cli.options.values import count
+from pk.cli.options.values import whole
 
 ScramName = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def scram_iterations(text: str) -> int:
+    """A number of SCRAM iterations that brokers accept."""
+    from pk.core.auth.scram import ITERATIONS_MAX, ITERATIONS_MIN
+
+    number = whole(text)
+    if not ITERATIONS_MIN <= number <= ITERATIONS_MAX:
+        raise ValueError(f"needs a number from {ITERATIONS_MIN} to {ITERATIONS_MAX}, not {text}")
+    return number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +32,7 @@ class SetPassword:
         Option(
             "--iterations",
             value="N",
-            parser=count,
+            parser=scram_iterations,
             help=(
                 "The number of SCRAM iterations, 4096 to 16384; more make guessing slower "
                 "(default: 4096, or the current number)."

@@ -49,6 +49,8 @@ async def list_users(context: Context, pattern: str | None) -> None:
 
 async def add(context: Context, options: SetPassword) -> None:
     """`pk users add`."""
+    if not options.user:
+        raise Unusable("USER is empty; it must be the name of a user.")
     admin, mechanism = await context.admin(), Mechanism.named(options.mechanism)
     if _of(await _known(admin, options.user), mechanism) is not None:
         raise CommandError(
