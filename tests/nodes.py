@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec
 
@@ -165,26 +165,35 @@ async def caller_of(node: Node) -> AsyncIterator[Caller]:
         yield Caller(stream)
 
 
+NewTopics = Mapping[str, tuple[int, dict[str, str]]]
+"""Topics to create: their partitions and configs by name. In the configs a dot is two
+underscores."""
+
+
 async def make_topic(caller: Caller, name: str, partitions: int = 1, **configs: str) -> bytes:
     """Creates a topic and returns its id. In `configs` a dot is two underscores."""
-    response = await caller.call(
-        CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=name,
-                    num_partitions=partitions,
-                    replication_factor=1,
-                    configs=[
-                        CreatableTopicConfig(name=key.replace("__", "."), value=value)
-                        for key, value in configs.items()
-                    ],
-                )
-            ]
-        ),
-        7,
+    return (await make_topics(caller, {name: (partitions, configs)}))[name]
+
+
+async def make_topics(caller: Caller, topics: NewTopics) -> dict[str, bytes]:
+    """Creates topics with one request and returns their ids by name."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=[
+                    CreatableTopicConfig(name=key.replace("__", "."), value=value)
+                    for key, value in configs.items()
+                ],
+            )
+            for name, (partitions, configs) in topics.items()
+        ]
     )
-    assert response.topics[0].error_code == 0, response
-    return response.topics[0].topic_id
+    response = await caller.call(request, 7)
+    assert not any(topic.error_code for topic in response.topics), response
+    return {topic.name: topic.topic_id for topic in response.topics}
 
 
 class Cluster:

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import nodes
 import trio
 import trio.testing
-from nodes import caller_of, config_of, decide, make_topic
+from nodes import NewTopics, caller_of, config_of, decide, make_topic
 from stream_transport import StreamTransport
 
 from pk.core.api.index import APIS
@@ -286,19 +287,25 @@ async def two_sides(
                 side.node.stop()
 
 
+TOPICS: NewTopics = {
+    "t": (4, {}),
+    "other": (1, {}),
+    "compacted": (1, {"cleanup__policy": "compact"}),
+    "small": (1, {"max__message__bytes": "200"}),
+    "stamped": (1, {"message__timestamp__type": "LogAppendTime"}),
+    "zipped": (1, {"compression__type": "gzip"}),
+    "synced": (1, {"flush__messages": "1"}),
+    "rolled": (1, {"segment__index__bytes": "36", "index__interval__bytes": "0"}),
+    OFFSETS_TOPIC: (1, {}),
+    "n" * 249: (1, {}),
+}
+
+
 async def make_topics(sides: Sequence[Side]) -> None:
     """Create the topics to which the tests write."""
     for side in sides:
-        await side.make_topic("t", 4)
-        await side.make_topic("other")
-        await side.make_topic("compacted", cleanup__policy="compact")
-        await side.make_topic("small", max__message__bytes="200")
-        await side.make_topic("stamped", message__timestamp__type="LogAppendTime")
-        await side.make_topic("zipped", compression__type="gzip")
-        await side.make_topic("synced", flush__messages="1")
-        await side.make_topic("rolled", segment__index__bytes="36", index__interval__bytes="0")
-        await side.make_topic(OFFSETS_TOPIC)
-        await side.make_topic("n" * 249)
+        async with caller_of(side.node) as caller:
+            side.topic_ids |= await nodes.make_topics(caller, TOPICS)
 
 
 def held(side: Side) -> dict[str, bytes]:

@@ -32,7 +32,7 @@ from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 BOUND = 16 << 20
-HOSTILE = 80
+HOSTILE = 10
 LEFT_BYTES_MAX = 20 << 20
 ATTRIBUTES_AT = 22
 

@@ -20,7 +20,7 @@ import pytest
 import trio
 from api.refused_records import CASES, CODECS, POLICIES, VERSIONS, Case, answered, request
 from clients.fixtures import Kafka, fresh_name
-from nodes import Caller, caller_of, make_topic, running_node, trio_test
+from nodes import Caller, caller_of, make_topics, running_node, trio_test
 
 from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.errors import ErrorCode
@@ -47,18 +47,26 @@ COMPRESSED_STRICTER = {
 """pk refuses these batches as malformed or with an error of its own, and Apache Kafka does not."""
 
 
+async def topics_of(
+    caller: Caller, case: Case, codecs: Iterable[Codec]
+) -> dict[tuple[str, Codec], tuple[str, bytes]]:
+    """Create a topic of the case for each policy and codec. Returns their names and ids."""
+    configs = {key.replace(".", "__"): value for key, value in case.configs.items()}
+    names = {pair: fresh_name("refused") for pair in product(POLICIES, codecs)}
+    new = {names[pair]: (1, configs | {"cleanup__policy": pair[0]}) for pair in names}
+    ids = await make_topics(caller, new)
+    return {pair: (name, ids[name]) for pair, name in names.items()}
+
+
 async def answers(
     caller: Caller,
-    case: Case,
     topic: str,
-    policy: str,
+    topic_id: bytes,
     batch: bytearray,
     versions: Iterable[int] = VERSIONS,
 ) -> dict[str, Any]:
-    """The answer of each version to a batch of the case; of successive versions with the same
-    answer, only the first."""
-    configs = {key.replace(".", "__"): value for key, value in case.configs.items()}
-    topic_id = await make_topic(caller, topic, 1, cleanup__policy=policy, **configs)
+    """The answer of each version to a batch; of successive versions with the same answer, only the
+    first."""
     found: dict[str, Any] = {}
     last: dict[str, Any] | None = None
     for version in versions:
@@ -85,11 +93,10 @@ async def test_their_answers(apache: Kafka) -> None:
     async with await trio.open_tcp_stream(apache.host, apache.port) as stream:
         caller = Caller(stream)
         for case in CASES:
-            for policy in POLICIES:
-                for codec in CODECS:
-                    batch = case.batch(codec)
-                    said = await answers(caller, case, fresh_name("refused"), policy, batch)
-                    found[case.name, policy, codec.name] = said
+            topics = await topics_of(caller, case, CODECS)
+            for (policy, codec), topic in topics.items():
+                said = await answers(caller, *topic, case.batch(codec))
+                found[case.name, policy, codec.name] = said
     if os.environ.get("PK_WRITE_GOLDEN"):
         lines = [
             json.dumps({"case": case, "policy": policy, "codec": codec, "answers": said})
@@ -170,11 +177,11 @@ def test_our_answers_on_each_way(
     async def run() -> None:
         expected = golden()
         async with caller_on(way, monkeypatch) as caller:
-            for case, codec in product(CASES, codecs):
-                batch = case.batch(codec, count)
-                for policy in POLICIES:
-                    topic = fresh_name("refused")
-                    ours = await answers(caller, case, topic, policy, batch, versions)
+            for case in CASES:
+                topics = await topics_of(caller, case, codecs)
+                batches = {codec: case.batch(codec, count) for codec in codecs}
+                for (policy, codec), topic in topics.items():
+                    ours = await answers(caller, *topic, batches[codec], versions)
                     theirs = expected[case.name, policy, codec.name]
                     for version in versions:
                         said = _moved(_at(version, theirs), count)
