@@ -16,6 +16,8 @@ _NARROWEST = 8
 _REVERSE = codes_of("reverse")
 _RULE = 40
 """The length of the line between two rows in upright layout."""
+_FEW = 20
+"""One of so many cells may be folded so that the others of its column are not."""
 
 _SHORT_HEADS = {"PARTITION": "PART", "PARTITIONS": "PARTS"}
 
@@ -79,8 +81,20 @@ class _Cells:
         return list(map(max, self._of_cells, map(width_of, self.heads)))
 
     def _fitted(self, room: int) -> list[int]:
-        """Folds names first; then headings, between words. That may not be enough."""
-        found = widest = self._widest()
+        """Folds the few cells that are much longer than the others of their column first; then
+        names; then headings, between words. That may not be enough."""
+        widest = self._widest()
+        if room_of(widest) <= room or not self.rows:
+            return widest
+        usual = [
+            wide if whole else max(self._usual(column), width_of(head))
+            for column, (wide, whole, head) in enumerate(
+                zip(widest, self.whole, self.heads, strict=True)
+            )
+        ]
+        found = fitting_widths(widest, usual, room)
+        if room_of(found) <= room:
+            return found
         for head_of in (width_of, _longest_word):
             least = [
                 max(cells, head_of(head)) if whole else min(wide, max(_NARROWEST, head_of(head)))
@@ -92,6 +106,11 @@ class _Cells:
             if room_of(found) <= room:
                 return found
         return found
+
+    def _usual(self, column: int) -> int:
+        """The width that nearly all cells of a column need."""
+        width = len if self.simple[column] else _widest_line
+        return sorted(width(row[column]) for row in self.rows)[-1 - len(self.rows) // _FEW]
 
     def lines_of(self, cells: Sequence[str]) -> list[list[str]]:
         """The lines of a row, each as its cells, padded."""

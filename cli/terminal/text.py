@@ -100,7 +100,7 @@ def cut_middle(text: str, width: int) -> str:
 
 def folded(text: str, width: int) -> list[str]:
     """The lines of a text folded to a column: between words, or within a word that is wider than
-    the column."""
+    the column, after a comma or a dot if that leaves no line half empty."""
     lines: list[str] = []
     for part in text.split("\n"):
         line, used = "", 0
@@ -110,7 +110,7 @@ def folded(text: str, width: int) -> list[str]:
                 lines.append(line.rstrip())
                 line, used = "", 0
             while wide > width:
-                cut = _chars_in(piece, width)
+                cut = _cut(piece, width)
                 lines.append(piece[:cut])
                 piece = piece[cut:]
                 wide = width_of(piece.rstrip())
@@ -118,6 +118,13 @@ def folded(text: str, width: int) -> list[str]:
             used += width_of(piece)
         lines.append(line.rstrip())
     return lines
+
+
+def _cut(word: str, width: int) -> int:
+    """Where to fold a word that is wider than the column."""
+    end = _chars_in(word, width)
+    separator = max(word.rfind(",", 0, end), word.rfind(".", 0, end)) + 1
+    return separator if separator > end // 2 else end
 
 
 def _chars_in(text: str, width: int) -> int:

@@ -163,6 +163,25 @@ def test_what_is_too_long_is_folded_between_words_else_within_them() -> None:
     ]
 
 
+def test_a_few_long_cells_are_folded_so_that_the_others_are_not() -> None:
+    rows = [{"name": f"a.name.of.usual-length-{n}", "value": "1048576 (1 MiB)"} for n in range(40)]
+    rows[3] = {"name": "a.name.that.is.much.longer.than.all.others", "value": "-1"}
+    rows[5] = {"name": "protocols", "value": "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL"}
+    table = Listing((Column("name"), Column("value")), rows)
+    lines = shown(OutputOptions(terminal=True, width=50), table).splitlines()[2:]
+    assert max(map(len, lines)) <= 50
+    assert [" ".join(line.split()) for line in lines[2:9]] == [
+        "a.name.of.usual-length-2 1048576 (1 MiB)",
+        "a.name.that.is.much. -1",
+        "longer.than.all.others",
+        "a.name.of.usual-length-4 1048576 (1 MiB)",
+        "protocols SASL_SSL:SASL_SSL,",
+        "PLAINTEXT:PLAINTEXT,",
+        "SSL:SSL",
+    ]
+    assert len(lines) == 40 + 3
+
+
 @pytest.mark.parametrize("columns", [30, 200])
 def test_a_table_with_a_question_has_the_width_of_standard_error(
     monkeypatch: pytest.MonkeyPatch, columns: int
