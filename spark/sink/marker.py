@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import records
 from pk.core.record.build import build_batch
@@ -43,6 +45,7 @@ _CONFIGS: Final[dict[str, str | None]] = {
     "segment.bytes": str(16 << 20),
     "segment.ms": str(24 * 3600 * 1000),
 }
+_REPLICAS: Final = 3
 _TAIL: Final = 1_000
 _DELETES: Final = 1_000
 _WAIT_MS: Final = 120_000
@@ -97,10 +100,8 @@ class Markers:
         KafkaError, ClientError."""
         await self._cluster.refresh([TOPIC])
         if self._cluster.metadata.topics[TOPIC].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            new = NewTopic(TOPIC, PARTITIONS, configs=_CONFIGS)
-            answers = await self._admin.create_topics([new])
             try:
-                answers.value(TOPIC)
+                await self._create()
             except KafkaError as e:
                 if e.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                     what = f"the topic {TOPIC}, which marks published batches, cannot be created"
@@ -108,6 +109,16 @@ class Markers:
         timeout_ms = self._admin.config.default_api_timeout_ms
         count = len((await self._cluster.topic(TOPIC, timeout_ms=timeout_ms)).partitions)
         return TopicPartition(TOPIC, partition_for_key(self._query_id.encode(), count))
+
+    async def _create(self) -> None:
+        """Creates the topic with as many replicas as Kafka's own topics have, three, or one for
+        each broker; more if that is the cluster's default. Raises KafkaError, ClientError."""
+        new = NewTopic(TOPIC, PARTITIONS, configs=_CONFIGS)
+        brokers = self._cluster.metadata.brokers
+        tried = await self._admin.create_topics([new], validate_only=True)
+        factor = max(tried.value(TOPIC).replication_factor, min(_REPLICAS, len(brokers)))
+        made = await self._admin.create_topics([replace(new, replication_factor=factor)])
+        made.value(TOPIC)
 
     async def last(self, partition: TopicPartition) -> Marker | None:
         """The query's marker; None before its first batch. Raises MarkerUnreadable, KafkaError,
