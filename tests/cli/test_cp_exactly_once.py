@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import confluent_kafka
 import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, pk_environment, start_pk
@@ -114,6 +115,29 @@ def test_kill_9_again_and_again(at: Run, kafka: Kafka, source: str) -> None:
     ran = at(*words(source))
     assert ran.code == 0, ran.err
     assert copied(at, f"{source}-copy") == list(range(3000))
+
+
+def test_a_copy_that_was_killed_before_its_commit_is_aborted_by_the_next(
+    at: Run, kafka: Kafka, source: str
+) -> None:
+    copy = f"{source}-copy"
+    first = at(*words(source, "-n", "1000"))
+    assert first.code == 0, first.err
+    done = committed(at, f"{copy}-g")[source, 0]
+    brokers = {"bootstrap.servers": kafka.bootstrap, "log_level": 0}
+    killed = confluent_kafka.Producer({**brokers, "transactional.id": f"pk-cp-{copy}-g"})
+    group = confluent_kafka.Consumer({**brokers, "group.id": f"{copy}-g"})
+    killed.init_transactions(60)
+    killed.begin_transaction()
+    killed.produce(copy, b"5000")
+    offsets = [confluent_kafka.TopicPartition(source, 0, (done or 0) + 1)]
+    killed.send_offsets_to_transaction(offsets, group.consumer_group_metadata(), 60)
+    assert killed.flush(60) == 0
+    tried = at(*words(source, "--dry-run"))
+    assert (tried.code, "Would copy up to 2,000 records" in tried.err) == (0, True), tried.err
+    ran = at(*words(source))
+    assert (ran.code, "Copied 2,000 records" in ran.err) == (0, True), ran.err
+    assert copied(at, copy) == list(range(3000))
 
 
 def test_two_copies_of_one_group_copy_each_record_once(at: Run, kafka: Kafka, source: str) -> None:

@@ -138,7 +138,7 @@ async def copy(context: Context, options: "Copy") -> int | None:
         commits: GroupCommits | None = None
         if options.exactly_once:
             commits = await _commits(admin, options, ids)
-            spans = await commits.resumed(context, admin, plan.spans, plan.starts)
+            spans = await commits.resumed(context, admin, plan.spans, plan.starts, taken_over=False)
             plan = plan._replace(spans=spans)
         state = StateFile(options.state, plan.targets, ids)
         if not context.change.dry_run:

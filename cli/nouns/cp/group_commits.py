@@ -3,7 +3,8 @@ write the copies.
 
 A copy that starts takes the transactional id from any earlier one. That aborts the transaction that
 the earlier copy left open, so the offsets that the group then has are exactly those of the copies
-that readers of committed records see.
+that readers of committed records see. Before that, while the copy is only planned, nobody ends such
+a transaction until it times out, so the plan does not wait for it.
 """
 
 from collections.abc import Mapping
@@ -60,29 +61,31 @@ class GroupCommits:
         spans: Mapping[TopicPartition, Span],
         starts: Mapping[TopicPartition, int],
         *,
-        report: bool = True,
+        taken_over: bool,
     ) -> dict[TopicPartition, Span]:
         """`spans`, starting at the group's offsets. Records deleted since then, before `starts`,
-        are a failure, which a caller that asks again does not `report` again.
+        are a failure; it is reported only when the offsets are final, or in a dry run.
 
-        Raises KafkaError, ClientError.
+        The offsets are final if the transactional id is `taken_over`. Raises KafkaError,
+        ClientError.
         """
-        self._committed = await self._offsets(admin)
+        self._committed = await self._offsets(admin, stable=taken_over)
         self.found = not self._committed.keys().isdisjoint(spans)
-        if report:
+        if taken_over or context.change.dry_run:
             report_deleted(context, spans, starts, self._committed)
         return resumed_spans(spans, starts, self._committed)
 
-    async def _offsets(self, admin: Admin) -> dict[TopicPartition, int]:
-        """The group's committed offsets, read when no open transaction can change them."""
+    async def _offsets(self, admin: Admin, *, stable: bool) -> dict[TopicPartition, int]:
+        """The group's committed offsets; if `stable`, read when no open transaction can change
+        them."""
         answers: Answers[TopicPartition, OffsetAndMetadata | None] = Answers()
 
-        async def stable() -> bool:
+        async def read() -> bool:
             nonlocal answers
-            answers = await admin.list_group_offsets(self.group, require_stable=True)
+            answers = await admin.list_group_offsets(self.group, require_stable=stable)
             return not any(map(_is_unstable, answers.errors.values()))
 
-        if not await poll_until(stable, every_s=_PAUSE_S, within_s=_STABLE_S):
+        if not await poll_until(read, every_s=_PAUSE_S, within_s=_STABLE_S):
             raise RequestTimedOut(
                 f"group {self.group} has offsets of an unfinished transaction after "
                 f"{_STABLE_S:.0f} s"

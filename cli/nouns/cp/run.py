@@ -234,7 +234,9 @@ async def copy_records(
                 # on.
                 await take_over(producer)
                 admin = await context.admin()
-                spans = await job.commits.resumed(context, admin, spans, job.starts, report=False)
+                spans = await job.commits.resumed(
+                    context, admin, spans, job.starts, taken_over=True
+                )
                 totals.positions = {tp: span.begin for tp, span in spans.items()}
             run = _Run(context, job, totals, state, RangeReader(consumer, spans), producer)
             await run.run()
