@@ -71,6 +71,7 @@ from pk.core.log import durability
 from pk.core.log.damaged import kept_files
 from pk.core.log.log import Log
 from pk.core.meta.image import PartitionImage
+from pk.net.collector import rare_collections
 
 Common = Callable[[str], tuple[Any, ...]]
 """The arguments of each client, by its name."""
@@ -813,9 +814,12 @@ def run_seed(
     seed: int, options: Options | None = None, planted: Callable[[], Any] | None = None
 ) -> Result:
     """Run one seed. `planted` gives a context in which the product has a bug."""
-    result = _run(seed, options, planted)
+    with rare_collections():  # a run lets go of few cycles, and full collections took a sixth of it
+        result = _run(seed, options, planted)
     if result.stuck:
         collect_tasks()
+    else:
+        gc.collect(1)
     return result
 
 

@@ -19,7 +19,7 @@ from sim.faults import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERYDAY = 3
-SHARE = 5
+SHARE = 10
 """Seeds a test runs, so that several processes share them and none is left with all of them at the
 end."""
 FOUND = re.compile(r"trace ([0-9a-f]{8})")
