@@ -117,18 +117,17 @@ def test_a_leader_moves(kafka_cluster):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_project_of_three_tests(
-    tmp_path: Path, workers: str, capsys: pytest.CaptureFixture[str]
+def test_a_project_of_three_tests_in_two_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "test_orders.py").write_text(ORDERS)
     (tmp_path / "test_billing.py").write_text(BILLING)
     (tmp_path / "conftest.py").write_text(OWN_PORTS.replace("PORTS", str(free_ports(3))))
-    said, seconds = run_project(tmp_path, "-n", workers)
+    said, seconds = run_project(tmp_path, "-n", "2")
     assert "3 passed" in said
     assert len(re.findall(r"(?m)^URL ", said)) == 3
     with capsys.disabled():
-        print(f"\nthree tests with a broker each, -n {workers}: {seconds:.2f} s")
+        print(f"\nthree tests with a broker each, in two processes: {seconds:.2f} s")
 
 
 def test_the_plugin_imports_nothing_of_the_broker(tmp_path: Path) -> None:
