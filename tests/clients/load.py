@@ -1,4 +1,4 @@
-"""Clients that live through faults as a user's services would, and remember what they were told.
+"""Clients that run through faults as a user's services do, and note the answers they get.
 
 `Load` produces by librdkafka, idempotent and acks=all; `JavaLoad` does by Apache's producer;
 `GroupReader` reads in a group and commits. `check_log` compares their notes with the final log.

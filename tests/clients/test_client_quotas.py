@@ -176,8 +176,8 @@ def test_a_consumer_keeps_its_rate_for_a_minute(kafka: Kafka, limit: Limit) -> N
         taken += (size + RECORD_BYTES) * len(consumer.consume(100, 0.1))
     consumer.close()
     print(f"{kafka.kind}: fetched {measured.rate:,.0f} B/s of {rate:,}")
-    # Of fetches as large as what may come in a second, the window of eleven samples holds one less
-    # than it could: from Apache Kafka and from pk a client gets about nine tenths.
+    # A fetch is as large as the quota of a second, so the window of eleven samples has room for
+    # ten. A client gets about nine tenths of the rate, from Apache Kafka and from pk.
     assert (1 - 2 * TOLERANCE) * rate < measured.rate < (1 + TOLERANCE) * rate
 
 
@@ -240,6 +240,6 @@ def test_kafka_producer_perf_keeps_to_its_quota(pk_kafka: Kafka) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     last = ran.stdout.strip().splitlines()[-1]
     print(last)
-    # 120 MB at 1 MB/s: what is free at the beginning, or is waited for at the end, is at most the
-    # 11 s of a window.
+    # 120 MB at 1 MB/s: the allowance at the beginning, or the wait at the end, is at most a window,
+    # which is 11 s.
     assert 900 < float(last.split("records sent, ")[1].split()[0]) < 1110, last

@@ -1,8 +1,8 @@
 """kill -9 at random moments under load: acknowledged records are in the log, once, in order.
 
-One idempotent producer (acks=all) lives through all the kills, as a service of a user's would: it
-sends again what it has no answer for, and only the broker's memory of its sequences keeps that from
-doubling. A kill keeps the page cache; what the disk may lose besides is test_torn_tail.py's.
+One idempotent producer (acks=all) runs through all the kills, as a user's service does. It sends
+requests without an answer again, and only the sequences that the broker remembers prevent
+duplicates. A kill keeps the page cache; test_torn_tail.py has the tests of a disk that loses data.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _commit(bootstrap: str, offset: int) -> None:
 
 
 def _committed(bootstrap: str) -> list[int]:
-    """Committed offsets by partition. A consumer asks, not an admin client: librdkafka's (2.16)
-    gives up soon while the coordinator is only just being found."""
+    """Committed offsets by partition. A consumer asks for them, because librdkafka's admin client
+    (2.16) soon gives up if the coordinator is not known yet."""
     with consumer_of(bootstrap, GROUP) as consumer:
         asked = [TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
 
@@ -47,7 +47,7 @@ def _committed(bootstrap: str) -> list[int]:
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_what_was_acknowledged_outlives_kills(kills: int) -> None:
-    chance = random.Random(kills)  # the moments are the machine's to choose; how far apart, ours
+    chance = random.Random(kills)  # for the distances; the moments depend on the machine
     with PkBroker() as broker:
         assert broker.directory is not None
         kafka = Kafka("pk", broker.bootstrap, broker.directory)
@@ -70,7 +70,7 @@ def test_what_was_acknowledged_outlives_kills(kills: int) -> None:
         assert set(made) <= set(topics.topics)
         for partition in range(PARTITIONS):
             found = read_all(broker.bootstrap, TOPIC, partition)
-            # Everything sent was acknowledged in the end: each number once, in the order sent.
+            # All records were acknowledged in the end: each number is there once, in order.
             assert [int(value) for _, value in found] == list(
                 range(partition, load.sent, PARTITIONS)
             )

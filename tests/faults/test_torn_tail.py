@@ -1,11 +1,10 @@
-"""The last segment cut or zeroed inside its last two batches, as a crash that lost pages would
-leave it.
+"""The last segment is cut or zeroed inside its last two batches, as after a crash that lost pages.
 
-kill -9 keeps the page cache, so the loss is made by hand: on a copy of a killed broker's directory
-the file ends (or turns to zeros) at a byte of the last two batches. What lies before is there, what
-lies after is gone, nothing is half there, and the broker goes on from that offset. tests/core/log
-does this at every byte; here whole brokers do it at some, at both ends of everything that a header
-holds.
+kill -9 keeps the page cache, so the test damages a copy of a killed broker's directory: the file
+ends, or is zeroed, from a byte of the last two batches on. The broker must keep the whole batches
+before that byte, remove the rest, and append behind them. tests/log/test_crash.py does this at
+every byte without a broker; here brokers start with damage at some bytes, among them the first and
+the last byte of fields of a header.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ RECORDS = 20
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The directory of a killed broker: one partition, six batches of twenty records."""
+    """The directory of a killed broker, which has one partition with six batches of twenty
+    records."""
     directory = tmp_path_factory.mktemp("torn") / "data"
     with PkBroker(directory=directory) as broker:
         create_topic(Kafka("pk", broker.bootstrap, directory), TOPIC)
@@ -44,7 +44,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _produce(bootstrap: str, first: int, count: int) -> None:
-    """One batch of numbered records."""
+    """Produce one batch of numbered records."""
     failed: list[object] = []
     producer = confluent_kafka.Producer(
         {
@@ -54,7 +54,7 @@ def _produce(bootstrap: str, first: int, count: int) -> None:
             "log_level": 0,
         }
     )
-    producer.list_topics(TOPIC, TIMEOUT_S)  # or the flush may split them
+    producer.list_topics(TOPIC, TIMEOUT_S)  # without metadata, the flush might split them
     for number in range(first, first + count):
         producer.produce(
             TOPIC,
@@ -93,9 +93,9 @@ def test_a_torn_tail_is_cut_and_nothing_else(
         with segment.open("r+b") as file:
             file.truncate(position)
             if damage == "zeroed":
-                file.truncate(len(before))  # what a file grows by is zeros
+                file.truncate(len(before))  # the file grows by zeros
         after = segment.read_bytes()
-        # A batch whose own bytes are zeros from there on is as whole as before.
+        # A batch stays whole if all of its bytes after the position were zeros before.
         left = [b for b in batches(whole) if after[: b.end] == before[: b.end]]
         expected = [(n, b"%06d" % n) for n in range(sum(batch.records for batch in left))]
         with PkBroker(directory=directory) as broker:

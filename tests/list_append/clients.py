@@ -232,9 +232,9 @@ class Worker(Client):
                 "group.protocol": self.protocol,
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
-                # 2.16 starts by this where its assignment changes while it waits for offsets that
-                # an open transaction holds back, on Apache Kafka too: the group has offsets, and
-                # must never begin at 0 then.
+                # librdkafka 2.16 applies this policy if the assignment changes during its wait for
+                # offsets of an open transaction, on Apache Kafka too. The group has offsets, so it
+                # must not start at 0.
                 "auto.offset.reset": "error",
             }
             if self.protocol == "classic":

@@ -1,4 +1,5 @@
-"""Events are encoded and decoded; damaged or too new bytes are refused without any other effect."""
+"""Events are encoded and decoded: older ones get defaults, and bytes that are damaged or too new
+raise an error."""
 
 import pytest
 from each import for_each

@@ -1,5 +1,5 @@
-"""Leaders by evidence: all in-sync replicas returned after unclean shutdowns, and the longest log
-leads."""
+"""Leaders by evidence after unclean shutdowns: the replicas that must return first, the choice of
+the longest log, damaged segments, and decisions of an operator."""
 
 from __future__ import annotations
 

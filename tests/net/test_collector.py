@@ -1,5 +1,5 @@
-"""Objects that survive a long collection are not examined again; no live object is lost, and dead
-ones are freed."""
+"""Later collections do not scan the survivors of a long one, which are freed when their last
+reference goes; and collections are rare while a node starts."""
 
 import gc
 import weakref

@@ -1,4 +1,5 @@
-"""A node's channel to another, for callers that do not wait: each callback runs exactly once."""
+"""A node's channel to another, for callers that do not wait: a callback gets the answer or the
+loss, once, and a request that the peer does not serve raises an error at once."""
 
 from typing import Any
 

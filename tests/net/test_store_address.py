@@ -1,4 +1,5 @@
-"""Addresses of etcd and ZooKeeper, and the errors for missing ones; no server is needed."""
+"""Addresses of etcd and ZooKeeper, and the errors if no server answers there. The tests need no
+server."""
 
 from __future__ import annotations
 

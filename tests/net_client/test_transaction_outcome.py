@@ -1,5 +1,5 @@
-"""A producer's report of a transaction whose commit the coordinator accepted, but whose answer was
-lost."""
+"""A producer's report of a transaction whose commit got no readable answer, was refused, or was
+canceled."""
 
 from __future__ import annotations
 

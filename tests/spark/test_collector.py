@@ -1,4 +1,4 @@
-"""The objects that a Spark process keeps out of its garbage collections."""
+"""A Spark process keeps its first objects out of garbage collections, and no later ones."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""The choice of Java, and the launcher for a Java that lacks a module."""
+"""The choice of Java, the launcher for a Java that lacks a module, and the packages that workers
+find."""
 
 import os
 import subprocess

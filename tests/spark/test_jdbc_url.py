@@ -1,4 +1,4 @@
-"""The path of a database's file."""
+"""SQLite's file in a JDBC URL is relative to the directory of the caller."""
 
 from pathlib import Path
 

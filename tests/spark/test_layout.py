@@ -1,4 +1,5 @@
-"""The parsing of `--partition-by`. test_export_forms.py tests Spark's use of it."""
+"""The parsing of `--partition-by`, and the values in names of directories. test_export_forms.py
+tests Spark's use of both."""
 
 import pytest
 from each import for_each

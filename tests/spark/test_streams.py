@@ -1,5 +1,5 @@
-"""Streams by a real Spark, which is started if Apache Kafka is installed. tests/spark/stream and
-tests/spark/sink have the tests that need no session."""
+"""Streams by a real Spark. tests/spark/stream and tests/spark/sink have the tests that need no
+session."""
 
 from __future__ import annotations
 

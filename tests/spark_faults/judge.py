@@ -1,8 +1,9 @@
-"""The judge of a run: librdkafka with isolation.level=read_committed, beside the checkpoints.
+"""The judge of a run: it compares the records that librdkafka reads with
+isolation.level=read_committed with the queries' checkpoints.
 
-Each value names the query, the partition and the offset that it came from. From the start that a
-query's checkpoint logged first each offset must be there once; and at each moment at which nothing
-is undecided, a batch is there with all its records or with none.
+Each value names its query, and the partition and offset of its input record. The output must have
+each offset once, from the first one in the query's checkpoint on. Whenever no transaction is
+undecided, all records of a batch are there, or none.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Judge:
 
     @property
     def twice(self) -> int:
-        """How many input records are there more than once."""
+        """The number of input records that the output has more than once."""
         return sum(count > 1 for found in self._found.values() for count in found.values())
 
     def sees(self, folder: Path, query: int) -> bool:
@@ -152,7 +153,7 @@ class Judge:
                 return
 
     def split(self, folder: Path, queries: int) -> int:
-        """How many batches of a folder's queries are there with some of their records only."""
+        """The number of batches of a folder's queries of which the output has only some records."""
         count = 0
         for query in range(queries):
             name = label(folder, query)

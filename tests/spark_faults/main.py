@@ -1,26 +1,27 @@
-"""Kills what takes part in streams of Spark, and then looks whether each input record is in the
-output exactly once.
+"""Kills processes that take part in streams of Spark, and then checks that each input record is in
+the output exactly once.
 
     scripts/spark-faults --kills 200
     scripts/spark-faults --kills 50 --first-batch  # from `latest`, the driver killed inside batch 0
     scripts/spark-faults --standstill              # eight days between a batch and its repetition
-    scripts/spark-faults --kills 20 --blind        # does not look for the marker: must find doubles
-    scripts/spark-faults --kills 20 --connector    # Spark's own connector: must find doubles
+    scripts/spark-faults --kills 20 --blind        # no check for the marker: must find duplicates
+    scripts/spark-faults --kills 20 --connector    # Spark's own connector: must find duplicates
     scripts/spark-faults --kills 20 --local        # executors are threads of the driver
     scripts/spark-faults --kills 200 --toy         # a driver without Spark, back within a second
     scripts/spark-faults --kills 60 --publish      # executors publish the batches, by write_batch
 
-Three brokers of pk, an input that grows all the while, and several queries in one driver: one as it
-comes, one repartitioned with rand(), one behind a join with adaptive execution; speculation is on.
-Killed (SIGKILL) are the driver with all its processes, executors, the leader of an output partition
-and the coordinator of a query's transactions; besides, and not counted, single Python workers and,
-by the sink's own chance (spark_faults.faulty), the process that commits, inside and after its
-commit. Tasks raise before and after they wrote. A driver that was killed starts again with other
-executors and cores. With --publish the driver dies between sealing, list, publication and markers,
-and tasks fail between a file's records and its marker; --blind then looks for no marker of a file.
+A run has three brokers of pk, an input that always grows, and several queries in one driver: one
+passes records through, one repartitions them with rand(), and one joins them with adaptive
+execution; speculation is on. SIGKILL ends the driver with all its processes, executors, the leader
+of an output partition, and the coordinator of a query's transactions. It also ends single Python
+workers and, at random points in the sink (spark_faults.faulty), the process that commits, during
+and after its commit; --kills does not count these. Tasks raise errors before and after they write.
+A killed driver starts again with other executors and cores. With --publish, the driver dies between
+sealing, list, publication and markers, and tasks fail between a file's records and its marker;
+--blind then skips the check for a file's marker.
 
 The judge is librdkafka with isolation.level=read_committed (spark_faults.judge). With --blind and
---connector the run ends as soon as a record came twice, and fails if none does.
+--connector, the run ends at the first record that comes twice, and fails if there is none.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ EXECUTOR = ("executor",) * 4
 
 
 def as_toy(plan: Plan) -> Plan:
-    """The same with a driver that starts quickly."""
+    """The same plan with a driver that starts quickly."""
     kinds = tuple(kind for kind in plan.kinds if kind not in ("worker", "executor"))
     chances = dict.fromkeys(plan.chances, 0.05)
     return replace(
@@ -57,13 +58,13 @@ def as_blind(plan: Plan) -> Plan:
 
 
 def as_publishing(plan: Plan) -> Plan:
-    """The same where executors publish the batches. Faults are those of that way."""
+    """The same plan with executors that publish the batches, and with the faults of that way."""
     chance = max(plan.chances.values())
     return replace(plan, publish=True, chances=dict.fromkeys(POINTS, chance))
 
 
 def as_connector(plan: Plan) -> Plan:
-    """The same by Spark's own connector, whose executors are threads of the driver."""
+    """The same plan with Spark's own connector, whose executors are threads of the driver."""
     kinds = ("driver", "leader")
     return replace(
         plan,
@@ -76,14 +77,15 @@ def as_connector(plan: Plan) -> Plan:
 
 
 def as_first_batch(plan: Plan) -> Plan:
-    """Drivers that are killed inside the first batch of queries from `latest`."""
+    """The same plan with queries that start at `latest`, and a driver that is killed inside their
+    first batch."""
     return replace(
         plan, kinds=("driver",), start="latest", chances={}, executors=False, first_batch=True
     )
 
 
 def parser_of_options() -> argparse.ArgumentParser:
-    """The command line's."""
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

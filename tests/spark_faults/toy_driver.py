@@ -1,11 +1,11 @@
 """A driver without Spark: the same source and sink, called as Spark calls them, from a checkpoint
 of the same form.
 
-Starting Spark takes many seconds, so a run of some minutes sees few kills; this driver is back
-within a second. It plans a batch, notes it in `offsets`, reads it, gives its rows to tasks, commits
-it and notes that in `commits`. Whatever it repeats after a death it distributes otherwise, as
-adaptive execution, other cores and rand() do. What Spark itself does is not shown here:
-spark_faults.driver_main shows that.
+Spark takes many seconds to start, so a run of some minutes has few kills; this driver restarts
+within a second. It plans a batch, writes it to `offsets`, reads it, gives its rows to tasks,
+commits it and writes that to `commits`. After a death it repeats a batch with its rows in other
+tasks, as adaptive execution, other cores and rand() do. Runs with spark_faults.driver_main test
+Spark itself.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Query:
         self._sink = parse_sink_options(sink)
 
     def run(self) -> None:
-        """Batch after batch; at last to the end of the input."""
+        """Run batch after batch; with `last`, only to the end of the input."""
         last = self._last
         if last:
             self._reader.prepareForTriggerAvailableNow()
@@ -123,7 +123,7 @@ class Query:
     def _large(
         self, values: list[bytes], count: int, batch: int, chances: dict[str, float]
     ) -> None:
-        """The batch by executors, whose tasks are threads."""
+        """Have executors publish the batch. Their tasks are threads."""
         kind = type("Faulty", (FaultyBatch,), {"chances": chances, "notes": self._work.notes})
         store = LocalStore(self._folder / "pk-sealed")
         large: LargeBatch = kind(self._sink, store, self._id, batch, random.choice(LIMITS))
@@ -194,7 +194,7 @@ class Query:
 
 
 def _write(path: Path, text: str) -> None:
-    """Puts a file there whole or not at all."""
+    """Write a file atomically."""
     temporary = path.parent.parent / f"{path.parent.name}-{path.name}.new"
     temporary.write_text(text)
     temporary.replace(path)

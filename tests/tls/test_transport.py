@@ -1,4 +1,4 @@
-"""The data that a TLS connection sends."""
+"""A TLS connection sends an answer of many small slices in turns; other tasks run in between."""
 
 from __future__ import annotations
 
