@@ -50,7 +50,17 @@ SERVER_JVM = (
 )
 # The broker of a test runs for minutes at most: the optimising compiler and the parallel collector
 # take half of its CPU, and it never gets that back.
-TEST_SERVER_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+TEST_SERVER_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+# It waits most of that time. Each thread looks for work several times a second, and a controller
+# writes a record twice a second to show that it is there.
+TEST_SERVER = {
+    "background.threads": "2",
+    "group.coordinator.threads": "1",
+    "metadata.max.idle.interval.ms": "0",
+    "num.io.threads": "2",
+    "num.network.threads": "1",
+    "share.coordinator.threads": "1",
+}
 # A tool that runs for a second or two spends most of it in the optimising compiler.
 SHORT_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 PERF_JVM = ("-Xmx768m",)
@@ -66,6 +76,10 @@ appender.c.target=SYSTEM_ERR
 appender.c.layout.type=PatternLayout
 appender.c.layout.pattern=%d %p %c %m%n
 """
+
+
+def _in_a_test() -> bool:
+    return "PYTEST_VERSION" in os.environ
 
 
 class ApacheKafkaError(Exception):
@@ -685,7 +699,7 @@ class ApacheKafka:
 
         Outside of pytest it runs as Apache Kafka's own script starts it: scripts/bench measures it.
         """
-        how = TEST_SERVER_JVM if "PYTEST_VERSION" in os.environ else SERVER_JVM
+        how = TEST_SERVER_JVM if _in_a_test() else SERVER_JVM
         # A JVM that is killed leaves the native libraries that it unpacked in this folder.
         temporary = f"-Djava.io.tmpdir={self._properties_path(node_id).parent}"
         command = java_command(
@@ -761,6 +775,7 @@ class ApacheKafka:
             f"{n}@127.0.0.1:{self._controller_ports[n - 1]}" for n in range(1, controllers + 1)
         )
         copies = str(min(3, self.brokers))
+        frugal = TEST_SERVER if _in_a_test() else {}
         plain = f"PLAINTEXT://127.0.0.1:{self.port(node_id)}"
         is_controller = node_id <= controllers
         controller = f",CONTROLLER://127.0.0.1:{self._controller_ports[node_id - 1]}"
@@ -779,6 +794,7 @@ class ApacheKafka:
             "share.coordinator.state.topic.replication.factor": copies,
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            **frugal,
         } | self.properties
 
 
