@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clients.apache_kafka import jars, java
+from clients.apache_kafka import java_command
 from wire.values import Maker, all_messages, camel, walk
 
 from pk.core.values import uuid_text
@@ -103,10 +103,8 @@ def ask(cases: Iterable[Case]) -> list[str]:
         )
         for message, version in cases
     ]
-    program = java()
-    assert program is not None
     done = subprocess.run(
-        [program, "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(HARNESS)],
+        java_command(str(HARNESS)),
         input="\n".join(lines) + "\n",
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clients.apache_kafka import jars
+from clients.apache_kafka import java_command
 from net_client.assignment.cases import Group, run, subscription
 
 from pk.core.group.consumer_protocol import encode_assignment, encode_subscription
@@ -29,15 +29,7 @@ class Java:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [
-                "java",
-                "-XX:TieredStopAtLevel=1",
-                "-XX:+UseSerialGC",
-                "-Dlog4j2.level=OFF",
-                "-cp",
-                f"{jars()}/*",
-                str(Path(__file__).with_name("Assignors.java")),
-            ],
+            java_command(str(Path(__file__).with_name("Assignors.java"))),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
