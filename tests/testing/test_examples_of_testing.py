@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from clients.apache_kafka import SHORT_JVM
 from clients.pk_broker import pk_command, pk_environment
 from testing_project import run_project
 
@@ -61,4 +62,6 @@ def test_the_java_suite(tmp_path: Path, pk: str) -> None:
     if shutil.which("mvn") is None:
         pytest.skip("mvn is not installed")
     shutil.copytree(EXAMPLES / "java", tmp_path / "java")
-    below_pk_test(pk, tmp_path / "java", "mvn", "-q", "-B", "test")
+    short = " ".join(SHORT_JVM)  # Maven runs the tests in another JVM
+    maven = ("env", f"MAVEN_OPTS={short}", "mvn", "-q", "-B", f"-DargLine={short}", "test")
+    below_pk_test(pk, tmp_path / "java", *maven)
