@@ -15,7 +15,6 @@ from clients import apache_kafka
 
 TIMEOUT_S = 300.0
 SOURCE = Path(__file__).with_name("StreamsApplication.java")
-JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
 class Application:
@@ -29,7 +28,6 @@ class Application:
             topology,
             prefix,
             *configs,
-            jvm=JVM,
             more_jars=[apache_kafka.streams_jars()],
         )
         self._process = subprocess.Popen(
