@@ -51,15 +51,18 @@ SERVER_JVM = (
 # The broker of a test runs for minutes at most: the optimising compiler and the parallel collector
 # take half of its CPU, and it never gets that back.
 TEST_SERVER_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-# It waits most of that time. Each thread looks for work several times a second, and a controller
-# writes a record twice a second to show that it is there.
+# It waits most of that time. Each thread looks for work several times a second, a controller writes
+# a record twice a second to show that it is there, and three topics have fifty partitions each.
 TEST_SERVER = {
     "background.threads": "2",
     "group.coordinator.threads": "1",
     "metadata.max.idle.interval.ms": "0",
     "num.io.threads": "2",
     "num.network.threads": "1",
+    "offsets.topic.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
     "share.coordinator.threads": "1",
+    "transaction.state.log.num.partitions": "4",
 }
 # A tool that runs for a second or two spends most of it in the optimising compiler.
 SHORT_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

@@ -71,7 +71,8 @@ WORKER = f"{os.getpid() % 100_000:05}"
 @pytest.fixture(scope="session")
 def pk_kafka() -> Iterator[Kafka]:
     """pk's broker; at the end it must leave with 0 on SIGTERM and have logged no traceback."""
-    with PkBroker(config=SETTINGS) as broker:
+    # The answers about its configuration are compared with those of Apache Kafka.
+    with PkBroker(config=apache_kafka.TEST_SERVER | SETTINGS) as broker:
         assert broker.directory is not None
         yield Kafka("pk", broker.bootstrap, broker.directory)
         code = broker.stop()
