@@ -23,11 +23,12 @@ TOGETHER = frozenset(
     (
         "tests/cli/test_perf.py",  # each loads both cores
         "tests/clients/test_matrix.py",  # what each client wrote is written once
+        "tests/spark/live/",  # one session of Spark
     )
 )
-"""Files whose tests run in one worker. The same holds for files that start a broker, a cluster or a
-session of Spark once for all their tests. Tests against pk and tests against Apache Kafka are two
-groups."""
+"""Files and folders whose tests run in one worker. The same holds for files that start a broker, a
+cluster or a session of Spark once for all their tests. Tests against pk and tests against Apache
+Kafka are two groups."""
 
 FIRST = (
     "tests/spark/test_killed_exports.py",
@@ -45,17 +46,20 @@ FIRST = (
 
 
 @cache
-def stays_together(file: str) -> bool:
-    """Whether one worker runs all tests of a file."""
-    return file in TOGETHER or '(scope="module"' in (ROOT / file).read_text()
+def shared_by(file: str) -> str | None:
+    """The file or folder whose tests one worker runs, if this file's are among them."""
+    for together in TOGETHER:
+        if file == together or (together.endswith("/") and file.startswith(together)):
+            return together
+    return file if '(scope="module"' in (ROOT / file).read_text() else None
 
 
 def group_of(nodeid: str) -> str:
     """The group of a test: the test itself, if it needs no other."""
-    file = nodeid.partition("::")[0]
-    if not stays_together(file):
+    group = shared_by(nodeid.partition("::")[0])
+    if group is None:
         return nodeid
-    return f"{file}, apache" if re.search(r"[\[-]apache[\]-]", nodeid) else file
+    return f"{group}, apache" if re.search(r"[\[-]apache[\]-]", nodeid) else group
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -63,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def place(item: pytest.Item) -> int:
         file = item.nodeid.partition("::")[0]
-        if stays_together(file):
+        if shared_by(file) is not None:
             return 0
         return 1 + FIRST.index(file) if file in FIRST else 1 + len(FIRST)
 

@@ -18,9 +18,6 @@ from confluent_kafka import Consumer, TopicPartition
 from pipeline_world import World
 
 from pk.spark import write_batch
-from pk.spark.pipeline.definition import parse_pipeline
-from pk.spark.pipeline.run import settings
-from pk.spark.session.local import launch
 from pk.spark.sink.large_batch import LargeBatch
 
 if TYPE_CHECKING:
@@ -45,13 +42,6 @@ from = "orders"
 topic = "out"
 driver_bytes = 0
 """
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    conf = settings(parse_pipeline(PIPELINE, "p.toml")) | {"spark.sql.shuffle.partitions": "2"}
-    with launch(cores=2, conf=conf) as own:
-        yield own.session()
 
 
 def committed(kafka: Kafka, topic: str, partitions: int) -> dict[int, list[bytes]]:

@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,6 @@ from pk.cli.records.csv import csv_line
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.importer.importer import import_rows
 from pk.spark.importer.options import ImportOptions, ImportProgress, ImportRefused
-from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +34,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.peer
 Fresh = Callable[[str], str]
 WAIT_S = 60
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One Spark for all the tests that need not see it start."""
-    with launch(cores=2) as own:
-        yield own.session()
 
 
 def options(kafka: Kafka, topic: str, source: Path, **given: Any) -> ImportOptions:
@@ -169,7 +161,7 @@ def test_text_is_read_as_asked_and_bad_lines_are_errors(
     lines.write_text('{"id": 1}\n{"id": 2\n')
     with pytest.raises(SparkFailed, match=r"rows\.jsonl, line 2: the value is not JSON: "):
         import_rows(replace(blocks, import_id=fresh("id"), value=None), spark=spark)
-    with pytest.raises(OptionError, match="csv has no option mode=PERMISSIVE; it has "):
+    with pytest.raises(OptionError, match="csv has no option mode=PERMISSIVE; the options are "):
         import_rows(replace(given, read={"mode": "PERMISSIVE"}), spark=spark)
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from spark_records import Made, produce, records
 from pk.net.client.partitioner import partition_for_key
 from pk.spark.pipeline.definition import parse_pipeline
 from pk.spark.pipeline.run import RunOptions, run_pipeline
-from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -30,20 +29,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.peer
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 Fresh = Callable[[str], str]
 WAIT_S = 300
 CONNECT_BACK = "Python worker failed to connect back"
 """Spark gives the process of a stream's reader ten seconds to start, which a busy machine may not
 have."""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One session for all tests; it finds the source by itself."""
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.maxResultSize": "4m"}
-    with launch(cores=2, conf=conf) as own:
-        yield own.session()
 
 
 def stream(spark: SparkSession, kafka: Kafka, **options: object) -> DataFrame:

