@@ -143,6 +143,10 @@ def file_schema(
     found = arrow_columns(columns)
     if table != "iceberg":
         return found
+    if export_id is None and name is None:
+        # Its own catalog would be a file in the directory before the first manifest is: if this
+        # run were killed, the next one would refuse the directory.
+        return with_field_ids(found, None)
     try:
         catalog, known = _catalog(store, name)
         there = catalog.load_table(known) if catalog.table_exists(known) else None

@@ -12,7 +12,7 @@ from exported_files import a_run, empty, wanted
 
 from pk.spark.errors import OptionError
 from pk.spark.export.manifest import Manifest, open_directory
-from pk.spark.export.table import TableFailed, TableRefused, check_table, settle
+from pk.spark.export.table import TableFailed, TableRefused, check_table, file_schema, settle
 from pk.spark.files.store import LocalStore
 
 pytest.importorskip("deltalake")
@@ -41,6 +41,18 @@ def commit(directory: Path, manifest: Manifest, records: int) -> Manifest:
         after, written = a_run(manifest, run.files, records)
         run.commit(after, written)
     return after
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_export_puts_nothing_beside_its_files_before_the_manifest(
+    tmp_path: Path, kind: str
+) -> None:
+    """Or the run after a killed one would refuse the directory."""
+    from pyspark.sql.types import LongType, StructType
+
+    columns = StructType().add("offset", LongType())
+    assert file_schema(LocalStore(tmp_path), columns, kind, None, None).names == ["offset"]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.thorough
