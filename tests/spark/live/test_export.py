@@ -395,8 +395,8 @@ def test_a_killed_run_counts_for_nothing_and_the_next_one_makes_it_good(
         got[partition].extend(part)
     wheels = without_java(tmp_path / "bin")
     with start_run(apache, topic, out, tmp_path / "killed", 0, wheels) as run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == "exporting\n"
+        assert run.stdout is not None and run.stderr is not None
+        assert run.stdout.readline() == "exporting\n", run.stderr.read()
         run.kill()
     assert run.returncode == -signal.SIGKILL
     assert Manifest.load((out / MANIFEST).read_text()).records == 1_000
