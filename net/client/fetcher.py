@@ -8,7 +8,7 @@ being looked up are left out, since that may take as long as their leader is una
 
 In a session, requests list only changes: partitions with a new offset, and those to forget.
 Responses list only partitions with news. The response for a partition that has since been seeked
-(`PartitionState.version`) is dropped.
+(`PartitionState.version`), or revoked and assigned again (another `PartitionState`), is dropped.
 """
 
 from collections.abc import Callable
@@ -47,8 +47,8 @@ _MOVED: Final = (
     ErrorCode.INCONSISTENT_TOPIC_ID,
 )
 
-Asked = dict[TopicPartition, tuple[int, int]]
-"""Partition → (version of its state, offset) in a Fetch request."""
+Asked = dict[TopicPartition, tuple[PartitionState, int, int]]
+"""Partition → (its state, the version of that, the offset) in a Fetch request."""
 
 
 class Session:
@@ -255,7 +255,7 @@ class BrokerFetcher:
             partition = state.partition
             leader_epoch = metadata.leader(partition)[1]
             state.leader_epoch = leader_epoch
-            asked[partition] = (state.version, state.fetch_offset)
+            asked[partition] = (state, state.version, state.fetch_offset)
             data = FetchPartition(
                 partition=partition.partition,
                 current_leader_epoch=leader_epoch,
@@ -300,7 +300,8 @@ class BrokerFetcher:
                 state = fetcher.states.get(partition)
                 if state is None or partition not in asked:
                     continue
-                if asked[partition] == (state.version, state.fetch_offset):
+                of, state_version, offset = asked[partition]
+                if of is state and (state_version, offset) == (state.version, state.fetch_offset):
                     self._take_partition(state, data)
         fetcher.on_news()
 

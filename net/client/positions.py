@@ -252,7 +252,7 @@ class Positions:
     async def _validate(self) -> bool:
         """Check for partitions with a new leader whether the records we read are still there."""
         asked = {
-            s.partition: (s, s.version, s.position_epoch)
+            s.partition: (s, s.version, s.position_epoch, s.position)
             for s in self._unvalidated()
             if not self._round.leaderless(s.partition)
         }
@@ -261,9 +261,9 @@ class Positions:
         epochs = {p: self.cluster.metadata.leader(p)[1] for p in asked}
         passing: list[Exception] = []
         ends = await self._round.offsets_for_leader_epochs(
-            {partition: epoch for partition, (_, _, epoch) in asked.items()}
+            {partition: epoch for partition, (_, _, epoch, _) in asked.items()}
         )
-        for partition, (state, version, epoch) in asked.items():
+        for partition, (state, version, epoch, position) in asked.items():
             if not self._counts(state, version):
                 continue
             if state.position_epoch != epoch:
@@ -279,6 +279,8 @@ class Positions:
                 self.out_of_range(
                     state, "the leader does not know the epoch of the last record read"
                 )
+            elif position <= end.end_offset < state.position:
+                self.want()  # poll has moved on to records that came after this answer
             elif end.end_offset < state.position:
                 self._truncated(state, end.end_offset, end.leader_epoch)
             else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from net_client.support import ScriptedBroker, scripted_broker, trio_test
 from trio.testing import MockClock
 
@@ -61,6 +62,9 @@ class Partition:
         self.hold: trio.Event | None = None
         """The next answer about an epoch is sent when it is set."""
 
+        self.hold_fetch: trio.Event | None = None
+        """The next Fetch from the end of the log is answered when it is set."""
+
         self.refuse_once: int = 0
         """The answer to the next Fetch of a broker that does not lead."""
 
@@ -95,15 +99,23 @@ class Partition:
         if name == "OffsetForLeaderEpochRequest":
             asked = request.topics[0].partitions[0].leader_epoch
             self.asked_epochs.append(asked)
+            end = sum(epoch <= asked for epoch in self.epochs)
             held, self.hold = self.hold, None
             if held is not None:
                 self._wake()
                 await held.wait()
-            end = sum(epoch <= asked for epoch in self.epochs)
             answer = EpochEndOffset(partition=0, leader_epoch=asked, end_offset=end)
             topic = OffsetForLeaderTopicResult(topic="t", partitions=[answer])
             return OffsetForLeaderEpochResponse(topics=[topic])
+        if self.hold_fetch is not None and self._is_at_end(request):
+            held, self.hold_fetch = self.hold_fetch, None
+            self._wake()
+            await held.wait()
         return self._fetch(node_id, request)
+
+    def _is_at_end(self, request: Any) -> bool:
+        asked = [p.fetch_offset for topic in request.topics for p in topic.partitions]
+        return asked == [len(self.values)]
 
     def _metadata(self) -> MetadataResponse:
         partition = MetadataResponsePartition(leader_id=self.leader, leader_epoch=self.leader_epoch)
@@ -220,6 +232,45 @@ async def test_an_answer_about_an_epoch_that_poll_has_left_means_no_truncation(p
             got += await values(consumer, 2)
             assert got == [b"0", b"1", b"2", b"3", b"4", b"5"]
             assert log.asked_epochs == [0, 1]
+
+
+@trio_test
+async def test_a_fetch_from_before_the_partition_was_given_back_does_not_count() -> None:
+    """Its records would come before the position is checked against the leader. The answer about
+    the epoch, which is older than they are, would then seem to say that they were truncated."""
+    log = Partition()
+    log.session_id = 0  # each Fetch names the partition
+    async with scripted_broker(log.handler(1)) as broker:
+        log.brokers = [broker]
+        config = {"fetch.max.wait.ms": 1, "retry.backoff.ms": 1}
+        async with open_consumer(broker.address, config) as consumer:
+            held = log.hold_fetch = trio.Event()
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            assert await values(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
+            await log.until(lambda: log.hold_fetch is None)
+            consumer.assign([])
+            hold = log.hold = trio.Event()
+            consumer.assign([TP])
+            consumer.seek(TP, 5, leader_epoch=0)
+            got: list[bytes | None] = []
+
+            async def read() -> None:
+                got.extend(await values(consumer, 2))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)
+                await log.until(lambda: log.asked_epochs == [0])
+                log.values.append(b"5")
+                log.epochs.append(0)
+                held.set()
+                await log.until(lambda: log.fetches[-1][2] == 5)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+                hold.set()
+                await log.until(lambda: log.fetches[-1][2] == 6)
+                log.values.append(b"6")
+                log.epochs.append(0)
+            assert got == [b"5", b"6"]
 
 
 @trio_test
