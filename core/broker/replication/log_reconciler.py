@@ -329,6 +329,10 @@ class LogReconciler:
         except (KafkaError, CorruptSnapshot) as e:
             self._fetcher.fail(fetch_state, f"asking what is in remote storage failed: {e}")
             return
+        restored = partition.image.restored if partition.image is not None else None
+        if restored is not None and segment.end_offset <= restored.end_offset:
+            # The segment is of a lost cluster, whose producers had the ids of others.
+            producers.forget_below(restored.producer_id_next)
         if not self._fetcher.is_current(fetch_state) or start > offset:
             return
         log = partition.log
