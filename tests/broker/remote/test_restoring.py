@@ -259,6 +259,27 @@ class TestProducers:
             assert await produce_as_7(t, b"another") == 0
             assert await t.read() == [b"once", b"another"]
 
+    @simulated
+    async def test_for_a_follower_too_that_id_is_another_producer(self) -> None:
+        async with tiered() as t:
+            await t.create(1)
+            assert await produce_as_7(t, b"once") == 0
+            t.roll()
+            await t.produce(0)
+            await t.turn()
+            objects = {moved_to(LOST, name): data for name, data in t.storage.objects.items()}
+        async with new_cluster(objects, 3) as t:
+            await t.cluster.decide(ProducerIdsAllocated(1, 0, 1000))
+            await restore(t, 3)
+            first = leader_of(t)
+            await t.cluster.until(lambda: len(t.cluster.isr()) == 3)
+            await t.cluster.crash(first)
+            others = tuple(node for node in (1, 2, 3) if node != first)
+            await t.cluster.change(leader=others[0], isr=others)
+            await t.cluster.until(lambda: t.cluster.partition(others[0]).leads)
+            assert await produce_as_7(t, b"another", others[0]) == 0
+            assert await t.read(others[0]) == [b"once", b"another"]
+
 
 class TestDamage:
     @pytest.mark.parametrize("damage", ["cut", "tail", "gone"])
@@ -324,9 +345,9 @@ async def test_what_was_copied_twice_is_taken_once() -> None:
         assert await t.read() == old.sent[:24]
 
 
-async def produce_as_7(t: Tiered, value: bytes) -> int:
+async def produce_as_7(t: Tiered, value: bytes, node: int = 1) -> int:
     """The first batch of producer 7; the error code."""
-    return await t.cluster.produce(1, value, producer_id=7, producer_epoch=0, base_sequence=0)
+    return await t.cluster.produce(node, value, producer_id=7, producer_epoch=0, base_sequence=0)
 
 
 def a_copy(objects: dict[str, bytes]) -> FailingStorage:
