@@ -64,8 +64,9 @@ def open_log(
     """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
 
     A log that was not closed is checked and repaired; `progress` is called with the number of bytes
-    checked. If batches below the recovery point are needed, because files with producers or epochs
-    are missing, and they are damaged, all of the log is checked. Raises StorageError."""
+    checked. If a batch below the recovery point is needed, because an index or a file with
+    producers or epochs is missing, and it is damaged, all of the log is checked. Raises
+    StorageError."""
     with storage_errors(directory, "open"):
         found = _find(disk, directory, known.contents, now_ms)
         segments = _segments_of(disk, directory, found, now_ms)
@@ -85,34 +86,49 @@ def open_log(
         state.snapshots = found.snapshots
         state.has_epochs_file = found.has_epochs
         log = Log(state)
-        if new:
-            _create(log, start)
-        elif known.clean:
-            _take_closed(log, found, known)
-        else:
-            _recover(log, found, keeper, known, progress)
-        _take_mark(log, keeper, found)
-        log.durability.start(min(known.recovery_point, state.log_end_offset))
-        if start > state.log_end_offset:
-            _begin_anew(log, start, now_ms)
-        else:
-            state.begin_at(max(start, state.segments[0].base_offset))
-            if known.remote_start is not None:
-                state.log_start_offset = min(known.remote_start, state.local_log_start_offset)
-            if not known.clean and not new:
-                try:
-                    _rebuild(log, found, known.recovery_point)
-                except CorruptBatch as e:
-                    if known.recovery_point == 0:
-                        raise
-                    logger.warning("%s; checking all of %s", e, directory)
-                    for segment in state.segments:
-                        segment.close()
-                    return open_log(
-                        disk, directory, tp, config, topic_id=topic_id, now_ms=now_ms,
-                        known=known._replace(recovery_point=0), progress=progress,
-                    )  # fmt: skip
+        try:
+            _fill(log, found, keeper, known, progress, new=new)
+        except CorruptBatch as e:
+            if known.clean or known.recovery_point == 0:
+                raise
+            logger.warning("%s; checking all of %s", e, directory)
+            for segment in segments:
+                segment.close()
+            return open_log(
+                disk, directory, tp, config, topic_id=topic_id, now_ms=now_ms,
+                known=known._replace(recovery_point=0), progress=progress,
+            )  # fmt: skip
         return log
+
+
+def _fill(
+    log: Log,
+    found: recovery.Found,
+    keeper: Keeper,
+    known: Known,
+    progress: recovery.Progress | None,
+    *,
+    new: bool,
+) -> None:
+    """Take the state of a log from its files, or repair it; create them if it is `new`. Raises
+    OSError, StorageError, and CorruptBatch if a batch that no check has read is damaged."""
+    state, start = log.state, known.log_start_offset
+    if new:
+        _create(log, start)
+    elif known.clean:
+        _take_closed(log, found, known)
+    else:
+        _recover(log, found, keeper, known, progress)
+    _take_mark(log, keeper, found)
+    log.durability.start(min(known.recovery_point, state.log_end_offset))
+    if start > state.log_end_offset:
+        _begin_anew(log, start, state.opened_ms)
+    else:
+        state.begin_at(max(start, state.segments[0].base_offset))
+        if known.remote_start is not None:
+            state.log_start_offset = min(known.remote_start, state.local_log_start_offset)
+        if not known.clean and not new:
+            _rebuild(log, found, known.recovery_point)
 
 
 def _find(

@@ -390,8 +390,14 @@ def test_epochs_from_before_a_start_that_a_crash_forgot_come_from_the_batches() 
     assert found.state.epochs.entries == [EpochStart(3, 1), EpochStart(5, 6), EpochStart(7, 9)]
 
 
-@pytest.mark.parametrize("missing", ["leader-epoch-checkpoint", "00000000000000000006.snapshot"])
-def test_a_damaged_header_below_the_recovery_point_is_found_if_it_is_needed(missing: str) -> None:
+@pytest.mark.parametrize(
+    ("missing", "recovery_point"),
+    [("leader-epoch-checkpoint", 9), ("00000000000000000006.snapshot", 9), ("", 6)],
+    ids=["epochs", "producers", "the last entry of a time index"],
+)
+def test_a_damaged_header_below_the_recovery_point_is_found_if_it_is_needed(
+    missing: str, recovery_point: int
+) -> None:
     """The epochs and the producers come from the headers of the batches if their files are missing.
     Without the check, the log could not be opened."""
     disk = MemoryDisk()
@@ -405,10 +411,11 @@ def test_a_damaged_header_below_the_recovery_point_is_found_if_it_is_needed(miss
     second = [at for at, _ in iter_headers(segment.file.pread(segment.size, 0))][1]
     durable(disk)
     disk.crash()
-    disk.remove(f"{PATH}/{missing}")
+    if missing:
+        disk.remove(f"{PATH}/{missing}")
     disk.open(f"{PATH}/00000000000000000000.log").pwrite(bytes(12), second)
 
-    found = open_log(disk, recovery_point=9, config=LogConfig(compact=True))
+    found = open_log(disk, recovery_point=recovery_point, config=LogConfig(compact=True))
     assert found.state.log_end_offset == found.state.producers.next_offset == 3
     assert found.state.epochs.entries == [EpochStart(0, 0)]
     assert found.mark is not None and found.mark.damage is Damage.CORRUPT
