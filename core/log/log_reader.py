@@ -56,8 +56,8 @@ class LogReader:
             raise StorageError(self._log.directory, "read", e, not is_fault(e)) from e
 
     def read_bytes(self, offset: int, bytes_max: int, offset_end: int) -> bytes:
-        """The bytes that `read` finds. Raises the same errors."""
-        found = self.read(offset, bytes_max, offset_end).slice
+        """The bytes that `read` finds, with `recheck`. Raises the same errors."""
+        found = self.read(offset, bytes_max, offset_end, recheck=True).slice
         with storage_errors(self._log.directory, "read"):
             return bytes(found.read())
 

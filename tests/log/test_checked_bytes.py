@@ -17,7 +17,7 @@ from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.tools.verify import PartitionCheck
-from pk.core.record.batch import iter_headers
+from pk.core.record.batch import CorruptBatch, iter_headers
 
 SIZE = 60
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100)
@@ -189,6 +189,19 @@ def test_what_comes_from_the_disk_again_is_looked_at_again() -> None:
         log.reader.read_nowait(bad, 1 << 20, END)
     disk.cold = False
     assert read_from(log, bad + 1)[:2] == [bad + 1, bad + 2]
+
+
+def test_what_the_broker_itself_reads_again_is_looked_at_again_too() -> None:
+    """A coordinator that loads its state must not take a flipped bit for a record."""
+    disk = ColdDisk()
+    log = open_log(disk, config=CONFIG)
+    for i in range(END):
+        append(log, make_batch(timestamp=NOW + i, size=40))
+    bad = log.state.segments[2].base_offset + 3
+    damage(disk, log, bad, 80, 0)
+    disk.cold = True
+    with pytest.raises(CorruptBatch):
+        log.reader.read_bytes(bad, 1 << 20, END)
 
 
 def test_what_is_known_is_not_read_twice() -> None:

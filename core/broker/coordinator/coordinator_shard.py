@@ -31,7 +31,7 @@ from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, without_frames
 from pk.core.machine import Compute, Decision, Effect
 from pk.core.meta.image import Changes
-from pk.core.record.batch import iter_headers, records
+from pk.core.record.batch import CorruptBatch, iter_headers, records
 from pk.core.record.build import (
     BATCH_BYTES_MAX,
     BatchBuilder,
@@ -57,6 +57,9 @@ COORDINATOR_SEQUENCE = 0
 
 TIMER_AGAIN_S: Final = 0.5
 """When a timer runs out again whose decision the log has refused, as in Apache Kafka."""
+
+REPAIR_WAIT_S: Final = 1.0
+"""How long to wait before a damaged batch is read again. The broker repairs it from a follower."""
 
 
 class Machine(Protocol):
@@ -422,8 +425,8 @@ class CoordinatorShard(Generic[M]):
     # Its life
 
     async def load(self) -> None:
-        """Read the partition to its end, then serve. One that cannot be read is closed, and the
-        reason logged."""
+        """Read the partition to its end, then serve. A damaged batch is waited for until it is
+        repaired. A partition that cannot be read is closed, and the reason logged."""
         with trio.CancelScope() as self._loading:
             try:
                 await self._load()
@@ -440,6 +443,10 @@ class CoordinatorShard(Generic[M]):
             args = (log, machine, offset, end, self._around.load_bytes)
             try:
                 items, offset = await offload(_read, *args, directory=directory)
+            except CorruptBatch as e:
+                logger.warning("%s cannot be loaded until it is repaired: %s", partition.tp, e)
+                await trio.sleep(REPAIR_WAIT_S)
+                continue
             except KafkaError as e:
                 if e.code != ErrorCode.OFFSET_OUT_OF_RANGE or offset >= log.state.log_start_offset:
                     raise
