@@ -17,7 +17,7 @@ _REVERSE = codes_of("reverse")
 _RULE = 40
 """The length of the line between two rows in upright layout."""
 _FEW = 20
-"""One of so many cells may be folded so that the others of its column are not."""
+"""In a column of this many cells, one may be folded so that the others are not."""
 
 _SHORT_HEADS = {"PARTITION": "PART", "PARTITIONS": "PARTS"}
 

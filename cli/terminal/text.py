@@ -121,7 +121,7 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def _cut(word: str, width: int) -> int:
-    """Where to fold a word that is wider than the column."""
+    """The number of characters of a word, wider than the column, that go on its line."""
     end = _chars_in(word, width)
     separator = max(word.rfind(",", 0, end), word.rfind(".", 0, end)) + 1
     return separator if separator > end // 2 else end

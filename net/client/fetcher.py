@@ -1,7 +1,7 @@
 """Fetches ahead of the consumer: one task per broker, each with one Fetch in flight, in incremental
 sessions (KIP-227).
 
-A broker gets the next Fetch as soon as none of its partitions being read has a full buffer
+The task sends the next Fetch once the buffer of every partition that it reads has room again
 (`max.partition.fetch.bytes`). Fetching some partitions while another's buffer is full would starve
 that one: once drained it would have to wait for the others' long poll. Partitions whose position is
 being looked up are left out, since that may take as long as their leader is unavailable.

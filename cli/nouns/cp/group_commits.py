@@ -3,8 +3,8 @@ write the copies.
 
 A copy that starts takes the transactional id from any earlier one. That aborts the transaction that
 the earlier copy left open, so the offsets that the group then has are exactly those of the copies
-that readers of committed records see. Before that, while the copy is only planned, nobody ends such
-a transaction until it times out, so the plan does not wait for it.
+that readers of committed records see. The plan is made before that, and does not wait for the end
+of such a transaction, which may take until its time-out.
 """
 
 from collections.abc import Mapping

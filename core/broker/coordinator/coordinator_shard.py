@@ -439,12 +439,15 @@ class CoordinatorShard(Generic[M]):
         log = partition.log
         directory = log.log_dir.path
         offset, end = log.state.log_start_offset, log.state.log_end_offset
+        said: set[str | None] = set()
         while offset < end and self.state is State.LOADING:
             args = (log, machine, offset, end, self._around.load_bytes)
             try:
                 items, offset = await offload(_read, *args, directory=directory)
             except CorruptBatch as e:
-                logger.warning("%s cannot be loaded until it is repaired: %s", partition.tp, e)
+                if e.message not in said:
+                    said.add(e.message)
+                    logger.warning("%s cannot be loaded until it is repaired: %s", partition.tp, e)
                 await trio.sleep(REPAIR_WAIT_S)
                 continue
             except KafkaError as e:

@@ -331,7 +331,7 @@ class LogReconciler:
             return
         restored = partition.image.restored if partition.image is not None else None
         if restored is not None and segment.end_offset <= restored.end_offset:
-            # The segment is of a lost cluster, whose producers had the ids of others.
+            # A lost cluster wrote the segment; this cluster has given out the same producer ids.
             producers.forget_below(restored.producer_id_next)
         if not self._fetcher.is_current(fetch_state) or start > offset:
             return

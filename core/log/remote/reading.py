@@ -389,7 +389,7 @@ class _RemoteFile(_ReadOnlyFile):
         return bytes(self._read(position, length))
 
     def slice(self, position: int, length: int) -> Slice:
-        """Does not copy what is in memory, unlike `pread`."""
+        """Like `pread`, but chunks in memory are not copied."""
         return BytesSlice(self._read(position, length))
 
     def size(self) -> int:

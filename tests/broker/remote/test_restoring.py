@@ -230,13 +230,7 @@ class TestTheNewCluster:
 class TestProducers:
     @simulated
     async def test_their_batches_are_still_known_as_sent_before(self) -> None:
-        async with tiered() as t:
-            await t.create(1)
-            assert await produce_as_7(t, b"once") == 0
-            t.roll()
-            await t.produce(0)
-            await t.turn()
-            objects = {moved_to(LOST, name): data for name, data in t.storage.objects.items()}
+        objects = await lost_cluster_of_7()
         async with new_cluster(objects) as t:
             await restore(t)
             assert t.cluster.image.producer_id_next == 8
@@ -245,13 +239,7 @@ class TestProducers:
 
     @simulated
     async def test_an_id_that_this_cluster_gave_out_is_another_producer(self) -> None:
-        async with tiered() as t:
-            await t.create(1)
-            assert await produce_as_7(t, b"once") == 0
-            t.roll()
-            await t.produce(0)
-            await t.turn()
-            objects = {moved_to(LOST, name): data for name, data in t.storage.objects.items()}
+        objects = await lost_cluster_of_7()
         async with new_cluster(objects) as t:
             await t.cluster.decide(ProducerIdsAllocated(1, 0, 1000))
             await restore(t)
@@ -261,13 +249,7 @@ class TestProducers:
 
     @simulated
     async def test_for_a_follower_too_that_id_is_another_producer(self) -> None:
-        async with tiered() as t:
-            await t.create(1)
-            assert await produce_as_7(t, b"once") == 0
-            t.roll()
-            await t.produce(0)
-            await t.turn()
-            objects = {moved_to(LOST, name): data for name, data in t.storage.objects.items()}
+        objects = await lost_cluster_of_7()
         async with new_cluster(objects, 3) as t:
             await t.cluster.decide(ProducerIdsAllocated(1, 0, 1000))
             await restore(t, 3)
@@ -343,6 +325,17 @@ async def test_what_was_copied_twice_is_taken_once() -> None:
         assert len(t.storage.objects) == 3
         assert {s.state for s in t.segments()} == {SegmentState.COPY_FINISHED}
         assert await t.read() == old.sent[:24]
+
+
+async def lost_cluster_of_7() -> dict[str, bytes]:
+    """The objects of a lost cluster whose only record is from producer 7."""
+    async with tiered() as t:
+        await t.create(1)
+        assert await produce_as_7(t, b"once") == 0
+        t.roll()
+        await t.produce(0)
+        await t.turn()
+        return {moved_to(LOST, name): data for name, data in t.storage.objects.items()}
 
 
 async def produce_as_7(t: Tiered, value: bytes, node: int = 1) -> int:
