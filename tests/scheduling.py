@@ -2,7 +2,7 @@
 tests first, so that no worker is left with a long test at the end.
 
 xdist has marks for groups (`--dist loadgroup`), which it passes to its scheduler by changing the
-ids of tests. pytest 9.2 does not allow that. Therefore this plugin groups by file.
+ids of tests. pytest 9.2 does not allow that. Therefore this plugin groups by file, or by folder.
 """
 
 from __future__ import annotations

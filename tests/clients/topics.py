@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicPartition,
 )
@@ -182,6 +184,32 @@ def wait_until_none_is_open(kafka: Kafka, topic: str, partitions: int = 1) -> No
         f"the end of transactions in {topic}",
         lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED),
     )
+
+
+def committed_messages(kafka: Kafka, topic: str, partitions: int = 1) -> list[Message]:
+    """The records of the first partitions up to the first open transaction; those of each partition
+    are in order."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap,
+        "group.id": str(uuid.uuid4()),
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "log_level": 0,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
+    found: list[Message] = []
+    ends = 0
+    while ends < partitions:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None
+        if (error := message.error()) is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ends += 1
+        else:
+            found.append(message)
+    consumer.close()
+    return found
 
 
 def produce(kafka: Kafka, topic: str, partitions: int, count: int) -> None:

@@ -13,7 +13,6 @@ from clients import topics
 from clients.fixtures import Kafka
 from clients.jdbc_driver import postgres_driver, sqlite_driver
 from clients.postgres import postgres, programs
-from confluent_kafka import Consumer, TopicPartition
 
 from pk.spark.errors import OptionError
 from pk.spark.importer.importer import import_rows
@@ -37,25 +36,12 @@ def spark() -> Iterator[SparkSession]:
 
 def committed(kafka: Kafka, topic: str) -> dict[bytes, Any]:
     """The committed records of the one partition by key, each of which must be there once."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": topic,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, 0, 0)])
     found: dict[bytes, Any] = {}
-    while True:
-        message = consumer.poll(WAIT_S)
-        assert message is not None
-        if message.error():
-            consumer.close()
-            return found
+    for message in topics.committed_messages(kafka, topic):
         key = message.key()
         assert isinstance(key, bytes) and key not in found
         found[key] = json.loads(message.value() or b"null")
+    return found
 
 
 def test_a_table_of_sqlite(

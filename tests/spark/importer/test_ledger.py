@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from clients import topics
 from clients.fixtures import Kafka
-from confluent_kafka import Consumer, TopicPartition
 
 from pk.net.client.errors import TransactionOutcomeUnknown
 from pk.net.client.transaction import Transactions
@@ -27,27 +26,9 @@ Fresh = Callable[[str], str]
 WAIT_S = 60
 
 
-def read(kafka: Kafka, topic: str) -> list[bytes]:
+def read(kafka: Kafka, topic: str) -> list[Any]:
     topics.wait_until_none_is_open(kafka, topic)
-    settings: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": topic,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
-    while True:
-        message = consumer.poll(WAIT_S)
-        assert message is not None
-        if message.error():
-            consumer.close()
-            return found
-        value = message.value()
-        assert isinstance(value, bytes)
-        found.append(value)
+    return [message.value() for message in topics.committed_messages(kafka, topic)]
 
 
 def piece(options: SinkOptions, name: str, begin: int, end: int, *, done: bool = False) -> Piece:

@@ -43,28 +43,9 @@ def options(kafka: Kafka, topic: str, source: Path, **given: Any) -> ImportOptio
 
 
 def committed(kafka: Kafka, topic: str, partitions: int) -> list[Any]:
-    """The committed records, by librdkafka."""
+    """The committed records, once no transaction is open."""
     topics.wait_until_none_is_open(kafka, topic, partitions)
-    settings: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": topic,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
-    found: list[Any] = []
-    ends = 0
-    while ends < partitions:
-        message = consumer.poll(WAIT_S)
-        assert message is not None
-        if message.error():
-            ends += 1
-        else:
-            found.append(message)
-    consumer.close()
-    return found
+    return topics.committed_messages(kafka, topic, partitions)
 
 
 def write_parquet(folder: Path, files: int, rows: int) -> None:

@@ -15,7 +15,7 @@ import pipeline_examples
 import pytest
 from clients import topics
 from clients.fixtures import Kafka
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from spark_records import Made, produce, records
 
 from pk.net.client.partitioner import partition_for_key
@@ -141,30 +141,10 @@ def test_a_query_that_loses_records_fails_with_the_reason(
         to_parquet(frame, tmp_path)
 
 
-def committed(kafka: Kafka, topic: str, partitions: int) -> Counter[bytes]:
-    """The values that a reader of committed records gets, by librdkafka."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": topic,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
-    found: Counter[bytes] = Counter()
-    ends = 0
-    while ends < partitions:
-        message = consumer.poll(WAIT_S)
-        assert message is not None
-        if message.error():
-            ends += 1
-        else:
-            value = message.value()
-            assert isinstance(value, bytes)
-            found[value] += 1
-    consumer.close()
-    return found
+def committed(kafka: Kafka, topic: str, partitions: int) -> Counter[Any]:
+    """The values that a reader of committed records gets."""
+    values = [message.value() for message in topics.committed_messages(kafka, topic, partitions)]
+    return Counter(values)
 
 
 def to_topic(

@@ -14,7 +14,6 @@ import pytest
 from clients import topics
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
-from confluent_kafka import Consumer, TopicPartition
 from pipeline_world import World
 
 from pk.spark import write_batch
@@ -44,29 +43,13 @@ driver_bytes = 0
 """
 
 
-def committed(kafka: Kafka, topic: str, partitions: int) -> dict[int, list[bytes]]:
-    """The values of each partition that a reader of committed records gets, by librdkafka."""
-    given: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": topic,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    consumer = Consumer(given)
-    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
-    found: dict[int, list[bytes]] = {n: [] for n in range(partitions)}
-    ends = 0
-    while ends < partitions:
-        message = consumer.poll(WAIT_S)
-        assert message is not None
-        if message.error():
-            ends += 1
-            continue
-        partition, value = message.partition(), message.value()
-        assert partition is not None and isinstance(value, bytes)
-        found[partition].append(value)
-    consumer.close()
+def committed(kafka: Kafka, topic: str, partitions: int) -> dict[int, list[Any]]:
+    """The values of each partition that a reader of committed records gets."""
+    found: dict[int, list[Any]] = {n: [] for n in range(partitions)}
+    for message in topics.committed_messages(kafka, topic, partitions):
+        partition = message.partition()
+        assert partition is not None
+        found[partition].append(message.value())
     return found
 
 

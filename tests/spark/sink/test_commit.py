@@ -15,7 +15,7 @@ import pytest
 import trio
 from clients import topics
 from clients.fixtures import Kafka
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.spark.connections import connections
@@ -55,31 +55,11 @@ def messages(
     return [SealedMessage.of(part, "query") for part in parts]
 
 
-def read(kafka: Kafka, topic: str, partitions: int) -> Counter[bytes]:
-    """The committed values, by librdkafka."""
+def read(kafka: Kafka, topic: str, partitions: int) -> Counter[Any]:
+    """The committed values, once no transaction is open."""
     topics.wait_until_none_is_open(kafka, topic, partitions)
-    settings: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": str(uuid.uuid4()),
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
-    found: Counter[bytes] = Counter()
-    ends = 0
-    while ends < partitions:
-        message = consumer.poll(WAIT_S)
-        assert message is not None
-        if message.error():
-            ends += 1
-        else:
-            value = message.value()
-            assert isinstance(value, bytes)
-            found[value] += 1
-    consumer.close()
-    return found
+    messages = topics.committed_messages(kafka, topic, partitions)
+    return Counter(message.value() for message in messages)
 
 
 def values(batch: int, count: int = 200) -> list[bytes]:

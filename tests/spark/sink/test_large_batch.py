@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from clients import topics
 from clients.fixtures import Kafka
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message
 from s3_server import s3_server
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -88,29 +88,13 @@ def publish(batch: LargeBatch) -> Callable[[SealedList], None]:
 
 
 def read_messages(kafka: Kafka, topic: str, partitions: int) -> dict[int, list[Message]]:
-    """The committed records of each partition, by librdkafka."""
+    """The committed records of each partition, once no transaction is open."""
     topics.wait_until_none_is_open(kafka, topic, partitions)
-    settings: dict[str, Any] = {
-        "bootstrap.servers": kafka.bootstrap,
-        "group.id": str(uuid.uuid4()),
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
     found: dict[int, list[Message]] = {n: [] for n in range(partitions)}
-    ends = 0
-    while ends < partitions:
-        message = consumer.poll(WAIT_S)
-        assert message is not None
+    for message in topics.committed_messages(kafka, topic, partitions):
         partition = message.partition()
-        if message.error():
-            ends += 1
-        else:
-            assert partition is not None
-            found[partition].append(message)
-    consumer.close()
+        assert partition is not None
+        found[partition].append(message)
     return found
 
 
