@@ -214,11 +214,10 @@ def _recover(
     """Check the segments, and cut off a torn tail. Raises OSError."""
     state = log.state
     state.changed = True
-    interval = state.config.index_interval_bytes
-    state.segments, log.recovered = recovery.recover(
-        state.disk, state.directory, state.segments, known.recovery_point, interval, progress,
-        keeper, dense=not known.compacted,
-    )  # fmt: skip
+    recovering = recovery.Recovery(
+        keeper, state.config.index_interval_bytes, progress, dense=not known.compacted
+    )
+    state.segments, log.recovered = recovering.run(state.segments, known.recovery_point)
     end, ended = log.recovered.end_offset, max(known.high_watermark, known.end_offset)
     epochs = log.recovered.epochs
     if keeper.mark is not None or end < ended:

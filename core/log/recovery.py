@@ -203,77 +203,6 @@ def walked_end_offset(segment: Segment) -> int:
     return end
 
 
-def check_segment(
-    segment: Segment,
-    index_interval_bytes: int,
-    progress: Progress | None = None,
-    following: Sequence[Segment] = (),
-    keeper: Keeper | None = None,
-    *,
-    dense: bool = False,
-    latest: int = NO_EPOCH,
-    limit: int | None = None,
-) -> Cut:
-    """Read a whole segment, rebuild its indexes, and truncate it where it stops being valid, at the
-    latest at the base offset of the first segment in `following`. `keeper` is informed of data that
-    is cut off. `dense`: no offset was ever removed from the log. `latest` is the leader epoch of
-    the previous batch, if known. Ignores everything from position `limit` on. Raises OSError.
-
-    Afterwards the segment is active, and its index of aborted transactions empty.
-    """
-    head, outdated = segment.file.pread(min(READ_BYTES, segment.size), 0), 0
-    if rewritten := begins_with_message(head):
-        outdated, head = segment.modernize(mend=True) or 0, b""
-    offset_max = (following[0].base_offset if following else segment.base_offset + OFFSETS_MAX) - 1
-    segment.rebuild_started()
-    end_offset, end_position, reported, size = segment.base_offset, 0, 0, segment.size
-    epochs, has_producers, epoch_before = list[EpochStart](), False, latest
-    leap: _Leap | None = None
-    odd: int | None = None
-    with contextlib.suppress(CorruptBatch):
-        end = segment.size if limit is None else limit
-        for position, header in checked_batches(segment.file, 0, end, head):
-            if leap is not None and leap.is_odd(header):
-                odd = leap.position
-                break
-            if header.base_offset < end_offset or header.last_offset > offset_max:
-                break
-            if header.leader_epoch < NO_EPOCH:
-                break
-            leap = None
-            if header.base_offset > end_offset or header.leader_epoch != latest:
-                leap = _Leap(position, end_offset, latest, header)
-            place = BatchPlace(header.last_offset, header.base_offset, position)
-            segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
-            end_offset, end_position = header.next_offset, position + header.size
-            if header.leader_epoch > latest:
-                latest = header.leader_epoch
-                epochs.append(EpochStart(latest, header.base_offset))
-            if header.producer_id >= 0 or header.attributes & CONTROL_BIT:
-                has_producers = True
-            if progress is not None and end_position - reported >= PROGRESS_BYTES:
-                progress.checked(end_position - reported)
-                reported = end_position
-        else:
-            if leap is not None and leap.is_odd_at_end(following, dense=dense):
-                odd = leap.position
-    if odd is not None and limit is None and not rewritten:
-        return check_segment(
-            segment, index_interval_bytes, progress, following, keeper,
-            dense=dense, latest=epoch_before, limit=odd,
-        )  # fmt: skip
-    if progress is not None:
-        progress.checked(size - reported)
-    cut = segment.size - end_position
-    if cut:
-        if keeper is not None:
-            keeper.cut(segment, end_position, end_offset, [*following])
-        segment.truncate_bytes(end_position)
-    segment.checked.add(0, end_position)
-    segment.txn_index.clear()
-    return Cut(end_offset, cut + outdated, 0, epochs, has_producers, rewritten)
-
-
 class _Leap(NamedTuple):
     """A batch that does not begin at the end of the previous one, or has another leader epoch."""
 
@@ -313,55 +242,113 @@ def suspect_from(segments: list[Segment], recovery_point: int) -> int:
     return max(bisect_right([s.base_offset for s in segments], recovery_point) - 1, 0)
 
 
-def recover(
-    disk: Disk,
-    directory: str,
-    segments: list[Segment],
-    recovery_point: int,
-    index_interval_bytes: int,
-    progress: Progress | None = None,
-    keeper: Keeper | None = None,
-    *,
-    dense: bool = False,
-) -> tuple[list[Segment], Cut]:
-    """Check everything from the segment with the recovery point on; returns the remaining segments,
-    the last of which is active. `keeper` is informed of data that is cut off; `dense` as in
-    `check_segment`. Raises OSError.
+class Recovery(NamedTuple):
+    """Checks and repairs the segments of a log that was not closed."""
 
-    A segment ends where the next begins; otherwise data in between is lost, and everything after it
-    must be dropped too. (Not if compaction removed the end of a segment, but then the recovery
-    point is above it.)
-    """
-    first = suspect_from(segments, recovery_point)
-    if first and segments[first].base_offset == recovery_point:
-        segments[first - 1].seal_again()
-    if progress is not None:
-        progress.due(sum(segment.size for segment in segments[first:]))
-    cut_bytes, epochs, has_producers, rewritten = 0, list[EpochStart](), False, False
-    for i in range(first, len(segments)):
-        rest = segments[i + 1 :]
-        following = rest[0].base_offset if rest else None
-        latest = epochs[-1].epoch if epochs else NO_EPOCH
-        cut = check_segment(
-            segments[i], index_interval_bytes, progress, rest, keeper, dense=dense, latest=latest
-        )
-        cut_bytes += cut.bytes_cut
-        epochs += [e for e in cut.epochs if not epochs or e.epoch > epochs[-1].epoch]
-        has_producers |= cut.has_producers
-        rewritten |= cut.rewritten
-        if following is None or cut.end_offset != following:
-            if keeper is not None and keeper.mark is None and any(one.size for one in rest):
-                keeper.found(Damage.MISSING_FILE, cut.end_offset, rest[-1].base_offset)
-            for gone in rest:
-                cut_bytes += gone.size
-                for path in (
-                    gone.rename(directory, DELETED) if keeper is None else keeper.drop(gone)
-                ):
-                    disk.remove(path)
-            done = Cut(cut.end_offset, cut_bytes, len(rest), epochs, has_producers, rewritten)
-            return segments[: i + 1], done
-        segments[i].deactivate()
-    raise AssertionError("a log has at least one segment")
+    keeper: Keeper
+    """Informed of data that is cut off."""
+    index_interval_bytes: int
+    progress: Progress | None = None
+    dense: bool = False
+    """Whether no offset was ever removed from the log."""
+
+    def run(self, segments: list[Segment], recovery_point: int) -> tuple[list[Segment], Cut]:
+        """Check everything from the segment with the recovery point on; returns the remaining
+        segments, the last of which is active. Raises OSError.
+
+        A segment ends where the next begins; otherwise data in between is lost, and everything
+        after it must be dropped too. (Not if compaction removed the end of a segment, but then the
+        recovery point is above it.)
+        """
+        first = suspect_from(segments, recovery_point)
+        if first and segments[first].base_offset == recovery_point:
+            segments[first - 1].seal_again()
+        if self.progress is not None:
+            self.progress.due(sum(segment.size for segment in segments[first:]))
+        cut_bytes, epochs, has_producers, rewritten = 0, list[EpochStart](), False, False
+        for i in range(first, len(segments)):
+            rest = segments[i + 1 :]
+            cut = self._check(segments[i], rest, epochs[-1].epoch if epochs else NO_EPOCH)
+            cut_bytes += cut.bytes_cut
+            epochs += [e for e in cut.epochs if not epochs or e.epoch > epochs[-1].epoch]
+            has_producers |= cut.has_producers
+            rewritten |= cut.rewritten
+            if not rest or cut.end_offset != rest[0].base_offset:
+                cut_bytes += sum(gone.size for gone in rest)
+                self._drop(rest, cut.end_offset)
+                done = Cut(cut.end_offset, cut_bytes, len(rest), epochs, has_producers, rewritten)
+                return segments[: i + 1], done
+            segments[i].deactivate()
+        raise AssertionError("a log has at least one segment")
+
+    def _drop(self, segments: list[Segment], end_offset: int) -> None:
+        """Drop the segments after the end of the log. Raises OSError."""
+        keeper = self.keeper
+        if keeper.mark is None and any(one.size for one in segments):
+            keeper.found(Damage.MISSING_FILE, end_offset, segments[-1].base_offset)
+        for gone in segments:
+            for path in keeper.drop(gone):
+                keeper.disk.remove(path)
+
+    def _check(
+        self, segment: Segment, following: list[Segment], latest: int, limit: int | None = None
+    ) -> Cut:
+        """Read a whole segment, rebuild its indexes, and truncate it where it stops being valid, at
+        the latest at the base offset of the first segment in `following`. `latest` is the leader
+        epoch of the previous batch, if known. Ignores everything from position `limit` on. Raises
+        OSError.
+
+        Afterwards the segment is active, and its index of aborted transactions empty.
+        """
+        head, outdated = segment.file.pread(min(READ_BYTES, segment.size), 0), 0
+        if rewritten := begins_with_message(head):
+            outdated, head = segment.modernize(mend=True) or 0, b""
+        offset_max = (
+            following[0].base_offset if following else segment.base_offset + OFFSETS_MAX
+        ) - 1
+        segment.rebuild_started()
+        end_offset, end_position, reported, size = segment.base_offset, 0, 0, segment.size
+        epochs, has_producers, epoch_before = list[EpochStart](), False, latest
+        leap: _Leap | None = None
+        odd: int | None = None
+        with contextlib.suppress(CorruptBatch):
+            end = segment.size if limit is None else limit
+            for position, header in checked_batches(segment.file, 0, end, head):
+                if leap is not None and leap.is_odd(header):
+                    odd = leap.position
+                    break
+                if header.base_offset < end_offset or header.last_offset > offset_max:
+                    break
+                if header.leader_epoch < NO_EPOCH:
+                    break
+                leap = None
+                if header.base_offset > end_offset or header.leader_epoch != latest:
+                    leap = _Leap(position, end_offset, latest, header)
+                place = BatchPlace(header.last_offset, header.base_offset, position)
+                segment.note(place, header.size, header.max_timestamp, self.index_interval_bytes)
+                end_offset, end_position = header.next_offset, position + header.size
+                if header.leader_epoch > latest:
+                    latest = header.leader_epoch
+                    epochs.append(EpochStart(latest, header.base_offset))
+                if header.producer_id >= 0 or header.attributes & CONTROL_BIT:
+                    has_producers = True
+                if self.progress is not None and end_position - reported >= PROGRESS_BYTES:
+                    self.progress.checked(end_position - reported)
+                    reported = end_position
+            else:
+                if leap is not None and leap.is_odd_at_end(following, dense=self.dense):
+                    odd = leap.position
+        if odd is not None and limit is None and not rewritten:
+            return self._check(segment, following, epoch_before, odd)
+        if self.progress is not None:
+            self.progress.checked(size - reported)
+        cut = segment.size - end_position
+        if cut:
+            self.keeper.cut(segment, end_position, end_offset, following)
+            segment.truncate_bytes(end_position)
+        segment.checked.add(0, end_position)
+        segment.txn_index.clear()
+        return Cut(end_offset, cut + outdated, 0, epochs, has_producers, rewritten)
 
 
 def hole_below(segments: list[Segment], offset: int) -> int | None:
