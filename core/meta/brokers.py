@@ -9,9 +9,9 @@ A broker's states, as its heartbeats move it:
         └────────────────a new incarnation registers────────────── may go, fenced
 
 A fenced broker, and one that shuts down, leads nothing and is in no ISR. What it was in sync with
-it may still be eligible for (see partitions.py); a broker that comes back without the epoch of its
-last clean shutdown is in no ISR and eligible for nothing before its registration counts, because it
-may have lost what it had not synced.
+it may still be eligible for (see partition_change_builder.py); a broker that comes back without the
+epoch of its last clean shutdown is in no ISR and eligible for nothing before its registration
+counts, because it may have lost what it had not synced.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ from pk.core.meta.events import (
     ProducerIdsAllocated,
 )
 from pk.core.meta.image import BrokerImage, MetadataImage
-from pk.core.meta.partitions import MIN_ISR, Rules, effective, stale
+from pk.core.meta.partition_rules import MIN_ISR, PartitionRules, effective
 from pk.core.values import NO_OFFSET, Uuid
 from pk.core.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -96,7 +96,9 @@ def register_broker(
     # Judged with the broker as it will be; its epoch is not known before the changes are counted.
     then = image.apply([_registered(request, image.offset, fenced)])
     changes = list(
-        elections.broker_registered(then, Rules(then, config), request.broker_id, clean=clean)
+        elections.broker_registered(
+            then, PartitionRules(then, config), request.broker_id, clean=clean
+        )
     )
     records: list[Event] = [*_min_isr(image, config), *changes] if fenced else [*changes]
     epoch = image.offset + len(records)
@@ -188,7 +190,7 @@ def heartbeat(
     may go at once.
     """
     node = request.broker_id
-    if stale(image, node, request.broker_epoch):
+    if image.is_stale(node, request.broker_epoch):
         return Decision(reply=BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     broker = image.brokers[node]
     caught_up = request.current_metadata_offset >= broker.broker_epoch
@@ -228,7 +230,8 @@ def heartbeat(
 
 def _known(image: MetadataImage, broker: BrokerImage, offset: int) -> Iterator[Event]:
     """Record that a broker has acted on the events that removed others from ISRs: its partitions
-    continue without them (partitions.py, rule 3). One event for each time that a broker goes."""
+    continue without them (partition_change_builder.py, step 3). One event for each time that a
+    broker goes."""
     others = (b.out_offset for b in image.brokers.values() if b is not broker)
     if broker.known_offset < max(others, default=NO_OFFSET) <= offset:
         yield BrokerChanged(broker.broker_id, broker.broker_epoch, known_offset=offset)
@@ -238,7 +241,7 @@ def _unfenced(image: MetadataImage, broker: BrokerImage, config: BrokerConfig) -
     change = BrokerChanged(broker.broker_id, broker.broker_epoch, fenced=False)
     then = image.apply([change])
     yield change
-    yield from elections.broker_came(then, Rules(then, config), broker.broker_id)
+    yield from elections.broker_came(then, PartitionRules(then, config), broker.broker_id)
 
 
 def _fenced(image: MetadataImage, broker: BrokerImage, config: BrokerConfig) -> Iterator[Event]:
@@ -259,7 +262,7 @@ def _shutting_down(
 
 def _gone(image: MetadataImage, change: BrokerChanged, config: BrokerConfig) -> Iterator[Event]:
     then = image.apply([change])
-    return elections.broker_gone(then, Rules(then, config), change.broker_id)
+    return elections.broker_gone(then, PartitionRules(then, config), change.broker_id)
 
 
 def _directories_lost(
@@ -273,7 +276,7 @@ def _directories_lost(
     left = tuple(d for d in broker.log_dirs if d not in lost)
     change = BrokerChanged(node, broker.broker_epoch, log_dirs=left)
     then = image.apply([change])
-    yield from elections.broker_gone(then, Rules(then, config), node, lost)
+    yield from elections.broker_gone(then, PartitionRules(then, config), node, lost)
     yield change
 
 
@@ -282,7 +285,7 @@ def fence_broker(
 ) -> Decision[Event, bool]:
     """Fence a broker that is not heard of any more. Does nothing if it is fenced already, or has
     registered again since; the reply is whether anything changed."""
-    if stale(image, broker_id, broker_epoch):
+    if image.is_stale(broker_id, broker_epoch):
         return Decision(reply=False)
     records = list(_fenced(image, image.brokers[broker_id], config))
     return Decision(records, reply=bool(records))
@@ -306,7 +309,7 @@ def unregister_broker(
         )
     event = BrokerUnregistered(node, broker.broker_epoch)
     then = image.apply([event])
-    changes = elections.broker_gone(then, Rules(then, config), node)
+    changes = elections.broker_gone(then, PartitionRules(then, config), node)
     return Decision([*changes, event], reply=UnregisterBrokerResponse(error_message=None))
 
 
@@ -342,7 +345,7 @@ def allocate_producer_ids(
 
     Raises KafkaError(STALE_BROKER_EPOCH), also if no such broker is registered.
     """
-    if stale(image, broker_id, broker_epoch):
+    if image.is_stale(broker_id, broker_epoch):
         raise KafkaError(
             ErrorCode.STALE_BROKER_EPOCH,
             f"{broker_epoch} is not the epoch of a registered broker {broker_id}",

@@ -42,7 +42,7 @@ from pk.core.meta.describe import (
 )
 from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigChanged, Event
 from pk.core.meta.image import ConfigResource, MetadataImage
-from pk.core.meta.partitions import MIN_ISR
+from pk.core.meta.partition_rules import MIN_ISR
 from pk.core.meta.topic_names import check_name
 from pk.core.wire.messages import alter_configs as legacy
 from pk.core.wire.messages import incremental_alter_configs as incremental

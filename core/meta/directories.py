@@ -10,10 +10,12 @@ directory is assumed to work.
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode
 from pk.core.machine import Decision
+from pk.core.meta.directory_id import LOST, UNKNOWN_DIRECTORIES
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import BrokerImage, MetadataImage, PartitionImage, TopicImage, changed
-from pk.core.meta.partitions import LOST, SOMEWHERE, Rules, change, stale, without
-from pk.core.values import NO_NODE, Uuid
+from pk.core.meta.partition_change_builder import PartitionChangeBuilder, without
+from pk.core.meta.partition_rules import PartitionRules
+from pk.core.values import Uuid
 from pk.core.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -31,12 +33,12 @@ def assign_directories(
     Errors: STALE_BROKER_EPOCH for the whole request; for each partition UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if the broker has no replica of it.
     """
-    if stale(image, request.broker_id, request.broker_epoch):
+    if image.is_stale(request.broker_id, request.broker_epoch):
         return Decision(reply=AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     decision: Decision[Event, AssignReplicasToDirsResponse] = Decision()
     decision.reply = response = AssignReplicasToDirsResponse()
     broker = image.brokers[request.broker_id]
-    rules = Rules(image, config)
+    rules = PartitionRules(image, config)
     done: dict[tuple[Uuid, int], PartitionImage] = {}
     for directory in request.directories:
         in_directory = ResponseDirectoryData(id=directory.id)
@@ -75,21 +77,20 @@ def _objection(
 
 
 def _assign(
-    rules: Rules,
+    rules: PartitionRules,
     topic: TopicImage,
     partition: PartitionImage,
     broker: BrokerImage,
     directory: Uuid,
 ) -> PartitionChanged | None:
     node, old = broker.broker_id, partition.directory(broker.broker_id)
-    works = directory in broker.log_dirs or directory in SOMEWHERE
-    moved = old in broker.log_dirs or old in SOMEWHERE
+    works = directory in broker.log_dirs or directory in UNKNOWN_DIRECTORIES
+    moved = old in broker.log_dirs or old in UNKNOWN_DIRECTORIES
     fresh = directory not in (old, LOST) and not moved
-    return change(
-        rules,
-        topic,
-        partition,
-        directories={node: directory},
-        isr=partition.isr if works else without(partition.isr, node),
-        emptied=node if fresh else NO_NODE,
-    )
+    change = PartitionChangeBuilder(rules, topic, partition)
+    change.directories = {node: directory}
+    if not works:
+        change.isr = without(partition.isr, node)
+    if fresh:
+        change.emptied = node
+    return change.build()

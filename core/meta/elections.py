@@ -1,6 +1,6 @@
 """Elections when brokers come and go, and on request (KIP-460, KIP-966).
 
-This module picks the partitions to reconsider; partitions.py decides each one.
+This module picks the partitions to reconsider; partition_change_builder.py decides each one.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,10 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
-from pk.core.meta.partitions import Rules, change, without
+from pk.core.meta.partition_change_builder import PartitionChangeBuilder, without
+from pk.core.meta.partition_rules import PartitionRules
 from pk.core.meta.unclean_recovery import NO_REPORTS, Reports, best, heard
-from pk.core.values import NO_LEADER, NO_NODE, TopicIdPartition, Uuid
+from pk.core.values import NO_LEADER, TopicIdPartition, Uuid
 from pk.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -42,7 +43,10 @@ def leads(image: MetadataImage, node: int) -> bool:
 
 
 def broker_gone(
-    image: MetadataImage, rules: Rules, node: int, directories: AbstractSet[Uuid] | None = None
+    image: MetadataImage,
+    rules: PartitionRules,
+    node: int,
+    directories: AbstractSet[Uuid] | None = None,
 ) -> Iterator[PartitionChanged]:
     """The changes when `node` may no longer lead, or (given `directories`) lead nothing in those:
     it leaves the ISR. `image` and `rules` already reflect its loss."""
@@ -51,13 +55,15 @@ def broker_gone(
             continue
         if directories is not None and partition.directory(node) not in directories:
             continue
-        event = change(rules, topic, partition, isr=without(partition.isr, node))
+        change = PartitionChangeBuilder(rules, topic, partition)
+        change.isr = without(partition.isr, node)
+        event = change.build()
         if event is not None:
             yield event
 
 
 def broker_registered(
-    image: MetadataImage, rules: Rules, node: int, *, clean: bool
+    image: MetadataImage, rules: PartitionRules, node: int, *, clean: bool
 ) -> Iterator[PartitionChanged]:
     """The changes when a new incarnation of `node` registers: it leaves every ISR and, unless it
     shut down cleanly, is eligible for nothing. If it stays leader (it came unfenced), it begins a
@@ -68,24 +74,23 @@ def broker_registered(
         waits = partition.leader == NO_LEADER and node in partition.replicas
         if not (led or waits or node in partition.isr or node in partition.elr):
             continue
-        event = change(
-            rules,
-            topic,
-            partition,
-            isr=without(partition.isr, node),
-            lost=NO_NODE if clean else node,
-            new_epoch=led,
-        )
+        change = PartitionChangeBuilder(rules, topic, partition)
+        change.isr, change.new_epoch = without(partition.isr, node), led
+        if not clean:
+            change.lost = node
+        event = change.build()
         if event is not None:
             yield event
 
 
-def broker_came(image: MetadataImage, rules: Rules, node: int) -> Iterator[PartitionChanged]:
+def broker_came(
+    image: MetadataImage, rules: PartitionRules, node: int
+) -> Iterator[PartitionChanged]:
     """The changes when `node` may lead again: it leads partitions without a leader, if it may.
     `image` and `rules` already reflect its return."""
     for topic, partition in _partitions(image):
         if partition.leader == NO_LEADER and node in partition.replicas:
-            event = change(rules, topic, partition)
+            event = PartitionChangeBuilder(rules, topic, partition).build()
             if event is not None:
                 yield event
 
@@ -93,15 +98,14 @@ def broker_came(image: MetadataImage, rules: Rules, node: int) -> Iterator[Parti
 def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event, int]:
     """Elect leaders for partitions that have none and, by the configs as they are now, may have
     one: after `unclean.leader.election.enable` was changed. The reply is how many."""
-    rules = Rules(image, config)
-    events = [
-        event
-        for topic, partition in _partitions(image)
-        if partition.leader == NO_LEADER
-        and (event := change(rules, topic, partition)) is not None
-        and event.leader is not None
-    ]
-    return Decision([*events], reply=len(events))
+    rules = PartitionRules(image, config)
+    events: list[Event] = []
+    for topic, partition in _partitions(image):
+        if partition.leader == NO_LEADER:
+            event = PartitionChangeBuilder(rules, topic, partition).build()
+            if event is not None and event.leader is not None:
+                events.append(event)
+    return Decision(events, reply=len(events))
 
 
 def rules_changed(
@@ -115,13 +119,13 @@ def rules_changed(
     and acts on the answer, before it knows the bound. Partitions without a leader get one if the
     new rules allow it.
     """
-    before, after = Rules(old, config), Rules(new, config)
+    before, after = PartitionRules(old, config), PartitionRules(new, config)
     events: list[PartitionChanged] = []
     for topic, partition in _partitions(new):
         count = len(partition.replicas)
         moved = min(before.of(topic.name)[0], count) != min(after.of(topic.name)[0], count)
         if moved or partition.leader == NO_LEADER:
-            event = change(after, topic, partition)
+            event = PartitionChangeBuilder(after, topic, partition).build()
             if event is None and moved:
                 event = PartitionChanged(topic.topic_id, partition.partition)
             if event is not None:
@@ -133,13 +137,15 @@ def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Ev
     """Give leadership back to preferred replicas that are in sync (`auto.leader.rebalance.enable`
     is the caller's business). The reply is whether there is more to move: at most ELECTIONS_MAX do
     in one decision."""
-    rules = Rules(image, config)
+    rules = PartitionRules(image, config)
     events: list[Event] = []
     for topic, partition in _partitions(image):
         node = partition.preferred_leader
         if partition.leader == node or node not in partition.isr:
             continue
-        event = change(rules, topic, partition, preferred=True)
+        change = PartitionChangeBuilder(rules, topic, partition)
+        change.preferred = True
+        event = change.build()
         if event is None or event.leader != node:
             continue
         if len(events) == ELECTIONS_MAX:
@@ -172,7 +178,7 @@ def elect_leaders(
             KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"),
         )
         return decision
-    rules, reports = Rules(image, config), reports or {}
+    rules, reports = PartitionRules(image, config), reports or {}
     everything = request.topic_partitions is None
     asked = (
         ((t.name, range(len(t.partitions))) for t in image.topics.values())
@@ -217,7 +223,7 @@ def refused(request: ElectLeadersRequest, error: KafkaError) -> list[ReplicaElec
 
 def _elect(
     image: MetadataImage,
-    rules: Rules,
+    rules: PartitionRules,
     name: str,
     number: int,
     election_type: int,
@@ -231,19 +237,23 @@ def _elect(
     if leader == partition.preferred_leader or (election_type == UNCLEAN and leader != NO_LEADER):
         not_needed = "Leader election not needed for topic partition."
         return ErrorCode.ELECTION_NOT_NEEDED, not_needed, None
+    change = PartitionChangeBuilder(rules, topic, partition)
+    change.unclean = False
     if election_type == PREFERRED:
-        event = change(rules, topic, partition, preferred=True, unclean=False)
+        change.preferred = True
+        event = change.build()
         if event is None or event.leader is None:  # an event may just note who else is out
             why = f"broker {partition.preferred_leader} may not lead now"
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why, None
     else:
-        event = change(rules, topic, partition, unclean=False)
+        event = change.build()
         if event is None or event.leader is None:
             key = TopicIdPartition(topic.topic_id, number)
             logs = heard(rules, partition, reports.get(key, NO_REPORTS))
-            chosen = best(partition, logs)
-            lossy = chosen != NO_LEADER
-            event = change(rules, topic, partition, unclean=True, chosen=chosen, lossy=lossy)
+            change = PartitionChangeBuilder(rules, topic, partition)
+            change.unclean, change.chosen = True, best(partition, logs)
+            change.lossy = change.chosen != NO_LEADER
+            event = change.build()
         if event is None or event.leader is None:
             return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica may lead now", None
     return ErrorCode.NONE, None, event

@@ -228,6 +228,11 @@ class MetadataImage(Struct, frozen=True):
         """The keys of any resource."""
         return self.configs.get((resource_type, name), NO_CONFIGS)
 
+    def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether this is not the epoch of a registered broker: answered STALE_BROKER_EPOCH."""
+        broker = self.brokers.get(broker_id)
+        return broker is None or broker.broker_epoch != broker_epoch
+
     @property
     def partition_count(self) -> int:
         """How many partitions there are."""

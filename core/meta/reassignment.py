@@ -2,10 +2,10 @@
 
 A reassignment of `[1, 2, 3]` to `[4, 2]` makes the replicas `[4, 2, 1, 3]`, with 4 *adding* and 1
 and 3 *removing*. All of them replicate. The ISR change that brings both 4 and 2 into the ISR also
-makes the replicas `[4, 2]` (partitions.py), and moves the leader if it is neither. The replicas
-before the reassignment are always `replicas` less `adding`; cancelling restores them. This still
-holds when a reassignment is changed while it runs: a replica that was being added and is no longer
-wanted is adding and removing at once.
+makes the replicas `[4, 2]` (partition_change_builder.py), and moves the leader if it is neither.
+The replicas before the reassignment are always `replicas` less `adding`; cancelling restores them.
+This still holds when a reassignment is changed while it runs: a replica that was being added and is
+no longer wanted is adding and removing at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,8 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage, changed
-from pk.core.meta.partitions import Nodes, Rules, change
+from pk.core.meta.partition_change_builder import Nodes, PartitionChangeBuilder
+from pk.core.meta.partition_rules import PartitionRules
 from pk.core.values import Uuid
 from pk.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -69,7 +70,7 @@ def alter_reassignments(
     replicas than `min.insync.replicas` promises, unless unclean elections are allowed.
     """
     decision: Decision[Event, AlterPartitionReassignmentsResponse] = Decision()
-    rules = Rules(image, config)
+    rules = PartitionRules(image, config)
     factor_may_change = request.allow_replication_factor_change
     decision.reply = response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=factor_may_change
@@ -110,7 +111,7 @@ def _find(image: MetadataImage, name: str, number: int) -> tuple[TopicImage, Par
 
 
 def _start(
-    rules: Rules,
+    rules: PartitionRules,
     topic: TopicImage,
     partition: PartitionImage,
     wanted: Sequence[int],
@@ -123,21 +124,20 @@ def _start(
             f"the replication factor would change from {len(now)} to {len(wanted)}",
         )
     unwanted = tuple(n for n in partition.replicas if n not in wanted)
-    return change(
-        rules,
-        topic,
-        partition,
-        replicas=(*wanted, *unwanted),
-        adding=_sorted(n for n in (*wanted, *unwanted) if n not in before),
-        removing=_sorted(unwanted),
-    )
+    change = PartitionChangeBuilder(rules, topic, partition)
+    change.replicas = (*wanted, *unwanted)
+    change.adding = _sorted(n for n in change.replicas if n not in before)
+    change.removing = _sorted(unwanted)
+    return change.build()
 
 
 def _sorted(nodes: Iterable[int]) -> Nodes:
     return tuple(sorted(nodes))
 
 
-def _cancel(rules: Rules, topic: TopicImage, partition: PartitionImage) -> PartitionChanged | None:
+def _cancel(
+    rules: PartitionRules, topic: TopicImage, partition: PartitionImage
+) -> PartitionChanged | None:
     if not partition.reassigning:
         raise KafkaError(
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
@@ -153,15 +153,10 @@ def _cancel(rules: Rules, topic: TopicImage, partition: PartitionImage) -> Parti
             f"only {len(left)} of the replicas that {topic.name}-{partition.partition} would go"
             " back to have everything that was acknowledged",
         )
-    return change(
-        rules,
-        topic,
-        partition,
-        isr=tuple(n for n in partition.isr if n in before),
-        replicas=before,
-        adding=(),
-        removing=(),
-    )
+    change = PartitionChangeBuilder(rules, topic, partition)
+    change.isr = tuple(n for n in partition.isr if n in before)
+    change.replicas, change.adding, change.removing = before, (), ()
+    return change.build()
 
 
 def list_reassignments(

@@ -47,7 +47,8 @@ from typing import NamedTuple
 
 from pk.core.meta.events import PartitionChanged
 from pk.core.meta.image import PartitionImage, TopicImage
-from pk.core.meta.partitions import Rules, change
+from pk.core.meta.partition_change_builder import PartitionChangeBuilder
+from pk.core.meta.partition_rules import PartitionRules
 from pk.core.wire.messages.pk_replica_logs import ReplicaLog
 
 
@@ -63,7 +64,7 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    rules: Rules, topic: TopicImage, partition: PartitionImage, node: int, log: ReplicaLog
+    rules: PartitionRules, topic: TopicImage, partition: PartitionImage, node: int, log: ReplicaLog
 ) -> Comparison:
     """Compare the log of follower `node`, as it reported it in the leader epoch of `partition`,
     with its leader's; the table at the top of this file."""
@@ -94,7 +95,9 @@ def compare(
 
 
 def let_lead(
-    rules: Rules, topic: TopicImage, partition: PartitionImage, node: int
+    rules: PartitionRules, topic: TopicImage, partition: PartitionImage, node: int
 ) -> PartitionChanged | None:
     """The follower leads, alone in the ISR; the others have no more than it has."""
-    return change(rules, topic, partition, isr=(node,), chosen=node, new_epoch=True)
+    change = PartitionChangeBuilder(rules, topic, partition)
+    change.isr, change.chosen, change.new_epoch = (node,), node, True
+    return change.build()

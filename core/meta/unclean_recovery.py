@@ -13,7 +13,7 @@ these nothing is appended to the log or cut from it: a broker that acts upon an 
 leader neither leads nor follows, and the next leader begins another epoch.
 
 The *needed* replicas are the eligible ones and those in `last_known_elr`: each of them may be the
-only one that still has all acknowledged records (partitions.py, rule 3). The key
+only one that still has all acknowledged records (partition_change_builder.py, step 3). The key
 `unclean.recovery.strategy` says how long the partition waits for them:
 
     Balanced    until all needed replicas have reported, however long
@@ -100,7 +100,8 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.image import changed as after
-from pk.core.meta.partitions import Nodes, Rules, change, stale
+from pk.core.meta.partition_change_builder import Nodes, PartitionChangeBuilder
+from pk.core.meta.partition_rules import PartitionRules
 from pk.core.meta.stopped_followers import compare, let_lead
 from pk.core.values import NO_LEADER, NO_NODE, NO_OFFSET, TopicIdPartition
 from pk.core.wire.messages.pk_replica_logs import (
@@ -155,7 +156,7 @@ def needed(partition: PartitionImage) -> Nodes:
 
 
 def heard(
-    rules: Rules, partition: PartitionImage, reports: Mapping[int, Report]
+    rules: PartitionRules, partition: PartitionImage, reports: Mapping[int, Report]
 ) -> dict[int, ReplicaLog]:
     """The logs that are known and whose brokers may lead."""
     found: dict[int, ReplicaLog] = {}
@@ -189,7 +190,11 @@ def best(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
 
 
 def judge(
-    rules: Rules, partition: PartitionImage, reports: Mapping[int, Report], *, timed_out: bool
+    rules: PartitionRules,
+    partition: PartitionImage,
+    reports: Mapping[int, Report],
+    *,
+    timed_out: bool,
 ) -> Verdict:
     """Decide about a partition without a leader, by the rules above. `timed_out`: it has had none
     for `unclean.recovery.timeout.ms`."""
@@ -240,12 +245,14 @@ def recover(
     each that is left without a leader, or got one."""
     verdicts: dict[TopicIdPartition, Verdict] = {}
     decision: Decision[Event, dict[TopicIdPartition, Verdict]] = Decision(reply=verdicts)
-    rules = Rules(image, config)
+    rules = PartitionRules(image, config)
     for key, topic, partition in _leaderless(image, reports):
         verdict = judge(rules, partition, reports[key], timed_out=key in timed_out)
         verdicts[key] = verdict
         if verdict.leader != NO_LEADER:
-            event = change(rules, topic, partition, chosen=verdict.leader, lossy=verdict.lossy)
+            change = PartitionChangeBuilder(rules, topic, partition)
+            change.chosen, change.lossy = verdict.leader, verdict.lossy
+            event = change.build()
             if event is not None:
                 decision.records.append(event)
     return decision
@@ -276,11 +283,11 @@ def report(
     if an undamaged one may. The log of a follower that stopped is compared with its leader's.
     """
     node = request.broker_id
-    if stale(image, node, request.broker_epoch):
+    if image.is_stale(node, request.broker_epoch):
         return Decision(reply=PkReplicaLogsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     decision: Decision[Event, PkReplicaLogsResponse] = Decision()
     decision.reply = response = PkReplicaLogsResponse()
-    rules = Rules(image, config)
+    rules = PartitionRules(image, config)
     changed: dict[TopicIdPartition, PartitionImage] = {}
     for asked in request.topics:
         topic = image.topic_by_id(asked.topic_id)
@@ -333,17 +340,19 @@ def _is_stopped(partition: PartitionImage, node: int, log: ReplicaLog) -> bool:
 
 
 def _damaged(
-    rules: Rules, topic: TopicImage, partition: PartitionImage, node: int
+    rules: PartitionRules, topic: TopicImage, partition: PartitionImage, node: int
 ) -> PartitionChanged | None:
     """The broker has just opened its logs and does not serve clients yet: its place in the ISR, or
     as eligible, is from its past."""
     if node in partition.elr or (node in partition.isr and node != partition.leader):
-        return change(rules, topic, partition, lost=node)
+        change = PartitionChangeBuilder(rules, topic, partition)
+        change.lost = node
+        return change.build()
     return None
 
 
 def _resigned(
-    rules: Rules,
+    rules: PartitionRules,
     topic: TopicImage,
     partition: PartitionImage,
     node: int,
@@ -363,7 +372,7 @@ def _resigned(
     return None
 
 
-def _has_damage(rules: Rules, node: int, reports: Mapping[int, Report]) -> bool:
+def _has_damage(rules: PartitionRules, node: int, reports: Mapping[int, Report]) -> bool:
     """Whether the broker has reported damage in this incarnation."""
     report = reports.get(node)
     if report is None or report.broker_epoch != rules.image.brokers[node].broker_epoch:
@@ -385,7 +394,7 @@ def describe(
     no follower stopped; ELIGIBLE_LEADERS_NOT_AVAILABLE if the broker has no replica, or may not
     lead.
     """
-    rules, decision = Rules(image, config), Decision[Event, PkUncleanRecoveryResponse]()
+    rules, decision = PartitionRules(image, config), Decision[Event, PkUncleanRecoveryResponse]()
     decision.reply = response = PkUncleanRecoveryResponse(error_message=None)
     for name, number in _asked(image, reports, request):
         topic, partition = image.topics.get(name), image.partition(name, number)
@@ -407,7 +416,9 @@ def describe(
             state.error_code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
             state.error_message = f"broker {node} has no replica of it that may lead now"
         else:
-            event = change(rules, topic, partition, chosen=node, lossy=True, new_epoch=True)
+            change = PartitionChangeBuilder(rules, topic, partition)
+            change.chosen, change.lossy, change.new_epoch = node, True, True
+            event = change.build()
             decision.records += [] if event is None else [event]
     return decision
 
@@ -429,7 +440,7 @@ def _asked(
 
 
 def _show(
-    rules: Rules,
+    rules: PartitionRules,
     topic: TopicImage,
     partition: PartitionImage,
     reports: Mapping[int, Report],

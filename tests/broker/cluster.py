@@ -36,6 +36,7 @@ from pk.core.log.dirs import LogDirs
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.remote.storage import RemoteStorage
 from pk.core.meta import unclean_recovery
+from pk.core.meta.alter_partition import alter_partition
 from pk.core.meta.directories import assign_directories
 from pk.core.meta.events import (
     BROKER,
@@ -51,7 +52,6 @@ from pk.core.meta.events import (
     TopicCreated,
 )
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.partitions import alter_partition
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec

@@ -23,10 +23,10 @@ from meta.world import CONFIG, SET, alter, cluster, create, registration, topic
 
 from pk.core.machine import Decision
 from pk.core.meta import (
+    alter_partition,
     brokers,
     directories,
     elections,
-    partitions,
     reassignment,
     snapshot,
     topics,
@@ -417,7 +417,7 @@ class AnyHistory(RuleBasedStateMachine):
             topics=[TopicData(topic_id=tp[0], partitions=[data])],
         )
         self.joining = new
-        self.commit(partitions.alter_partition(self.image, request, CONFIG, 3))
+        self.commit(alter_partition.alter_partition(self.image, request, CONFIG, 3))
         self.joining = []
 
     # --- what operators do ---

@@ -17,8 +17,8 @@ from meta.world import (
 
 from pk.core.errors import ErrorCode
 from pk.core.meta import directories
+from pk.core.meta.directory_id import LOST, MIGRATING
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.partitions import LOST, MIGRATING
 from pk.core.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryData,

@@ -21,7 +21,7 @@ from pk.core.errors import ErrorCode
 from pk.core.meta import elections
 from pk.core.meta.events import PartitionChanged
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.partitions import Rules
+from pk.core.meta.partition_rules import PartitionRules
 from pk.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -158,7 +158,7 @@ def test_offline_partitions_get_a_leader_where_the_configs_allow_it() -> None:
 
 def test_who_has_nothing_to_do_with_a_partition_does_not_move_it() -> None:
     image = world(1, 2)
-    rules = Rules(image, CONFIG)
+    rules = PartitionRules(image, CONFIG)
     assert list(elections.broker_came(image, rules, 3)) == []
     assert list(elections.broker_gone(image, rules, 3)) == []
     assert list(elections.broker_registered(image, rules, 3, clean=False)) == []

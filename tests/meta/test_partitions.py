@@ -22,7 +22,7 @@ from meta.world import (
 )
 
 from pk.core.errors import ErrorCode
-from pk.core.meta import brokers, partitions
+from pk.core.meta import alter_partition, brokers
 from pk.core.meta.events import BROKER, TOPIC
 from pk.core.meta.image import MetadataImage
 from pk.core.wire.messages.alter_partition import (
@@ -136,10 +136,10 @@ def test_an_unknown_topic_and_a_stale_broker() -> None:
         broker_epoch=image.brokers[1].broker_epoch,
         topics=[TopicData(topic_id=b"x" * 16, partitions=[PartitionData(partition_index=0)])],
     )
-    answer = partitions.alter_partition(image, request, CONFIG, 3).reply
+    answer = alter_partition.alter_partition(image, request, CONFIG, 3).reply
     assert answer.topics[0].partitions[0].error_code == Code.UNKNOWN_TOPIC_ID
     request.broker_epoch += 1
-    answer = partitions.alter_partition(image, request, CONFIG, 3).reply
+    answer = alter_partition.alter_partition(image, request, CONFIG, 3).reply
     assert (answer.error_code, answer.topics) == (Code.STALE_BROKER_EPOCH, [])
 
 
@@ -151,7 +151,7 @@ def test_a_partition_named_twice_is_judged_as_the_first_change_left_it() -> None
         broker_epoch=image.brokers[1].broker_epoch,
         topics=[TopicData(topic_id=image.topics["t"].topic_id, partitions=[data, data])],
     )
-    decision = partitions.alter_partition(image, request, CONFIG, 2)
+    decision = alter_partition.alter_partition(image, request, CONFIG, 2)
     codes = [p.error_code for p in decision.reply.topics[0].partitions]
     assert codes == [Code.NONE, Code.INVALID_UPDATE_VERSION] and len(decision.records) == 1
 

@@ -27,7 +27,7 @@ from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode
 from pk.core.meta import brokers, snapshot, unclean_recovery
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.partitions import Rules
+from pk.core.meta.partition_rules import PartitionRules
 from pk.core.meta.unclean_recovery import Report
 from pk.core.values import TopicIdPartition
 from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, ReplicaLog, TopicLogs
@@ -125,7 +125,7 @@ def test_who_went_before_the_leader_went_on_is_not_needed() -> None:
     image = fence(world(), 3)
     assert first(image).last_known_elr == (3,)
     image, _ = beat(image, 1)
-    assert Rules(image, CONFIG).has_gone_on(first(image))
+    assert PartitionRules(image, CONFIG).has_gone_on(first(image))
     image = all_back(image, 2, 1)
     assert set(unclean_recovery.needed(first(image))) == {1, 2}
     image, verdict = compare(image, {1: (0, 5), 2: (0, 7)})

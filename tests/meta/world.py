@@ -8,7 +8,7 @@ from typing import Any
 
 from pk.core.config import BrokerConfig
 from pk.core.machine import Decision
-from pk.core.meta import brokers, configs, partitions, topics
+from pk.core.meta import alter_partition, brokers, configs, topics
 from pk.core.meta.events import BrokerRegistered, ClusterCreated, Endpoint, Event
 from pk.core.meta.image import MetadataImage, PartitionImage
 from pk.core.wire.messages.alter_partition import (
@@ -222,6 +222,6 @@ def alter_isr(
         broker_epoch=image.brokers[node].broker_epoch,
         topics=[TopicData(topic_id=topic_id, partitions=[PartitionData(**given)])],
     )
-    decision = partitions.alter_partition(image, request, config, version)
+    decision = alter_partition.alter_partition(image, request, config, version)
     assert decision.reply.error_code == 0
     return image.apply(decision.records), decision.reply.topics[0].partitions[0]

@@ -40,9 +40,9 @@ from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.producers import Producers
 from pk.core.log.state import LogState
 from pk.core.machine import Decision
-from pk.core.meta import partitions as meta_partitions
-from pk.core.meta import stopped_followers, unclean_recovery
+from pk.core.meta import alter_partition, stopped_followers, unclean_recovery
 from pk.core.meta.image import MetadataImage
+from pk.core.meta.partition_change_builder import PartitionChangeBuilder
 from pk.core.share.batches import RecordState, StateBatch
 from pk.core.share.coordinator import ShareCoordinatorMachine
 from pk.core.share.partition_state import Acquired, SharePartitionState, StateWrite
@@ -88,7 +88,7 @@ def truncation_by_high_watermark() -> Iterator[None]:
 def stale_leader_not_fenced() -> Iterator[None]:
     """No one checks leader epochs: neither a leader that is asked, nor the controller when one
     proposes an ISR."""
-    objection = meta_partitions._objection
+    objection = alter_partition._objection
 
     def no_check(self: Partition, current_leader_epoch: int) -> None:
         pass
@@ -104,7 +104,7 @@ def stale_leader_not_fenced() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patched(Partition, check_epoch=no_check))
-        stack.enter_context(patched(meta_partitions, _objection=lenient))
+        stack.enter_context(patched(alter_partition, _objection=lenient))
         yield
 
 
@@ -573,12 +573,11 @@ def longest_log_whatever_its_epoch() -> Iterator[None]:
 def members_of_the_isr_forgotten() -> Iterator[None]:
     """Only who led last is waited for."""
 
-    def leader_alone(
-        rules: Any, old: Any, isr: Any, elr: Any, enough: bool, isr_min: int
-    ) -> tuple[int, ...]:
+    def leader_alone(self: PartitionChangeBuilder, is_enough: bool) -> tuple[int, ...]:
+        old = self._old
         return old.last_known_elr[:1] if old.leader == NO_LEADER else ()
 
-    with patched(meta_partitions, _last_known=leader_alone):
+    with patched(PartitionChangeBuilder, _last_known=leader_alone):
         yield
 
 

@@ -29,7 +29,7 @@ from sim.network import Network
 from sim.nodes import SimNode
 from sim.stores import HOST as ENSEMBLE_HOST
 
-from pk.core.meta.partitions import Rules
+from pk.core.meta.partition_rules import PartitionRules
 from pk.core.record.batch import CorruptBatch, iter_headers
 
 DATA: Final = "/data"
@@ -290,7 +290,7 @@ class Wrecks:
         return (
             partition is not None
             and partition.isr == (leader.node_id,)
-            and Rules(image, leader.config).has_gone_on(partition)
+            and PartitionRules(image, leader.config).has_gone_on(partition)
         )
 
     async def _crash_parted(self, brokers: list[SimNode]) -> None:

@@ -3,7 +3,7 @@ epochs of its brokers, so that one that has since restarted is rejected (KIP-903
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.requests.context import Context
-from pk.core.meta import partitions
+from pk.core.meta import alter_partition
 from pk.core.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 
@@ -11,5 +11,5 @@ async def handle(context: Context, request: AlterPartitionRequest) -> AlterParti
     """Change each partition separately. Raises KafkaError(NOT_CONTROLLER)."""
     config, version = context.broker.config, context.api_version
     return await the_controller(context).submit(
-        lambda image: partitions.alter_partition(image, request, config, version)
+        lambda image: alter_partition.alter_partition(image, request, config, version)
     )

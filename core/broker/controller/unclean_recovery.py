@@ -21,7 +21,7 @@ from pk.core.broker.controller.active_controller import (
 from pk.core.broker.state import BrokerState
 from pk.core.errors import KafkaError
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.partitions import effective
+from pk.core.meta.partition_rules import effective
 from pk.core.meta.unclean_recovery import AGGRESSIVE, Report, Verdict, recover
 from pk.core.values import NO_LEADER, TopicIdPartition
 from pk.core.wire.messages.pk_replica_logs import PkReplicaLogsRequest, PkReplicaLogsResponse

@@ -22,8 +22,8 @@ from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.meta.directory_id import UNKNOWN_DIRECTORIES
 from pk.core.meta.image import Changes
-from pk.core.meta.partitions import SOMEWHERE
 from pk.core.values import Uuid
 from pk.core.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -88,7 +88,7 @@ class AssignmentsManager:
         if image is None or node_id not in image.replicas:
             return False
         known = image.directory(node_id)
-        if known in SOMEWHERE and len(replicas.directories) < 2:
+        if known in UNKNOWN_DIRECTORIES and len(replicas.directories) < 2:
             return False
         return (
             known != partition.log.log_dir.directory_id
