@@ -29,21 +29,23 @@ def between(log: LogState, offset: int, end: int) -> list[AbortedTxn]:
                     restore(log, segment)
 
 
+def within(log: LogState, segment: Segment) -> list[AbortedTxn]:
+    """The aborted transactions whose markers are in `segment`, which is one of the log's, or a copy
+    that is to replace one. They come from the producers at its start, and from its batches. Raises
+    OSError, CorruptBatch."""
+    base = segment.base_offset
+    after = next((s.base_offset for s in log.segments if s.base_offset > base), log.log_end_offset)
+    batches = recovery.batches_between([segment], base, after)
+    return list(log.producers_at(base).replay(batches, log.opened_ms))
+
+
 def restore(log: LogState, segment: Segment) -> None:
     """Rebuild the index of `segment` if it is lost. Raises OSError, CorruptBatch."""
     index = segment.txn_index
     with index.lock:
         if index.intact:
             return
-        found = recovery.aborted_within(
-            log.disk,
-            log.directory,
-            log.snapshots,
-            log.segments,
-            segment,
-            log.log_end_offset,
-            log.opened_ms,
-        )
+        found = within(log, segment)
         index.replace(found)
         log.names_changed |= bool(found)
     if found:

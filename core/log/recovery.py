@@ -37,7 +37,7 @@ from pk.core.log.damaged import MARK, Damage, Keeper
 from pk.core.log.epochs import EpochStart, LeaderEpochs
 from pk.core.log.files import Disk
 from pk.core.log.oldformat import begins_with_message
-from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, CorruptSnapshot, Producers
+from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES
 from pk.core.log.reindex import OFFSETS_MAX
 from pk.core.log.segment import (
     DELETED,
@@ -50,7 +50,6 @@ from pk.core.log.segment import (
     Segment,
     file_name,
 )
-from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import (
     CONTROL_BIT,
     HEADER_BYTES,
@@ -396,58 +395,6 @@ def _headers_between(
             if header.base_offset >= end:
                 return
             yield segment, position, header
-
-
-def load_producers(
-    disk: Disk,
-    directory: str,
-    snapshots: list[int],
-    segments: list[Segment],
-    log_start_offset: int,
-    end_offset: int,
-    now_ms: int,
-    *,
-    quiet_from: int | None = None,
-) -> tuple[Producers, list[AbortedTxn]]:
-    """The producer state at `end_offset`, and the aborted transactions found on the way. Unreadable
-    snapshots are removed, from the disk and from `snapshots`. From `quiet_from` on, if given, no
-    batch has a producer, and none is read. Raises OSError."""
-    producers = Producers(log_start_offset)
-    for offset in reversed(snapshots.copy()):
-        if offset > end_offset:
-            continue
-        path = f"{directory}/{file_name(offset, SNAPSHOT)}"
-        try:
-            producers = Producers.from_snapshot(disk.read(path), offset, now_ms)
-            break
-        except FileNotFoundError:
-            snapshots.remove(offset)
-        except CorruptSnapshot:
-            disk.remove(path)
-            snapshots.remove(offset)
-    start = max(producers.next_offset, segments[0].base_offset)
-    end = end_offset if quiet_from is None else min(quiet_from, end_offset)
-    aborted = list(producers.replay(batches_between(segments, start, end), now_ms))
-    producers.next_offset = end_offset
-    return producers, aborted
-
-
-def aborted_within(
-    disk: Disk,
-    directory: str,
-    snapshots: list[int],
-    segments: list[Segment],
-    segment: Segment,
-    end_offset: int,
-    now_ms: int,
-) -> list[AbortedTxn]:
-    """The aborted transactions whose markers are in `segment`, one of `segments`, which end at
-    `end_offset`. They come from the snapshot taken at the start of the segment, and from its
-    batches. Raises OSError, CorruptBatch."""
-    base = segment.base_offset
-    after = next((s.base_offset for s in segments if s.base_offset > base), end_offset)
-    producers, _ = load_producers(disk, directory, [*snapshots], segments, base, base, now_ms)
-    return list(producers.replay(batches_between(segments, base, after), now_ms))
 
 
 def epochs_on_disk(disk: Disk, directory: str) -> LeaderEpochs:

@@ -8,7 +8,7 @@ without records and indexes: a broker detects a wrong index when it uses it.
 from collections.abc import Collection, Generator
 from typing import Final, NamedTuple
 
-from pk.core.log import recovery
+from pk.core.log import aborted
 from pk.core.log.cleaned_segment import CleanedSegment
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.log import Log
@@ -142,14 +142,4 @@ def aborted_in(
         return [one for one in old.txn_index.all() if one.last_offset in markers]
     except TxnIndexLost:
         writer.flush()
-    copy, state = writer.segment, log.state
-    segments = [copy if segment is old else segment for segment in state.segments]
-    return recovery.aborted_within(
-        state.disk,
-        state.directory,
-        state.snapshots,
-        segments,
-        copy,
-        state.log_end_offset,
-        state.opened_ms,
-    )
+    return aborted.within(log.state, writer.segment)

@@ -12,8 +12,8 @@ from pk.core.log.config import LogConfig
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError, storage_errors
 from pk.core.log.files import Disk
-from pk.core.log.producers import Producers
-from pk.core.log.segment import Segment
+from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.segment import SNAPSHOT, Segment, file_name
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.values import TopicPartition, Uuid
 
@@ -160,18 +160,42 @@ class LogState:
 
     def load_producers(self, quiet_from: int | None = None) -> tuple[Producers, list[AbortedTxn]]:
         """The producer state from snapshots and batches, and the aborted transactions found on the
-        way. From `quiet_from` on, if given, no batch has a producer. Raises OSError,
+        way. Unreadable snapshots are removed. From `quiet_from` on, if given, no batch has a
+        producer, and none is read. Raises OSError, CorruptBatch."""
+        return self._load_producers(self.log_end_offset, self.snapshots, quiet_from)
+
+    def producers_at(self, offset: int) -> Producers:
+        """The producer state at an offset below the log end. May run in a thread. Raises OSError,
         CorruptBatch."""
-        return recovery.load_producers(
-            self.disk,
-            self.directory,
-            self.snapshots,
-            self.segments,
-            self.log_start_offset,
-            self.log_end_offset,
-            self.opened_ms,
-            quiet_from=quiet_from,
-        )
+        return self._load_producers(offset, [*self.snapshots])[0]
+
+    def _load_producers(
+        self, offset: int, snapshots: list[int], quiet_from: int | None = None
+    ) -> tuple[Producers, list[AbortedTxn]]:
+        producers, segments = self._newest_snapshot(offset, snapshots), self.segments
+        start = max(producers.next_offset, segments[0].base_offset)
+        end = offset if quiet_from is None else min(quiet_from, offset)
+        batches = recovery.batches_between(segments, start, end)
+        aborted = list(producers.replay(batches, self.opened_ms))
+        producers.next_offset = offset
+        return producers, aborted
+
+    def _newest_snapshot(self, offset: int, snapshots: list[int]) -> Producers:
+        """The newest readable one of the `snapshots` that are not above `offset`; without one, no
+        producers at the log start. Unreadable snapshots are removed, from the disk and from
+        `snapshots`. Raises OSError."""
+        for taken in reversed(snapshots.copy()):
+            if taken > offset:
+                continue
+            path = f"{self.directory}/{file_name(taken, SNAPSHOT)}"
+            try:
+                return Producers.from_snapshot(self.disk.read(path), taken, self.opened_ms)
+            except FileNotFoundError:
+                snapshots.remove(taken)
+            except CorruptSnapshot:
+                self.disk.remove(path)
+                snapshots.remove(taken)
+        return Producers(self.log_start_offset)
 
     @property
     def epochs(self) -> LeaderEpochs:

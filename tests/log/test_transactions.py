@@ -233,6 +233,18 @@ def test_an_index_that_was_harmed_under_a_log_at_work_is_rebuilt(
     check_reopened(path, 12, [*ABORTED, (5, 8), (5, 10)])
 
 
+@pytest.mark.parametrize("do", [removed, overwritten])
+def test_a_lost_index_is_rebuilt_without_the_snapshots_of_producers(
+    do: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "t-0"
+    log = with_aborts(str(path))
+    log.durability.flush()
+    harm(path, do, ".snapshot")
+    harm(path, removed, ".txnindex")
+    assert all_aborted(log) == ABORTED
+
+
 @pytest.mark.parametrize("do", [cut, overwritten])
 def test_an_index_that_cannot_be_right_is_rebuilt_after_a_clean_close(
     do: Callable[[Path], None], tmp_path: Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pk.core.log import aborted, recovery
+from pk.core.log import aborted
 from pk.core.log.epochs import EpochStart
 from pk.core.log.failures import storage_errors
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
@@ -59,16 +59,6 @@ def tail_of(
         )
         aborted.restore(state, segment)
         transactions = segment.txn_index.all()
-        before = [s for s in state.segments if s.base_offset <= end_offset]
-        producers, _ = recovery.load_producers(
-            state.disk,
-            state.directory,
-            [*state.snapshots],
-            before,
-            before[0].base_offset,
-            end_offset + 1,
-            state.opened_ms,
-        )
         return Tail(
             start_offset=segment.base_offset,
             end_offset=end_offset,
@@ -78,7 +68,7 @@ def tail_of(
             offset_index=offsets,
             time_index=times,
             txn_index=b"".join(ENTRY.pack(VERSION, *entry) for entry in transactions),
-            snapshot=producers.snapshot(),
+            snapshot=state.producers_at(end_offset + 1).snapshot(),
             epochs=tuple(entry for entry in lineage if entry.start_offset <= end_offset),
             topic=topic,
         )
