@@ -5,9 +5,9 @@ A node is a broker, a controller, or both (`process.roles`). It gets its metadat
 ways:
 
 - with the *embedded* store it is the controller from the start, and no other node can be;
-- with a store that *campaigns* (ZooKeeper) it follows the current controller and keeps campaigning;
-  when it wins, it is the controller until it loses the leadership, then again a follower and a
-  candidate. Its broker continues throughout;
+- with a store that *campaigns* (etcd, ZooKeeper) it follows the current controller and keeps
+  campaigning; when it wins, it is the controller until it loses the leadership, then again a
+  follower and a candidate. Its broker continues throughout;
 - without a store (`process.roles=broker`) it follows.
 
 The broker gets images from its own controller while that is active, else from the follower, never

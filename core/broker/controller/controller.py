@@ -263,7 +263,7 @@ class Controller:
             error = FateUnknown(why)
         finally:
             if error is None and events:
-                # EventBatch events have happened, even if the leadership is lost.
+                # They have happened, even if the leadership is lost.
                 self.feed.add(events, image, self._now_ms())
                 self._commit_image(before, image)
             _answer(batch, error, before)

@@ -1,5 +1,5 @@
 """Sends requests to the active controller, wherever it is: in this process, at a known address, or
-at the address in ZooKeeper.
+at the address that etcd or ZooKeeper has.
 
 There are two kinds of requests. A broker's own (`request`: registration, heartbeats, ISR changes,
 producer ids) are idempotent, because they have epochs; so they are retried, with the current

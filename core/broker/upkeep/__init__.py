@@ -1,1 +1,1 @@
-"""Periodic work of a broker: retention, compaction, syncs and checkpoints."""
+"""Scheduled work: retention, compaction, syncs, checkpoints, and checks and repairs of segments."""
