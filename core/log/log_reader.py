@@ -9,7 +9,7 @@ import contextlib
 from pk.core.log import aborted, lookup
 from pk.core.log.failures import StorageError, is_fault, storage_errors
 from pk.core.log.file_slices import EMPTY
-from pk.core.log.lookup import FetchSlice, FoundTimestamp
+from pk.core.log.lookup import FetchSlice, FoundTimestamp, LogView
 from pk.core.log.non_blocking import WouldBlock, non_blocking
 from pk.core.log.state import LogState
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
@@ -49,8 +49,9 @@ class LogReader:
         if offset >= offset_end or offset == end:
             return FetchSlice(EMPTY, offset)
         try:
+            view = LogView(segments, active_size, end)
             return lookup.read(
-                segments, offset, bytes_max, offset_end, minimum_one, end, active_size, recheck
+                view, offset, bytes_max, offset_end, minimum_one=minimum_one, recheck=recheck
             )
         except OSError as e:
             raise StorageError(self._log.directory, "read", e, not is_fault(e)) from e

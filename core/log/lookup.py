@@ -50,40 +50,37 @@ def segment_index(segments: list[Segment], offset: int) -> int:
     return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
 
+class LogView(NamedTuple):
+    """A log as one read sees it. The log may grow at the same time."""
+
+    segments: list[Segment]
+    active_size: int
+    """The size of the last segment in bytes, which was read before `log_end_offset`."""
+    log_end_offset: int
+
+
 def read(
-    segments: list[Segment],
-    offset: int,
-    bytes_max: int,
-    offset_end: int,
-    minimum_one: bool,
-    log_end_offset: int,
-    active_size: int,
-    recheck: bool,
+    log: LogView, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool, recheck: bool
 ) -> FetchSlice:
-    """See `LogReader.read`. The log may grow at the same time: `active_size` was read before
-    `log_end_offset`, so batches at or after `offset_end` are excluded all the same."""
+    """See `LogReader.read`. Batches at or after `offset_end` are excluded also while the log
+    grows."""
+    segments, active_size, log_end_offset = log
     nothing = FetchSlice(EMPTY, offset)
     for i in range(segment_index(segments, offset), len(segments)):
         segment = segments[i]
         place = segment.locate(offset)
         if place is None:  # compaction removed everything from here to the end of the segment
             continue
-        following = segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset
+        if i + 1 < len(segments):
+            following, end = segments[i + 1].base_offset, segment.size
+        else:
+            following, end = log_end_offset, active_size
         if place.last_offset >= following:
             raise segment.no_batch(place.position)
         if place.base_offset >= offset_end:
             return nothing
-        if offset_end < following:
-            limit = segment.locate(offset_end)
-            end = (
-                limit.position
-                if limit is not None
-                else active_size
-                if i + 1 == len(segments)
-                else segment.size
-            )
-        else:
-            end = active_size if i + 1 == len(segments) else segment.size
+        if offset_end < following and (limit := segment.locate(offset_end)) is not None:
+            end = limit.position
         length = end - place.position
         if length <= 0:
             return nothing  # it was rewritten in the meantime, and is larger

@@ -135,16 +135,14 @@ class RemoteReader:
         """The batches from the one that contains `offset` up to but excluding the first at or after
         `offset_end`, at most `bytes_max` bytes, the first batch always whole. Empty if the rest of
         the segment was compacted away."""
-        segment = self._segment(remote)
+        segment, end = self._segment(remote), remote.end_offset + 1
         found = lookup.read(
-            [segment],
+            lookup.LogView([segment], remote.size, end),
             offset,
             bytes_max,
-            min(offset_end, remote.end_offset + 1),
-            True,
-            remote.end_offset + 1,
-            remote.size,
-            False,
+            min(offset_end, end),
+            minimum_one=True,
+            recheck=False,
         )
         if found.length:
             self._note_read(remote.id, found)
