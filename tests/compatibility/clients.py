@@ -46,7 +46,7 @@ class Client(NamedTuple):
     """Whether it can say what time a record has."""
 
 
-NO_KIP_848: Final = "it has no groups of KIP-848"
+NO_KIP_848: Final = "it does not support KIP-848"
 NO_CONFIGS: Final = "its administrator neither describes nor changes configs"
 
 

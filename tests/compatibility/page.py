@@ -23,8 +23,8 @@ __all__ = ["PAGE", "RESULTS", "Answer", "Results", "load", "merged", "nothing", 
 TEXT: Final = """\
 # Compatibility
 
-This page lists clients and frameworks of other authors that work with pk. They run unchanged, with
-no settings for pk. `scripts/compatibility` runs them and writes this page. `scripts/compatibility
+This page lists third-party clients and frameworks that work with pk. They run unchanged, without
+settings for pk. `scripts/compatibility` runs them and writes this page. `scripts/compatibility
 --only sarama` repeats one row, and `--broker apache` runs the same on Apache Kafka. The last run
 was on {day}.
 
@@ -38,8 +38,9 @@ these tests:
 - *records* and the codecs: the client writes keys, values, headers, times and tombstones,
   compressed, and reads them back.
 - *group* and *KIP-848 group*: three members join and leave, and partitions move. The third member
-  starts where the group had committed.
-- *transactions*: the client aborts one and commits one; read_committed shows only the latter.
+  starts at the offsets that the group has committed.
+- *transactions*: the client aborts one transaction and commits another; read_committed shows
+  only the latter.
 - *admin*: the client creates, describes, configures and deletes topics.
 
 The client checks the records that it reads. Then librdkafka checks the records on the broker, and
