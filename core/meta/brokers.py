@@ -17,10 +17,8 @@ counts, because it may have lost what it had not synced.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from pk.core.config import BrokerConfig
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode
 from pk.core.machine import Decision
 from pk.core.meta import elections
 from pk.core.meta.events import (
@@ -33,7 +31,6 @@ from pk.core.meta.events import (
     Endpoint,
     Event,
     FeatureRange,
-    ProducerIdsAllocated,
 )
 from pk.core.meta.image import BrokerImage, MetadataImage
 from pk.core.meta.partition_rules import MIN_ISR, PartitionRules, effective
@@ -56,8 +53,6 @@ from pk.core.wire.messages.unregister_broker import (
 )
 
 _Registration = BrokerRegistrationRequest | ControllerRegistrationRequest
-
-PRODUCER_IDS_PER_BLOCK: Final = 1000
 
 _RESERVED_DIRECTORIES: Final = 100
 """Directory ids up to this number mean something else than a directory (KIP-858)."""
@@ -328,31 +323,4 @@ def register_controller(
     same = known is not None and known == image.apply([event]).controllers[request.controller_id]
     return Decision(
         [] if same else [event], reply=ControllerRegistrationResponse(error_message=None)
-    )
-
-
-class ProducerIdBlock(Struct, frozen=True):
-    """Producer ids that one broker may give out: `count` of them from `first`."""
-
-    first: int
-    count: int
-
-
-def allocate_producer_ids(
-    image: MetadataImage, broker_id: int, broker_epoch: int
-) -> Decision[Event, ProducerIdBlock]:
-    """The next block of producer ids for a broker (KIP-730); the reply is a `ProducerIdBlock`.
-
-    Raises KafkaError(STALE_BROKER_EPOCH), also if no such broker is registered.
-    """
-    if image.is_stale(broker_id, broker_epoch):
-        raise KafkaError(
-            ErrorCode.STALE_BROKER_EPOCH,
-            f"{broker_epoch} is not the epoch of a registered broker {broker_id}",
-        )
-    first = image.producer_id_next
-    after = first + PRODUCER_IDS_PER_BLOCK
-    return Decision(
-        [ProducerIdsAllocated(broker_id, broker_epoch, after)],
-        reply=ProducerIdBlock(first, PRODUCER_IDS_PER_BLOCK),
     )

@@ -3,7 +3,7 @@
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.requests.context import Context
-from pk.core.meta import brokers
+from pk.core.meta.producer_ids import allocate_producer_ids
 from pk.core.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -16,6 +16,6 @@ async def handle(
     """The next block. Raises KafkaError: NOT_CONTROLLER, STALE_BROKER_EPOCH."""
     node, epoch = request.broker_id, request.broker_epoch
     block = await the_controller(context).submit(
-        lambda image: brokers.allocate_producer_ids(image, node, epoch)
+        lambda image: allocate_producer_ids(image, node, epoch)
     )
     return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.count)

@@ -6,7 +6,7 @@ import trio
 from pk.core.broker.controller.controller_client import NodeToController
 from pk.core.broker.state import BrokerState
 from pk.core.errors import KafkaError
-from pk.core.meta.brokers import ProducerIdBlock
+from pk.core.meta.producer_ids import ProducerIdBlock
 from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 
