@@ -13,16 +13,16 @@ from pk.core.broker.broker import Broker, ImageListener
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_client import ForwardingClient
-from pk.core.broker.coordinator.add_partitions_manager import AddPartitionsToTxnManager
+from pk.core.broker.coordinator.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.marker_sender import MarkerSender
+from pk.core.broker.coordinator.marker_writer import MarkerWriter
 from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
 from pk.core.broker.coordinator.share_offsets import ShareOffsets
 from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
-from pk.core.broker.coordinator.write_markers import MarkerWriter
 from pk.core.broker.facades import BrokerCluster, BrokerData, BrokerGroups, Served
 from pk.core.broker.faults.faults import Faults
 from pk.core.broker.peers import Peers
@@ -30,9 +30,9 @@ from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.remote.metadata_topic import RemoteLogMetadataTopic
 from pk.core.broker.remote.remote_log_manager import RemoteLogManager
 from pk.core.broker.remote.tasks import RemoteTasks
-from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
+from pk.core.broker.replication.alter_log_dirs_manager import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
-from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
+from pk.core.broker.replication.assignments_manager import AssignmentsManager
 from pk.core.broker.replication.disconnected_leaders import DisconnectedLeaders
 from pk.core.broker.replication.fetch_sessions import FetchSessions
 from pk.core.broker.replication.proposals import Proposals

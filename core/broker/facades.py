@@ -10,17 +10,17 @@ from msgspec import Struct
 
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_client import ForwardingClient
-from pk.core.broker.coordinator.add_partitions_manager import AddPartitionsToTxnManager
+from pk.core.broker.coordinator.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
+from pk.core.broker.coordinator.marker_writer import MarkerWriter
 from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.coordinator.share_coordinators import ShareCoordinators
 from pk.core.broker.coordinator.share_offsets import ShareOffsets
 from pk.core.broker.coordinator.share_state_client import ShareStateClient
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
-from pk.core.broker.coordinator.write_markers import MarkerWriter
-from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
+from pk.core.broker.replication.alter_log_dirs_manager import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
-from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
+from pk.core.broker.replication.assignments_manager import AssignmentsManager
 from pk.core.broker.replication.disconnected_leaders import DisconnectedLeaders
 from pk.core.broker.replication.fetch_sessions import FetchSessions
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager

@@ -19,7 +19,7 @@ from sim.simulation import Options, run_seed
 from sim.tiered_bugs import BUGS as TIERED_BUGS
 
 from pk.core.api.records import produce
-from pk.core.broker.coordinator import write_markers
+from pk.core.broker.coordinator import marker_writer
 from pk.core.broker.replication import replica_logs, replicas
 from pk.core.broker.replication.log_reconciler import LogReconciler
 from pk.core.broker.replication.partition import Partition
@@ -420,7 +420,7 @@ def marker_doubled_after_completion() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patched(TransactionMachine, marked=again))
-        stack.enter_context(patched(write_markers, _check_newer=unchecked))
+        stack.enter_context(patched(marker_writer, _check_newer=unchecked))
         yield
 
 

@@ -40,7 +40,7 @@ from pk.core.api.records.produce_answer import (
 )
 from pk.core.api.registry import NO_RESPONSE, Answer, parked
 from pk.core.auth.acls import Operation, ResourceType
-from pk.core.broker.coordinator.add_partitions_manager import Ask
+from pk.core.broker.coordinator.add_partitions_to_txn_manager import Ask
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition

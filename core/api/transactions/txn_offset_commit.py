@@ -2,8 +2,8 @@
 
 KIP-447 (v3: the member and its generation), KIP-890 (v4 TRANSACTION_ABORTABLE, v5: the group's
 partition is added to the transaction by this request). As before a producer's batch, the
-transaction's coordinator is asked first (core/broker/coordinator/add_partitions_manager.py); here
-the partition is that of the group in `__consumer_offsets`.
+transaction's coordinator is asked first (core/broker/coordinator/add_partitions_to_txn_manager.py);
+here the partition is that of the group in `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pk.core.api.groups.offset_topics import made_ahead, merged, refuse_missing
-from pk.core.broker.coordinator.add_partitions_manager import Ask
+from pk.core.broker.coordinator.add_partitions_to_txn_manager import Ask
 from pk.core.broker.coordinator.coordinator_shard import error_for_client
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError

@@ -19,7 +19,7 @@ import trio
 
 from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.coordinator_shard import CoordinatorShard
-from pk.core.broker.coordinator.write_markers import MarkerWriter
+from pk.core.broker.coordinator.marker_writer import MarkerWriter
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
