@@ -40,6 +40,7 @@ from pk.core.log.log_loader import Known, open_log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
 from pk.core.log.recovery import Contents, Progress
 from pk.core.log.segment import LOG, file_name
+from pk.core.log.state import LogIdentity
 from pk.core.log.txnindex_sizes import format_note as format_sizes
 from pk.core.log.txnindex_sizes import mark_lost, sizes_of
 from pk.core.record.batch import CorruptBatch
@@ -61,7 +62,7 @@ class _Place(NamedTuple):
     """The location of a log."""
 
     directory: LogDir
-    path: str
+    identity: LogIdentity
     closed: ClosedLog | Contents | None = None
     """Its state when it was closed; only its contents then, if it has changed since."""
     created: bool = False
@@ -213,7 +214,7 @@ class LogDirs:
         at once. Recovery takes long, and reports to `progress`. Raises StorageError.
         """
         place = self._place(tp, topic_id)
-        log = self._read(place, tp, topic_id, config, now_ms, progress, expected=expected)
+        log = self._read(place, config, now_ms, progress, expected=expected)
         directory = place.directory
         with self._mutex:
             directory.found.pop(tp, None)
@@ -236,7 +237,8 @@ class LogDirs:
                 with storage_errors(path, "look at"):
                     closed = directory.take_closed(tp, path, topic_id)
                 if closed is not None or self._is_of(directory, path, topic_id):
-                    return _Place(directory, path, closed)
+                    identity = LogIdentity(directory.disk, path, tp, topic_id)
+                    return _Place(directory, identity, closed)
                 foreign = True
             if not self.usable:
                 raise StorageError(str(tp), "create", OSError("every log directory has failed"))
@@ -260,22 +262,18 @@ class LogDirs:
                 )
             except OSError as e:
                 raise StorageError(path, "create", e) from e
-            return _Place(directory, path, created=True, foreign=foreign)
+            identity = LogIdentity(directory.disk, path, tp, topic_id)
+            return _Place(directory, identity, created=True, foreign=foreign)
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
         """The log that is to replace `log` in another directory
         (`<topic>-<partition>.<hex>-future`), empty or as far as an earlier run of this broker
         copied it. Copied data is checked, which takes long; other moves can proceed. Raises
         StorageError."""
-        future = open_log(
-            directory.disk,
-            self._future_place(log, directory),
-            log.state.tp,
-            log.state.config,
-            topic_id=log.state.topic_id,
-            now_ms=now_ms,
-            known=Known(log_start_offset=log.state.local_log_start_offset),
-        )
+        state, path = log.state, self._future_place(log, directory)
+        identity = LogIdentity(directory.disk, path, state.tp, state.topic_id)
+        known = Known(log_start_offset=state.local_log_start_offset)
+        future = open_log(identity, state.config, now_ms, known)
         future.log_dir = directory
         return future
 
@@ -481,15 +479,13 @@ class LogDirs:
     def _read(
         self,
         place: _Place,
-        tp: TopicPartition,
-        topic_id: Uuid,
         config: LogConfig,
         now_ms: int,
         progress: Progress | None,
         *,
         expected: bool,
     ) -> Log:
-        directory, path, closed, created, foreign = place
+        directory, (_, path, tp, _), closed, created, foreign = place
         known = Known(directory.clean, must_look=directory.is_noted and closed is None)
         if not created:
             known = known._replace(
@@ -508,16 +504,7 @@ class LogDirs:
             closed = None
         elif closed is not None:
             known = known._replace(contents=closed.contents)
-        log = open_log(
-            directory.disk,
-            path,
-            tp,
-            config,
-            topic_id=topic_id,
-            now_ms=now_ms,
-            known=known,
-            progress=progress,
-        )
+        log = open_log(place.identity, config, now_ms, known, progress)
         if closed is not None:
             log.closed_as = closed.document
         if (mark := log.mark) is not None:

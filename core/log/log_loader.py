@@ -18,9 +18,9 @@ from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
 from pk.core.log.segment import Segment
-from pk.core.log.state import UNREAD_EPOCH, LogState
+from pk.core.log.state import UNREAD_EPOCH, LogIdentity, LogState
 from pk.core.record.batch import CorruptBatch
-from pk.core.values import NO_EPOCH, NO_OFFSET, TopicPartition, Uuid
+from pk.core.values import NO_EPOCH, NO_OFFSET
 
 logger = logging.getLogger("pk.log")
 
@@ -51,22 +51,19 @@ class Known(NamedTuple):
 
 
 def open_log(
-    disk: Disk,
-    directory: str,
-    tp: TopicPartition,
+    identity: LogIdentity,
     config: LogConfig,
-    *,
-    topic_id: Uuid,
     now_ms: int,
     known: Known = Known(),
     progress: recovery.Progress | None = None,
 ) -> Log:
-    """Open the log in `directory`, which must exist; an empty directory becomes an empty log.
+    """Open a log. Its directory must exist; an empty one becomes an empty log.
 
     A log that was not closed is checked and repaired; `progress` is called with the number of bytes
     checked. If a batch below the recovery point is needed, because an index or a file with
     producers or epochs is missing, and it is damaged, all of the log is checked. Raises
     StorageError."""
+    disk, directory, *_ = identity
     with storage_errors(directory, "open"):
         found = _find(disk, directory, known.contents, now_ms)
         segments = _segments_of(disk, directory, found, now_ms)
@@ -82,7 +79,7 @@ def open_log(
             segments.append(Segment(disk, directory, start, {}, now_ms))
             if known.damage and not keeper.mark and not found.is_marked:
                 keeper.found(known.damage, start, start)
-        state = LogState(disk, directory, tp, config, topic_id, segments, now_ms)
+        state = LogState(identity, config, segments, now_ms)
         state.snapshots = found.snapshots
         state.has_epochs_file = found.has_epochs
         log = Log(state)
@@ -94,10 +91,8 @@ def open_log(
             logger.warning("%s; checking all of %s", e, directory)
             for segment in segments:
                 segment.close()
-            return open_log(
-                disk, directory, tp, config, topic_id=topic_id, now_ms=now_ms,
-                known=known._replace(recovery_point=0), progress=progress,
-            )  # fmt: skip
+            known = known._replace(recovery_point=0)
+            return open_log(identity, config, now_ms, known, progress)
         return log
 
 

@@ -4,7 +4,7 @@ The parts of a `Log` (appender, segments, durability) share one and change it ac
 rules at the top of log.py.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError, without_frames
 from pk.core.log import lookup, recovery
@@ -20,6 +20,16 @@ from pk.core.values import TopicPartition, Uuid
 INT32_MAX: Final = (1 << 31) - 1
 UNREAD_EPOCH: Final = -2
 """The latest epoch of a log to which nothing was appended since it was opened."""
+
+
+class LogIdentity(NamedTuple):
+    """The partition of a log, and the location of its files."""
+
+    disk: Disk
+    directory: str
+    """The path of the partition's directory."""
+    tp: TopicPartition
+    topic_id: Uuid
 
 
 class LogState:
@@ -49,19 +59,13 @@ class LogState:
 
     def __init__(
         self,
-        disk: Disk,
-        directory: str,
-        tp: TopicPartition,
+        identity: LogIdentity,
         config: LogConfig,
-        topic_id: Uuid,
         segments: list[Segment],
         opened_ms: int,
     ) -> None:
-        self.disk = disk
-        self.directory = directory
-        self.tp = tp
+        self.disk, self.directory, self.tp, self.topic_id = identity
         self.config = config
-        self.topic_id = topic_id
         self.segments = segments
         """The segments in order, never empty; the last is active. The list is replaced, never
         changed."""

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 import trio
-from log.support import append, end_transaction, make_batch
+from log.support import append, end_transaction, make_batch, open_log
 from nodes import caller_of, make_topic, running_node
 from shapes import check_json
 
-from pk.core.log.config import LogConfig
 from pk.core.log.disk import RealDisk
-from pk.core.log.log_loader import open_log
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 from pk.core.record.legacy import build_set
@@ -178,14 +176,7 @@ def test_internal_topics_are_decoded(pk: Run, written: Path) -> None:
 def test_the_state_of_transactions_is_decoded(pk: Run, tmp_path: Path) -> None:
     path = tmp_path / "__transaction_state-3"
     path.mkdir()
-    log = open_log(
-        RealDisk(),
-        str(path),
-        TopicPartition("__transaction_state", 3),
-        LogConfig(),
-        topic_id=bytes(16),
-        now_ms=0,
-    )
+    log = open_log(RealDisk(), path=str(path), tp=TopicPartition("__transaction_state", 3))
     partitions = [PartitionsSchema(topic="orders", partition_ids=[0, 2])]
     value = TransactionLogValue(
         producer_id=7,
@@ -219,14 +210,7 @@ def test_the_state_of_transactions_is_decoded(pk: Run, tmp_path: Path) -> None:
 def test_the_state_of_share_partitions_is_decoded(pk: Run, tmp_path: Path) -> None:
     path = tmp_path / "__share_group_state-3"
     path.mkdir()
-    log = open_log(
-        RealDisk(),
-        str(path),
-        TopicPartition("__share_group_state", 3),
-        LogConfig(),
-        topic_id=bytes(16),
-        now_ms=0,
-    )
+    log = open_log(RealDisk(), path=str(path), tp=TopicPartition("__share_group_state", 3))
     share_key = ShareKey("jobs", bytes(range(16)), 2)
     taken = StateBatch(5, 6, 0, 1)
     records = [
@@ -495,14 +479,7 @@ def test_a_binary_value_is_not_shown_as_null(pk: Run, tmp_path: Path) -> None:
 def test_cat_reads_committed_records(pk: Run, tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     path.mkdir()
-    log = open_log(
-        RealDisk(),
-        str(path),
-        TopicPartition("t", 0),
-        LogConfig(),
-        topic_id=bytes(16),
-        now_ms=0,
-    )
+    log = open_log(RealDisk(), path=str(path))
 
     def transaction(producer_id: int, sequence: int) -> None:
         append(

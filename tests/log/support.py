@@ -4,6 +4,7 @@ from pk.core.log import log_loader
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import Disk, MemoryDisk
 from pk.core.log.log import Appended, Log, Origin
+from pk.core.log.state import LogIdentity
 from pk.core.record.batch import BatchHeader, iter_headers, read_header
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.values import TopicPartition
@@ -65,6 +66,7 @@ def open_log(
     disk: Disk | None = None,
     *,
     path: str = PATH,
+    tp: TopicPartition = TP,
     clean: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
@@ -73,17 +75,11 @@ def open_log(
     """A log on `disk`, created if missing."""
     disk = MemoryDisk() if disk is None else disk
     disk.make(path)
-    return log_loader.open_log(
-        disk,
-        path,
-        TP,
-        config or LogConfig(),
-        topic_id=TOPIC_ID,
-        now_ms=NOW,
-        known=log_loader.Known(
-            clean, recovery_point=recovery_point, log_start_offset=log_start_offset
-        ),
+    known = log_loader.Known(
+        clean, recovery_point=recovery_point, log_start_offset=log_start_offset
     )
+    identity = LogIdentity(disk, path, tp, TOPIC_ID)
+    return log_loader.open_log(identity, config or LogConfig(), NOW, known)
 
 
 def durable(disk: MemoryDisk, path: str = "/data") -> None:

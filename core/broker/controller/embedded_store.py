@@ -33,6 +33,7 @@ from pk.core.log.failures import StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log import Log, Origin
 from pk.core.log.log_loader import open_log
+from pk.core.log.state import LogIdentity
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, decode
 from pk.core.meta.image import ContradictoryEvent, MetadataImage
@@ -152,14 +153,9 @@ class EmbeddedStore:
         damaged = damage_before_end(self._disk, directory)
         if damaged is not None:
             raise StoreFailed(f"{damaged}, and events after it are needed")
-        log = open_log(
-            self._disk,
-            directory,
-            TopicPartition(METADATA_TOPIC, 0),
-            _CONFIG,
-            topic_id=TOPIC_ID,
-            now_ms=self._now_ms(),
-        )
+        tp = TopicPartition(METADATA_TOPIC, 0)
+        identity = LogIdentity(self._disk, directory, tp, TOPIC_ID)
+        log = open_log(identity, _CONFIG, self._now_ms())
         # Data that a crash of the process left in the page cache must be durable before it is
         # trusted.
         log.durability.flush(force=True)

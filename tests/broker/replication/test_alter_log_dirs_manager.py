@@ -11,6 +11,7 @@ from pk.core.errors import ErrorCode
 from pk.core.log.damaged import kept_files
 from pk.core.log.log_loader import open_log
 from pk.core.log.memory_disk import MemoryDisk, MemoryFile
+from pk.core.log.state import LogIdentity
 from pk.core.record.batch import iter_headers, read_header, records
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.alter_replica_log_dirs import (
@@ -276,14 +277,8 @@ async def test_who_has_the_later_records_goes_further_whatever_the_segments() ->
         for name in disk.list(log.state.directory):
             disk.write(f"{target}/t-0/{name}", disk.read(f"{log.state.directory}/{name}"))
         log.segments.roll(node.broker.clock.now_ms())
-        newer = open_log(
-            disk,
-            f"{target}/t-0",
-            log.state.tp,
-            log.state.config,
-            topic_id=log.state.topic_id,
-            now_ms=node.broker.clock.now_ms(),
-        )
+        identity = LogIdentity(disk, f"{target}/t-0", log.state.tp, log.state.topic_id)
+        newer = open_log(identity, log.state.config, node.broker.clock.now_ms())
         batch = build_batch([(node.broker.clock.now_ms(), b"k", b"50", ())])
         newer.appender.append_as_leader(batch, read_header(batch), 1, node.broker.clock.now_ms())
         newer.close()
