@@ -330,8 +330,11 @@ class LogReconciler:
             self._fetcher.fail(fetch_state, f"asking what is in remote storage failed: {e}")
             return
         restored = partition.image.restored if partition.image is not None else None
-        if restored is not None and segment.end_offset <= restored.end_offset:
-            # A lost cluster wrote the segment; this cluster has given out the same producer ids.
+        if restored is not None and (
+            segment.custom_metadata is not None or segment.end_offset <= restored.end_offset
+        ):
+            # A lost cluster wrote the segment (storage.py, `home_of`), perhaps one that had the same
+            # cluster id; this cluster has given out the same producer ids.
             producers.forget_below(restored.producer_id_next)
         if not self._fetcher.is_current(fetch_state) or start > offset:
             return

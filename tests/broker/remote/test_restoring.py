@@ -253,14 +253,23 @@ class TestProducers:
         async with new_cluster(objects, 3) as t:
             await t.cluster.decide(ProducerIdsAllocated(1, 0, 1000))
             await restore(t, 3)
-            first = leader_of(t)
-            await t.cluster.until(lambda: len(t.cluster.isr()) == 3)
-            await t.cluster.crash(first)
-            others = tuple(node for node in (1, 2, 3) if node != first)
-            await t.cluster.change(leader=others[0], isr=others)
-            await t.cluster.until(lambda: t.cluster.partition(others[0]).leads)
-            assert await produce_as_7(t, b"another", others[0]) == 0
-            assert await t.read(others[0]) == [b"once", b"another"]
+            second = await lead_with_another(t)
+            assert await produce_as_7(t, b"another", second) == 0
+            assert await t.read(second) == [b"once", b"another"]
+
+    @simulated
+    async def test_so_is_one_in_an_object_that_the_store_lists_late(self) -> None:
+        objects = await lost_cluster_of_7(before=1)
+        async with new_cluster(objects, 3) as t:
+            await t.cluster.decide(ProducerIdsAllocated(1, 0, 1000))
+            t.storage.objects = dict(sorted(objects.items())[:-1])
+            request = request_for(found_in(t.storage), t.storage, 3)
+            t.storage.objects = dict(objects)
+            await decide(t, request)
+            await t.cluster.until(lambda: t.cluster.partition(leader_of(t)).leads)
+            second = await lead_with_another(t)
+            assert await produce_as_7(t, b"another", second) == 0
+            assert (await t.read(second))[-2:] == [b"once", b"another"]
 
 
 class TestDamage:
@@ -327,15 +336,29 @@ async def test_what_was_copied_twice_is_taken_once() -> None:
         assert await t.read() == old.sent[:24]
 
 
-async def lost_cluster_of_7() -> dict[str, bytes]:
-    """The objects of a lost cluster whose only record is from producer 7."""
+async def lost_cluster_of_7(before: int = 0) -> dict[str, bytes]:
+    """The objects of a lost cluster whose last record is from producer 7. It is the only one unless
+    segments are produced `before` it."""
     async with tiered() as t:
         await t.create(1)
+        if before:
+            await t.produce(before)
         assert await produce_as_7(t, b"once") == 0
         t.roll()
         await t.produce(0)
         await t.turn()
         return {moved_to(LOST, name): data for name, data in t.storage.objects.items()}
+
+
+async def lead_with_another(t: Tiered) -> int:
+    """Crash the leader once all three replicas are in sync; the node that leads then."""
+    first = leader_of(t)
+    await t.cluster.until(lambda: len(t.cluster.isr()) == 3)
+    await t.cluster.crash(first)
+    others = tuple(node for node in (1, 2, 3) if node != first)
+    await t.cluster.change(leader=others[0], isr=others)
+    await t.cluster.until(lambda: t.cluster.partition(others[0]).leads)
+    return others[0]
 
 
 async def produce_as_7(t: Tiered, value: bytes, node: int = 1) -> int:
