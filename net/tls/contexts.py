@@ -134,9 +134,10 @@ def _trusted(settings: TlsSettings) -> list[str]:
     return entries.trusted
 
 
-def wrong_dates(settings: TlsSettings) -> str | None:
+def wrong_dates(settings: TlsSettings, option: str = "ssl.keystore.location") -> str | None:
     """Why peers do not accept the own certificate now: it has expired, or is not valid yet. None
-    if its dates are right. Raises TlsError. Reads files, so call it in a thread.
+    if its dates are right. `option` is the name by which the user gave its file. Raises TlsError.
+    Reads files, so call it in a thread.
 
     The other certificates of the chain are not checked: a chain may end in an authority that has
     expired, and peers then use another one.
@@ -146,7 +147,7 @@ def wrong_dates(settings: TlsSettings) -> str | None:
     except StoreError as e:
         raise TlsError(str(e)) from None
     if settings.keystore_location:
-        where = f"{settings.keystore_location} (ssl.keystore.location)"
+        where = f"{settings.keystore_location} ({option})"
     else:
         where = "ssl.keystore.certificate.chain"
     try:

@@ -6,14 +6,17 @@ from __future__ import annotations
 import json
 import re
 import signal
+import ssl
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import authority
 from clients.pk_broker import pk_environment, running
 from schemas.running import Running, running_registry
 
@@ -160,6 +163,25 @@ def test_a_registry_in_the_foreground(served: Running) -> None:
             assert json.load(answer) == []
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+def test_a_registry_with_a_certificate_that_has_expired_warns(
+    served: Running, tmp_path: Path
+) -> None:
+    signer = authority()
+    key = signer.sign("CN=registry", "127.0.0.1", days=-2).write(tmp_path / "key.pem")
+    words = ("schema-registry", "start", "-b", served.bootstrap, "--port", "0", "--topic", "other")
+    with running(*words, "-g", "other", "--tls-key", str(key)) as process:
+        assert process.stdout is not None and process.stderr is not None
+        url = process.stdout.readline().split()[-1]
+        trusting = ssl.create_default_context(cadata=signer.pem)
+        with pytest.raises(urllib.error.URLError, match="certificate has expired"):
+            urllib.request.urlopen(f"{url}/subjects", timeout=60, context=trusting)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        said = process.stderr.read()
+        assert f"the certificate in {key} (--tls-key) expired on " in said
+        assert "clients that verify it cannot connect" in said
 
 
 def test_up_serves_a_registry_too() -> None:

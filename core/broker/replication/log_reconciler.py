@@ -333,7 +333,7 @@ class LogReconciler:
         if restored is not None and (
             segment.custom_metadata is not None or segment.end_offset <= restored.end_offset
         ):
-            # A lost cluster wrote the segment (storage.py, `home_of`), perhaps one that had the same
+            # A lost cluster wrote the segment (storage.py, `home_of`), perhaps one with the same
             # cluster id; this cluster has given out the same producer ids.
             producers.forget_below(restored.producer_id_next)
         if not self._fetcher.is_current(fetch_state) or start > offset:
