@@ -4,7 +4,6 @@ users."""
 from __future__ import annotations
 
 import logging
-import secrets
 import ssl
 from functools import partial
 from typing import Any, Final, cast
@@ -12,9 +11,7 @@ from typing import Any, Final, cast
 import trio
 from msgspec.structs import replace
 
-from pk.core.auth.delegation_tokens import token_secret
 from pk.core.auth.distinguished_name import subject_of
-from pk.core.auth.kerberos_login import KerberosLogin
 from pk.core.auth.oauthbearer import ValidToken
 from pk.core.auth.principal import ANONYMOUS, USER, KafkaPrincipal
 from pk.core.auth.principal_mapping import PRINCIPAL_RULES, RuleError, check_rules, mapped_name
@@ -22,17 +19,16 @@ from pk.core.auth.sasl import GSSAPI, OAUTHBEARER
 from pk.core.auth.sasl_config import (
     JWKS_URL,
     SASL_PROTOCOLS,
-    ListenerMechanisms,
     enabled_mechanisms,
     kerberos_login,
     login_of,
 )
-from pk.core.auth.scram import Mechanism, ScramCredential, Shape, TokenLogin, usual_shape
 from pk.core.auth.unsecured_tokens import UNSECURED, validate_unsecured
 from pk.core.broker.broker import Broker
 from pk.core.config import BrokerConfig, ConfigError, Listener
 from pk.core.config.listener_keys import listener_value, own_value
-from pk.net.kerberos import Context, KerberosUnavailable, accepting, default_realm
+from pk.net.kerberos import KerberosUnavailable, accepting
+from pk.net.listener_mechanisms import ListenerMechanisms, ScramUsers
 from pk.net.oauth.http import TIMEOUT_MS, Timeouts, check_url
 from pk.net.oauth.jwks import Jwks
 from pk.net.oauth.jwt_validator import Expected, JwtValidator, LibraryMissing, parse_key
@@ -50,7 +46,6 @@ logger = logging.getLogger("pk.server")
 RECEIVE_SIZE: Final = "sasl.server.max.receive.size"
 FAILURES_LOGGED_S: Final = 1.0
 """The interval for logging failed logins, so that guessing passwords cannot fill the log."""
-NONCE_BYTES: Final = 24
 
 
 def listener_tls(config: BrokerConfig, listener: Listener) -> TlsSettings:
@@ -120,13 +115,6 @@ async def check_kerberos(config: BrokerConfig) -> None:
                 raise ConfigError(f"listener {listener.name}: {e}") from None
 
 
-def _accept(login: KerberosLogin) -> Context:
-    try:
-        return accepting(login)
-    except KerberosUnavailable as e:
-        raise ConfigError(str(e)) from None
-
-
 def jwt_validator(config: BrokerConfig, listener: Listener) -> JwtValidator:
     """The validator for the tokens of a listener's clients. Raises ConfigError."""
 
@@ -163,37 +151,6 @@ def jwt_validator(config: BrokerConfig, listener: Listener) -> JwtValidator:
         return JwtValidator(jwks, expected)
     except (ValueError, LibraryMissing) as e:
         raise ConfigError(f"listener {listener.name}: {e}") from None
-
-
-class ScramUsers:
-    """The cluster's SCRAM users in the broker's image."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._secret = secrets.token_bytes(32)
-        self._shaped: object = None
-        self._shapes: dict[Mechanism, Shape] = {}
-
-    def find(self, user: str, mechanism: Mechanism) -> ScramCredential | None:
-        """The credential of a user; None if there is none."""
-        return self._broker.image.scram.get((user, mechanism))
-
-    def shape(self, mechanism: Mechanism) -> Shape:
-        """The shape of most credentials; computed again after users have changed."""
-        scram = self._broker.image.scram
-        if self._shaped is not scram:
-            self._shaped, self._shapes = scram, {}
-        shape = self._shapes.get(mechanism)
-        if shape is None:
-            known = (credential for (_, one), credential in scram.items() if one == mechanism)
-            shape = self._shapes[mechanism] = usual_shape(known)
-        return shape
-
-    @property
-    def secret(self) -> bytes:
-        """The secret for the salts of unknown users: the cluster's, or this process's as long as
-        there are no users."""
-        return self._broker.image.strangers_secret or self._secret
 
 
 class ListenerSecurity:
@@ -252,31 +209,11 @@ class ListenerSecurity:
 
     def mechanisms(self) -> ListenerMechanisms:
         """The mechanisms by which clients may log in."""
-        users = self._users
-        return ListenerMechanisms(
-            self._broker.config,
-            self._listener.name,
-            users.find,
-            users.shape,
-            users.secret,
-            lambda: secrets.token_urlsafe(NONCE_BYTES),
-            self._find_token,
-            self._validate,
-            self._broker.clock.now_ms,
-            _accept,
-            default_realm,
-        )
+        return ListenerMechanisms(self._broker, self._listener.name, self._users, self._validate)
 
     async def fetch_keys(self) -> None:
         """Fetch the keys that verify tokens (`KeysNeeded`)."""
         await self._jwt_validator().jwks.fetch()
-
-    def _find_token(self, token_id: str, mechanism: Mechanism) -> TokenLogin | None:
-        secret = self._broker.config.delegation_token_secret_key
-        token = self._broker.image.tokens.get(token_id)
-        if not secret or token is None or token.is_over(self._broker.clock.now_ms()):
-            return None
-        return token_secret(secret).login(token, mechanism)
 
     def _validate(self, token: str) -> ValidToken:
         config = self._broker.config

@@ -7,12 +7,8 @@ without these prefixes Kafka's brokers ignore it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from hashlib import sha256
 from typing import Final, cast
 
-from pk.core.auth.gssapi import GssapiServer, GssContext
 from pk.core.auth.jaas import (
     KERBEROS_LOGIN,
     OAUTH_LOGIN,
@@ -23,20 +19,9 @@ from pk.core.auth.jaas import (
     parse_jaas,
 )
 from pk.core.auth.kerberos_login import KerberosLogin
-from pk.core.auth.kerberos_names import check_short_name_rules, short_name
-from pk.core.auth.oauthbearer import OAuthBearerServer, ValidToken
-from pk.core.auth.plain import PlainServer
+from pk.core.auth.kerberos_names import check_short_name_rules
 from pk.core.auth.principal_mapping import PRINCIPAL_RULES, RuleError, check_rules
-from pk.core.auth.sasl import GSSAPI, OAUTHBEARER, PLAIN, ServerExchange
-from pk.core.auth.scram import (
-    ITERATIONS_MIN,
-    Mechanism,
-    ScramCredential,
-    ScramServer,
-    Shape,
-    TokenLogin,
-    stranger,
-)
+from pk.core.auth.sasl import GSSAPI, OAUTHBEARER, PLAIN
 from pk.core.auth.unsecured_tokens import UNSECURED, check_validator, unsecured_token
 from pk.core.config import BrokerConfig, ConfigError, base_name, broker_key
 from pk.core.config.listener_keys import listener_key, listener_value
@@ -220,93 +205,3 @@ def _check_own_login(config: BrokerConfig, key: str, how: tuple[str, str, str]) 
             f"{listener_key(listener, JAAS, mechanism)} must have a username and a password: nodes"
             f" log in at {listener} with them"
         )
-
-
-@lru_cache(maxsize=64)
-def _own_credential(mechanism: Mechanism, username: str, password: str) -> ScramCredential:
-    salt = sha256(f"{mechanism.sasl_name}\0{username}\0".encode() + password.encode()).digest()
-    return ScramCredential.of_password(mechanism, password, salt, ITERATIONS_MIN)
-
-
-class ListenerMechanisms:
-    """`sasl_server.Mechanisms` of one listener, with its keys and the cluster's users at the time a
-    client connects."""
-
-    def __init__(
-        self,
-        config: BrokerConfig,
-        listener: str,
-        find_user: Callable[[str, Mechanism], ScramCredential | None],
-        shape: Callable[[Mechanism], Shape],
-        secret: bytes,
-        nonce: Callable[[], str],
-        find_token: Callable[[str, Mechanism], TokenLogin | None],
-        validate: Callable[[str], ValidToken],
-        now_ms: Callable[[], int],
-        accept: Callable[[KerberosLogin], GssContext],
-        default_realm: Callable[[], str],
-    ) -> None:
-        """`find_user` finds the cluster's SCRAM users, `shape` returns the usual shape of their
-        credentials, `secret` is for the salts of unknown users, `find_token` finds the cluster's
-        delegation tokens that have not expired, `validate` checks OAUTHBEARER tokens, `accept`
-        begins Kerberos contexts and raises ConfigError."""
-        self._config = config
-        self._listener = listener
-        self._find_user = find_user
-        self._shape = shape
-        self._secret = secret
-        self._nonce = nonce
-        self._find_token = find_token
-        self._validate = validate
-        self._now_ms = now_ms
-        self._accept = accept
-        self._default_realm = default_realm
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """See `sasl_server.Mechanisms`."""
-        return enabled_mechanisms(self._config, self._listener)
-
-    def begin(self, name: str) -> ServerExchange:
-        """See `sasl_server.Mechanisms`."""
-        if name == OAUTHBEARER:
-            return OAuthBearerServer(self._validate)
-        if name == GSSAPI:
-            context = self._accept(kerberos_login(self._config, self._listener))
-            return GssapiServer(context, self._short_name)
-        login = login_of(self._config, self._listener, name)
-        if name == PLAIN:
-            return PlainServer(login.plain_users if login is not None else {})
-        mechanism = Mechanism.named(name)
-
-        def find(user: str) -> ScramCredential | None:
-            return self._find_user(user, mechanism) or _of_login(login, mechanism, user)
-
-        def instead(user: str) -> ScramCredential:
-            return stranger(mechanism, user, self._secret, self._shape(mechanism))
-
-        def find_token(token_id: str) -> TokenLogin | None:
-            return self._find_token(token_id, mechanism)
-
-        return ScramServer(mechanism, find, instead, self._nonce(), find_token)
-
-    def _short_name(self, principal: str) -> str:
-        rules = short_name_rules(self._config, self._listener)
-        return short_name(rules, principal, self._default_realm())
-
-    def session_ms_max(self, name: str) -> int:
-        """See `sasl_server.Mechanisms`."""
-        value = listener_value(self._config, self._listener, "connections.max.reauth.ms", name)
-        return cast(int, value)
-
-    def now_ms(self) -> int:
-        """See `sasl_server.Mechanisms`."""
-        return self._now_ms()
-
-
-def _of_login(login: Login | None, mechanism: Mechanism, user: str) -> ScramCredential | None:
-    """The credential of the brokers' own user, with which brokers log in to each other before the
-    metadata has any."""
-    if login is None or login.password is None or login.username != user:
-        return None
-    return _own_credential(mechanism, user, login.password)

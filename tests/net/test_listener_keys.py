@@ -15,7 +15,6 @@ from nodes import trio_test
 
 from pk.core.auth.jaas import PLAIN_LOGIN
 from pk.core.auth.sasl_config import (
-    ListenerMechanisms,
     check_sasl,
     enabled_mechanisms,
     login_of,
@@ -26,6 +25,7 @@ from pk.core.config.listener_keys import LISTENER_KEYS, MECHANISM_KEYS, listener
 from pk.core.config.security_promises import PROMISES, check_security
 from pk.net import listener_security
 from pk.net.connection_quotas import UNLIMITED, ConnectionQuotas
+from pk.net.listener_mechanisms import ListenerMechanisms
 from pk.net.listener_security import ListenerSecurity, check_tls, jwt_validator, listener_tls
 from pk.net.peers import security_of
 
@@ -100,9 +100,7 @@ TOKENS = {
 
 def reauth_ms(config: BrokerConfig, _: str) -> object:
     unused = cast(Any, None)
-    mechanisms = ListenerMechanisms(
-        *(config, "EXT", unused, unused, b"", unused, unused, unused, unused, unused, unused)
-    )
+    mechanisms = ListenerMechanisms(broker_of(config), "EXT", unused, unused)
     return mechanisms.session_ms_max("PLAIN")
 
 
