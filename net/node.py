@@ -39,10 +39,10 @@ from pk.core.broker.node_lifecycle import (
 from pk.core.broker.offload import is_inline, offload
 from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.security_promises import check_security
-from pk.core.log.dirs import LogDirs
 from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError
 from pk.core.log.files import Disk
+from pk.core.log.log_dirs import LogDirs
 from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
 from pk.core.log.remote.stores import open_storage, store_options
 from pk.net.collector import rare_collections, short_collections

@@ -33,9 +33,9 @@ _ROLES = ("process.roles", "controller.listener.names", "listener.security.proto
 
 def _node_id(directory: str) -> str:
     """The node id of an existing data directory: after `pk log adopt` it need not be 1."""
-    from pk.core.log.dirs import read_meta_properties
     from pk.core.log.disk import RealDisk
     from pk.core.log.failures import LogDirError
+    from pk.core.log.log_dir import read_meta_properties
 
     try:
         return str(read_meta_properties(RealDisk(read_only=True), directory).node_id)

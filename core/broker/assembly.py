@@ -50,7 +50,7 @@ from pk.core.broker.requests.recently_fenced import RecentlyFencedBrokers
 from pk.core.broker.share.share_partitions import SharePartitions
 from pk.core.broker.state import BrokerState
 from pk.core.broker.telemetry.client_metrics import ClientMetrics
-from pk.core.log.dirs import LogDirs
+from pk.core.log.log_dirs import LogDirs
 from pk.core.log.remote.storage import RemoteStorage
 
 EVICTION_MS: Final = 120_000

@@ -54,9 +54,10 @@ from pk.core.broker.upkeep.scrubber import Scrubber
 from pk.core.config import BrokerConfig
 from pk.core.config.roles import EMBEDDED
 from pk.core.errors import KafkaError
-from pk.core.log.dirs import LogDirs, cluster_of
 from pk.core.log.failures import LogDirBroken, LogDirOfAnother, StorageError
 from pk.core.log.files import Disk
+from pk.core.log.log_dir import cluster_of
+from pk.core.log.log_dirs import LogDirs
 from pk.core.log.remote.storage import RemoteStorage
 from pk.core.meta.events import TOPIC, Endpoint
 from pk.core.meta.image import MetadataImage

@@ -27,9 +27,9 @@ from pk.core.log.config import LogConfig
 from pk.core.log.damaged import Damage, Keeper, Mark, kept_files, take_over, unmark
 from pk.core.log.durability import Durability
 from pk.core.log.failures import StorageError, storage_errors
+from pk.core.log.log_dir import LogDir
 from pk.core.log.log_reader import LogReader
 from pk.core.log.log_segments import LogSegments
-from pk.core.log.logdir import LogDir
 from pk.core.log.state import LogState
 from pk.core.values import NO_OFFSET
 

@@ -76,9 +76,9 @@ The cases; *needed* and the strategies as above:
     __cluster_metadata             it has no ISR: its store says     embedded: the torn end of a
                                    what it holds. Embedded that is   write nobody was told of; with
                                    one directory, and a controller   damage before the end
-                                   that finds it damaged does not    (core/log/damage.py) nothing is
-                                   start; etcd and ZooKeeper have    cut. etcd, ZooKeeper: nothing
-                                   a majority                        while most have their disks
+                                   that finds it damaged does not    (core/log/torn_tail.py) nothing
+                                   start; etcd and ZooKeeper have    is cut. Others: nothing while
+                                   a majority                        most have their disks
     unclean.leader.election.       the first replica that is there   anything: it promises nothing
     enable=true
     an operator elects             the longest of the reported       what the others have beyond it;

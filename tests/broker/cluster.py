@@ -32,7 +32,7 @@ from pk.core.broker.state import BrokerState
 from pk.core.broker.upkeep.scrubber import Scrubber
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.log.dirs import LogDirs
+from pk.core.log.log_dirs import LogDirs
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.remote.storage import RemoteStorage
 from pk.core.meta import unclean_recovery

@@ -31,7 +31,7 @@ from pk.core.broker.requests.context import Context
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
-from pk.core.log.dirs import LogDirs
+from pk.core.log.log_dirs import LogDirs
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.machine import Decision
 from pk.core.meta.brokers import register_broker

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from log.support import NOW, append, end_transaction, make_batch
-from log.test_dirs import open_dirs
+from log.test_log_dirs import open_dirs
 
 from pk.core import cbor
 from pk.core.cbor import CborError
 from pk.core.log import closed_logs
 from pk.core.log.config import LogConfig
-from pk.core.log.dirs import LogDirs
 from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.files import Entry
 from pk.core.log.log import Log
+from pk.core.log.log_dirs import LogDirs
 from pk.core.values import TopicPartition
 
 TOPIC_ID = b"t" * 16

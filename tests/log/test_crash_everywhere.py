@@ -16,8 +16,8 @@ from log.cutting import CuttingDisk, cut_everywhere
 from log.support import NOW, TOPIC_ID, TP, headers_of, make_batch
 
 from pk.core.log.config import LogConfig
-from pk.core.log.dirs import LogDirs
 from pk.core.log.log import Log
+from pk.core.log.log_dirs import LogDirs
 from pk.core.record.batch import read_header
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100, segment_index_bytes=600)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from each import for_each
 from log.support import NOW, append, make_batch
-from log.test_dirs import open_dirs
+from log.test_log_dirs import open_dirs
 
 from pk.core.log.config import LogConfig
 from pk.core.log.damaged import KEPT, MARK, Damage, kept_files

@@ -44,7 +44,7 @@ from pk.core.wire.messages.broker_registration import (
 )
 
 if TYPE_CHECKING:
-    from pk.core.log.dirs import LogDirs
+    from pk.core.log.log_dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
 

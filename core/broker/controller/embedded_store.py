@@ -28,12 +28,12 @@ from pk.core.broker.controller.metadata_feed import values_of
 from pk.core.broker.offload import offload
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
-from pk.core.log.damage import damage_before_end
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log import Log, Origin
 from pk.core.log.log_loader import open_log
 from pk.core.log.state import LogIdentity
+from pk.core.log.torn_tail import damage_before_end
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, decode
 from pk.core.meta.image import ContradictoryEvent, MetadataImage

@@ -35,8 +35,9 @@ from pk.core.values import TopicPartition
 if TYPE_CHECKING:
     from pk.core.broker.replication.replicas import Replicas
     from pk.core.broker.replication.replication_quotas import Quota
-    from pk.core.log.dirs import LogDir, LogDirs
     from pk.core.log.log import Log
+    from pk.core.log.log_dir import LogDir
+    from pk.core.log.log_dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
 

@@ -14,7 +14,7 @@ from pk.core.broker.replication.partition import Partition
 from pk.core.log.failures import StorageError
 
 if TYPE_CHECKING:
-    from pk.core.log.dirs import LogDirs
+    from pk.core.log.log_dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
 

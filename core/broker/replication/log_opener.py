@@ -27,8 +27,8 @@ from pk.core.meta.image import MetadataImage, PartitionChange, PartitionImage, T
 from pk.core.values import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
-    from pk.core.log.dirs import LogDirs
     from pk.core.log.log import Log
+    from pk.core.log.log_dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
 

@@ -34,7 +34,7 @@ from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError
-from pk.core.log.logdir import LogDir
+from pk.core.log.log_dir import LogDir
 from pk.core.log.producers import CorruptSnapshot, Producers
 from pk.core.values import (
     EARLIEST_LOCAL_TIMESTAMP,

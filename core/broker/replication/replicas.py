@@ -42,8 +42,9 @@ from pk.core.meta.image import (
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
-    from pk.core.log.dirs import LogDir, LogDirs
     from pk.core.log.log import Log
+    from pk.core.log.log_dir import LogDir
+    from pk.core.log.log_dirs import LogDirs
 
 _NONE: dict[int, Partition] = {}
 

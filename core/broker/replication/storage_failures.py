@@ -15,7 +15,8 @@ from pk.core.log.failures import StorageError
 from pk.core.values import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from pk.core.log.dirs import LogDir, LogDirs
+    from pk.core.log.log_dir import LogDir
+    from pk.core.log.log_dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
 

@@ -12,8 +12,8 @@ from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.config import BrokerConfig
-from pk.core.log.dirs import LogDirs
 from pk.core.log.failures import StorageError
+from pk.core.log.log_dirs import LogDirs
 from pk.core.values import TopicPartition
 
 logger = logging.getLogger("pk.broker")

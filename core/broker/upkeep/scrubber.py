@@ -39,7 +39,7 @@ from pk.core.errors import KafkaError
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.failures import StorageError, is_fault, of_one_log
 from pk.core.log.log import Log
-from pk.core.log.logdir import LogDir
+from pk.core.log.log_dir import LogDir
 from pk.core.log.scrub import Damaged, damage_of
 from pk.core.log.segment import Segment
 

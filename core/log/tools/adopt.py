@@ -26,7 +26,7 @@ from pk.core.log.checkpoints import (
 )
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.files import Disk
-from pk.core.log.logdir import LOG_NAME
+from pk.core.log.log_dir import LOG_NAME
 from pk.core.log.producers import CorruptSnapshot, Producers
 from pk.core.log.recovery import EPOCHS_FILE
 from pk.core.log.segment import LOG, SNAPSHOT

@@ -22,7 +22,7 @@ from pk.core.errors import KafkaError
 from pk.core.log.checkpoints import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
 from pk.core.log.files import Disk, Entry, File
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
-from pk.core.log.logdir import LOG_NAME
+from pk.core.log.log_dir import LOG_NAME
 from pk.core.log.recovery import EPOCHS_FILE
 from pk.core.log.segment import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from pk.core.log.txnindex import ENTRY as TXN_ENTRY

@@ -25,7 +25,7 @@ from pk.core.broker.offload import inline
 from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.log.dirs import LogDirs
+from pk.core.log.log_dirs import LogDirs
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.meta.brokers import fence_broker, heartbeat, register_broker
 from pk.core.meta.events import ClusterCreated, Endpoint, PartitionCreated, TopicCreated

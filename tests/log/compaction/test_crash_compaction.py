@@ -19,8 +19,8 @@ from log.support import NOW, TOPIC_ID, TP
 from log.test_crash_everywhere import open_dirs
 
 from pk.core.log.compaction.job import first_dirty_offset
-from pk.core.log.dirs import LogDirs
 from pk.core.log.log import Log
+from pk.core.log.log_dirs import LogDirs
 from pk.core.record.batch import read_header
 
 KEYS = [b"a", b"b", b"c", b"d", b"a long key that is hashed"]

@@ -36,8 +36,8 @@ from pk.core.log.failures import (
 )
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
+from pk.core.log.log_dir import LOG_NAME, LogDir
 from pk.core.log.log_loader import Known, open_log
-from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
 from pk.core.log.recovery import Contents, Progress
 from pk.core.log.segment import LOG, file_name
 from pk.core.log.state import LogIdentity
@@ -45,8 +45,6 @@ from pk.core.log.txnindex_sizes import format_note as format_sizes
 from pk.core.log.txnindex_sizes import mark_lost, sizes_of
 from pk.core.record.batch import CorruptBatch
 from pk.core.values import TopicPartition, Uuid
-
-__all__ = ["LogDir", "LogDirs", "cluster_of", "read_meta_properties"]
 
 logger = logging.getLogger("pk.log")
 
@@ -286,9 +284,8 @@ class LogDirs:
                     path = self._away(directory, log.state.tp, "future")
                     directory.disk.make(path)
                 metadata = checkpoints.format_partition_metadata(log.state.topic_id)
-                if (file := f"{path}/{PARTITION_METADATA}") and (
-                    not directory.disk.exists(file) or directory.disk.read(file) != metadata
-                ):
+                file = f"{path}/{PARTITION_METADATA}"
+                if not directory.disk.exists(file) or directory.disk.read(file) != metadata:
                     for name in directory.disk.list(path):
                         directory.disk.remove(f"{path}/{name}")  # from another topic of that name
                     directory.disk.write(file, metadata)

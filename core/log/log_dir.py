@@ -1,4 +1,4 @@
-"""One log directory: its lock, its owner, its logs and its checkpoints (see dirs.py)."""
+"""One log directory: its lock, its owner, its logs and its checkpoints (see log_dirs.py)."""
 
 import contextlib
 import logging

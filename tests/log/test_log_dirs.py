@@ -20,7 +20,6 @@ from sim.disk import SimDisk
 from pk.core.log import checkpoints, closed_logs
 from pk.core.log.checkpoints import MetaProperties
 from pk.core.log.config import LogConfig
-from pk.core.log.dirs import LogDirs, cluster_of
 from pk.core.log.disk import Disk, MemoryDisk, RealDisk
 from pk.core.log.failures import (
     LogDirBroken,
@@ -30,6 +29,8 @@ from pk.core.log.failures import (
     StorageError,
 )
 from pk.core.log.files import Entry
+from pk.core.log.log_dir import cluster_of
+from pk.core.log.log_dirs import LogDirs
 from pk.core.log.txnindex_sizes import NOTE
 from pk.core.values import TopicPartition
 
