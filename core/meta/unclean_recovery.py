@@ -98,8 +98,7 @@ from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
-from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
-from pk.core.meta.image import changed as after
+from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage, changed
 from pk.core.meta.partition_change_builder import Nodes, PartitionChangeBuilder
 from pk.core.meta.partition_rules import PartitionRules
 from pk.core.meta.stopped_followers import compare, let_lead
@@ -288,50 +287,44 @@ def report(
     decision: Decision[Event, PkReplicaLogsResponse] = Decision()
     decision.reply = response = PkReplicaLogsResponse()
     rules = PartitionRules(image, config)
-    changed: dict[TopicIdPartition, PartitionImage] = {}
+    done: dict[TopicIdPartition, PartitionImage] = {}
     for asked in request.topics:
         topic = image.topic_by_id(asked.topic_id)
         answer = TopicResult(topic_id=asked.topic_id)
         response.topics.append(answer)
         for log in asked.partitions:
-            key = TopicIdPartition(asked.topic_id, log.partition_index)
-            partition = changed.get(key)
-            if partition is None and topic is not None:
-                partition = topic.partition(log.partition_index)
-            code = ErrorCode.NONE
             result = PartitionResult(partition_index=log.partition_index)
             answer.partitions.append(result)
             if topic is None:
-                code = ErrorCode.UNKNOWN_TOPIC_ID
-            elif partition is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif node not in partition.replicas:
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif len(partition.replicas) > 1 and (log.damage or log.damaged_segments):
-                if log.damage:
-                    event = _damaged(rules, topic, partition, node)
-                else:
-                    known = reports.get(key, NO_REPORTS)
-                    event = _resigned(rules, topic, partition, node, known)
-                if event is not None:
-                    decision.records.append(event)
-                    partition = changed[key] = after(partition, event)
-            if (
-                partition is not None
-                and not code
-                and log.leader_epoch != partition.leader_epoch
-                and (partition.leader == NO_LEADER or log.stopped)
-            ):
-                code = ErrorCode.FENCED_LEADER_EPOCH
-            result.error_code = code
-            if topic is None or partition is None or code or not _is_stopped(partition, node, log):
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
                 continue
-            compared = compare(rules, topic, partition, node, log)
-            result.may_cut, result.why = compared.goes_on, compared.why
-            event = let_lead(rules, topic, partition, node) if compared.leads else None
+            key = TopicIdPartition(asked.topic_id, log.partition_index)
+            partition = done.get(key) or topic.partition(log.partition_index)
+            if partition is None:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            if node not in partition.replicas:
+                result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                continue
+            event = None
+            if log.damage:
+                event = _damaged(rules, topic, partition, node)
+            elif log.damaged_segments:
+                event = _resigned(rules, topic, partition, node, reports.get(key, NO_REPORTS))
             if event is not None:
                 decision.records.append(event)
-                changed[key] = after(partition, event)
+                partition = done[key] = changed(partition, event)
+            is_old = log.leader_epoch != partition.leader_epoch
+            if is_old and (partition.leader == NO_LEADER or log.stopped):
+                result.error_code = ErrorCode.FENCED_LEADER_EPOCH
+            elif _is_stopped(partition, node, log):
+                compared = compare(rules, topic, partition, node, log)
+                result.may_cut, result.why = compared.goes_on, compared.why
+                if compared.leads:
+                    event = let_lead(rules, topic, partition, node)
+                    if event is not None:
+                        decision.records.append(event)
+                        done[key] = changed(partition, event)
     return decision
 
 
@@ -343,7 +336,9 @@ def _damaged(
     rules: PartitionRules, topic: TopicImage, partition: PartitionImage, node: int
 ) -> PartitionChanged | None:
     """The broker has just opened its logs and does not serve clients yet: its place in the ISR, or
-    as eligible, is from its past."""
+    as eligible, is from its past. A sole replica keeps it: no other one could lead."""
+    if len(partition.replicas) == 1:
+        return None
     if node in partition.elr or (node in partition.isr and node != partition.leader):
         change = PartitionChangeBuilder(rules, topic, partition)
         change.lost = node
