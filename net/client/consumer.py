@@ -41,7 +41,7 @@ from pk.net.client.config import ConsumerConfig, parse
 from pk.net.client.connection import OnRequest
 from pk.net.client.consumer_group import ConsumerProtocolGroup
 from pk.net.client.errors import Closed, NoOffset
-from pk.net.client.fetcher import Fetcher
+from pk.net.client.fetcher import Fetcher, FetcherEvents
 from pk.net.client.group import Group
 from pk.net.client.positions import Positions
 from pk.net.client.results import (
@@ -89,10 +89,12 @@ class Consumer:
             config,
             self._states,
             nursery,
-            on_news=self._news,
-            on_failure=self._fail,
-            on_out_of_range=lambda s: self._positions.out_of_range(s, "the offset is out of range"),
-            want_metadata=self._watch.want,
+            FetcherEvents(
+                on_news=self._news,
+                on_failure=self._fail,
+                on_out_of_range=self._positions.out_of_range,
+                want_metadata=self._watch.want,
+            ),
         )
         self._group: Group | ConsumerProtocolGroup | None = None
         if config.group_id is not None:

@@ -12,7 +12,7 @@ Responses list only partitions with news. The response for a partition that has 
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 
@@ -104,6 +104,19 @@ def _topics(partitions: dict[TopicPartition, tuple[Uuid, FetchPartition]]) -> li
     return list(topics.values())
 
 
+class FetcherEvents(NamedTuple):
+    """What a consumer does when its fetcher reports something."""
+
+    on_news: Callable[[], None]
+    """A response was taken; the partitions may have records."""
+    on_failure: Callable[[Exception], None]
+    """A poll must raise this."""
+    on_out_of_range: Callable[[PartitionState], None]
+    """The log of the partition's leader does not have its position."""
+    want_metadata: Callable[[], None]
+    """A leader cannot be reached, or has changed."""
+
+
 class Fetcher:
     """All fetching of a consumer. `states` is the consumer's own dict of its partitions."""
 
@@ -113,20 +126,13 @@ class Fetcher:
         config: ConsumerConfig,
         states: dict[TopicPartition, PartitionState],
         nursery: trio.Nursery,
-        *,
-        on_news: Callable[[], None],
-        on_failure: Callable[[Exception], None],
-        on_out_of_range: Callable[[PartitionState], None],
-        want_metadata: Callable[[], None],
+        events: FetcherEvents,
     ) -> None:
         self.cluster = cluster
         self.config = config
         self.states = states
         self.isolation = 1 if config.isolation_level == "read_committed" else 0
-        self.on_news = on_news
-        self.on_failure = on_failure
-        self.on_out_of_range = on_out_of_range
-        self.want_metadata = want_metadata
+        self.events = events
         self._nursery = nursery
         self._brokers: dict[int, BrokerFetcher] = {}
         self.fetches = 0
@@ -211,9 +217,9 @@ class BrokerFetcher:
                 self.session.reset()
                 for state in states:
                     state.preferred_replica = -1
-                fetcher.want_metadata()
+                fetcher.events.want_metadata()
                 if isinstance(e, KafkaError) and not is_passing(e):
-                    fetcher.on_failure(e)
+                    fetcher.events.on_failure(e)
                 await trio.sleep(self.config.retry_backoff_ms / 1000)
 
     def _fetchable(self, now: float) -> tuple[list[PartitionState], float]:
@@ -303,7 +309,7 @@ class BrokerFetcher:
                 of, state_version, offset = asked[partition]
                 if of is state and (state_version, offset) == (state.version, state.fetch_offset):
                     self._take_partition(state, data)
-        fetcher.on_news()
+        fetcher.events.on_news()
 
     def _take_partition(self, state: PartitionState, data: Any) -> None:
         fetcher = self.fetcher
@@ -332,7 +338,7 @@ class BrokerFetcher:
                 )
         except KafkaError as e:
             state.not_before = trio.current_time() + self.config.retry_backoff_ms / 1000
-            fetcher.on_failure(KafkaError(e.code, f"{state.partition}: {e.message}"))
+            fetcher.events.on_failure(KafkaError(e.code, f"{state.partition}: {e.message}"))
             return
         state.add(chunk)
 
@@ -342,7 +348,7 @@ class BrokerFetcher:
             if state.preferred_replica >= 0:
                 state.preferred_replica = -1  # the leader may have it
             else:
-                fetcher.on_out_of_range(state)
+                fetcher.events.on_out_of_range(state)
             fetcher.place()
             return
         state.preferred_replica = -1
@@ -355,11 +361,11 @@ class BrokerFetcher:
                 fetcher.cluster.metadata_changed()
             else:
                 state.not_before = trio.current_time() + self.config.retry_backoff_ms / 1000
-            fetcher.want_metadata()
+            fetcher.events.want_metadata()
             return
         state.not_before = trio.current_time() + self.config.retry_backoff_max_ms / 1000
         fetcher.place()  # wakes the leader's task
-        fetcher.on_failure(KafkaError(code, str(state.partition)))
+        fetcher.events.on_failure(KafkaError(code, str(state.partition)))
 
     def end_session(self) -> None:
         """Make the broker forget the session, if there is a connection for it."""

@@ -183,7 +183,7 @@ class Positions:
         node_id = await self.cluster.coordinator(self.config.group_id)
         return (await self.cluster.connection(node_id)).serves(9, 7)
 
-    def out_of_range(self, state: PartitionState, why: str) -> None:
+    def out_of_range(self, state: PartitionState, why: str = "the offset is out of range") -> None:
         """Reset to the position of `auto.offset.reset`, or fail."""
         policy = self.config.auto_offset_reset
         if policy == "none":

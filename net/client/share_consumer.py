@@ -35,7 +35,7 @@ from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.config import ShareConsumerConfig, parse
 from pk.net.client.connection import OnRequest
 from pk.net.client.errors import ClientError, Closed, ConfigError
-from pk.net.client.share_fetcher import Delivery, Said, ShareFetcher
+from pk.net.client.share_fetcher import Delivery, Said, ShareFetcher, ShareFetcherEvents
 from pk.net.client.share_group import ShareGroup
 
 __all__ = ["AcknowledgeType", "ShareConsumer", "ShareRecord", "open_share_consumer"]
@@ -94,10 +94,12 @@ class ShareConsumer:
             config,
             self._group,
             nursery,
-            on_delivery=self._delivered,
-            on_outcome=self._answered,
-            on_failure=self._fail,
-            want_metadata=self._want_metadata,
+            ShareFetcherEvents(
+                on_delivery=self._delivered,
+                on_outcome=self._answered,
+                on_failure=self._fail,
+                want_metadata=self._want_metadata,
+            ),
         )
         self._buffer: deque[tuple[ShareRecord, _Held]] = deque()
         self._held: dict[tuple[TopicPartition, int], _Held] = {}

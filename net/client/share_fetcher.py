@@ -14,7 +14,7 @@ applied; records that are not acknowledged are delivered again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 from msgspec import Struct, field
@@ -52,8 +52,6 @@ _MOVED: Final = (
 
 Said = dict[int, AcknowledgeType]
 """Offset → acknowledgement of the record."""
-Outcome = Callable[[TopicPartition, Said, KafkaError | ClientError | None], None]
-"""Called with the acknowledgements that a broker has answered."""
 
 
 class Delivery(Struct):
@@ -76,6 +74,18 @@ class _Queue(Struct):
     said: Said = field(default_factory=Said)
 
 
+class ShareFetcherEvents(NamedTuple):
+    """What a share consumer does when its fetcher reports something."""
+
+    on_delivery: Callable[[Delivery], None]
+    on_outcome: Callable[[TopicPartition, Said, KafkaError | ClientError | None], None]
+    """A broker has answered these acknowledgements; None: it accepted them."""
+    on_failure: Callable[[Exception], None]
+    """A poll must raise this."""
+    want_metadata: Callable[[], None]
+    """A leader cannot be reached, or has changed."""
+
+
 class ShareFetcher:
     """All of a share consumer's fetching."""
 
@@ -85,21 +95,14 @@ class ShareFetcher:
         config: ShareConsumerConfig,
         group: ShareGroup,
         nursery: trio.Nursery,
-        *,
-        on_delivery: Callable[[Delivery], None],
-        on_outcome: Outcome,
-        on_failure: Callable[[Exception], None],
-        want_metadata: Callable[[], None],
+        events: ShareFetcherEvents,
     ) -> None:
         self.cluster = cluster
         self.config = config
         self.group = group
         self.wanted = 0
         """The number of records that a poll waits for; 0 while none does."""
-        self.on_delivery = on_delivery
-        self.on_outcome = on_outcome
-        self.on_failure = on_failure
-        self.want_metadata = want_metadata
+        self.events = events
         self._nursery = nursery
         self._brokers: dict[int, BrokerFetcher] = {}
 
@@ -217,13 +220,13 @@ class BrokerFetcher:
     def _lost(self, error: Exception) -> None:
         """Handle that the broker cannot be reached: it will give the records we hold to others."""
         self._epoch = 0
-        self._fetcher.want_metadata()
+        self._fetcher.events.want_metadata()
         queue, self._queue = self._queue, {}
         for partition, one in queue.items():
             failure = (
                 error if isinstance(error, KafkaError | ClientError) else Disconnected(str(error))
             )
-            self._fetcher.on_outcome(partition, one.said, failure)
+            self._fetcher.events.on_outcome(partition, one.said, failure)
         self._hurried = False
 
     # --- ShareFetch ---
@@ -263,7 +266,7 @@ class BrokerFetcher:
                     "have"
                 ),
             )
-            fetcher.on_failure(error)
+            fetcher.events.on_failure(error)
             return False
         response = await self._request(connection, request, version, queue)
         if response is None:
@@ -284,7 +287,7 @@ class BrokerFetcher:
                 said = by_ids.pop(ids, None)
                 if said is not None:
                     error = _error(data.acknowledge_error_code, data.acknowledge_error_message)
-                    fetcher.on_outcome(said[0], said[1].said, error)
+                    fetcher.events.on_outcome(said[0], said[1].said, error)
                 partition = names.get(ids) or (said[0] if said is not None else None)
                 if partition is None:
                     continue  # revoked since: the locks expire, or the session ends
@@ -296,16 +299,16 @@ class BrokerFetcher:
                         for one in data.acquired_records
                     ]
                     records = memoryview(data.records or b"")
-                    fetcher.on_delivery(
+                    fetcher.events.on_delivery(
                         Delivery(partition, self._node_id, records, acquired, lock_until)
                     )
         for partition, one in by_ids.values():
-            fetcher.on_outcome(partition, one.said, None)
+            fetcher.events.on_outcome(partition, one.said, None)
 
     def _refused(self, partition: TopicPartition, data: Any) -> None:
         """Handle the error of one partition."""
         if data.error_code not in _MOVED:
-            self._fetcher.on_failure(
+            self._fetcher.events.on_failure(
                 KafkaError(data.error_code, f"{partition.shown}: {data.error_message or ''}")
             )
             return
@@ -319,7 +322,7 @@ class BrokerFetcher:
         ):
             self._fetcher.cluster.metadata_changed()
         else:
-            self._fetcher.want_metadata()
+            self._fetcher.events.want_metadata()
 
     # --- ShareAcknowledge ---
 
@@ -336,7 +339,7 @@ class BrokerFetcher:
                     ErrorCode.UNSUPPORTED_VERSION, "the broker does not let locks be renewed"
                 )
                 for partition, one in queue.items():
-                    self._fetcher.on_outcome(partition, one.said, error)
+                    self._fetcher.events.on_outcome(partition, one.said, error)
                 continue
             ends = epoch == FINAL_EPOCH and not renewals
             request = acknowledging.ShareAcknowledgeRequest(
@@ -357,9 +360,9 @@ class BrokerFetcher:
                     said = by_ids.pop(TopicIdPartition(topic.topic_id, data.partition_index), None)
                     if said is not None:
                         error = _error(data.error_code, data.error_message)
-                        self._fetcher.on_outcome(said[0], said[1].said, error)
+                        self._fetcher.events.on_outcome(said[0], said[1].said, error)
             for partition, one in by_ids.values():
-                self._fetcher.on_outcome(partition, one.said, None)
+                self._fetcher.events.on_outcome(partition, one.said, None)
         return going_well
 
     async def close(self) -> None:
@@ -410,7 +413,7 @@ class BrokerFetcher:
             for partition, one in queue.items():
                 self._queue.pop(partition, None)
                 failure = e if isinstance(e, KafkaError | ClientError) else Disconnected(str(e))
-                self._fetcher.on_outcome(partition, one.said, failure)
+                self._fetcher.events.on_outcome(partition, one.said, failure)
             self._lost(e)
             return None
         finally:
@@ -425,9 +428,9 @@ class BrokerFetcher:
                     waiting.said = {**one.said, **waiting.said}
             else:
                 for partition, one in queue.items():
-                    self._fetcher.on_outcome(partition, one.said, error)
+                    self._fetcher.events.on_outcome(partition, one.said, error)
                 if not error.retriable:
-                    self._fetcher.on_failure(error)
+                    self._fetcher.events.on_failure(error)
             return None
         self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
         return response
