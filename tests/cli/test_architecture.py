@@ -59,7 +59,7 @@ WALKS = {
     begin: walk(begin)
     for begin in (
         PLUMBING,
-        "A worker asks with",
+        "A worker sends requests",
         "#### pk groups reset-offsets",
         "#### pk topics create",
         "#### pk consume",
