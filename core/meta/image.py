@@ -7,7 +7,7 @@ sharing is what makes `changes(old, new)` cheap: same object, no change.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -59,6 +59,7 @@ ScramUser = tuple[str, int]
 """(user, SCRAM mechanism)."""
 
 _K = TypeVar("_K")
+_V = TypeVar("_V")
 
 NO_CONFIGS: Final[Mapping[str, str]] = {}
 
@@ -251,20 +252,12 @@ class _Edit:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self._changed: dict[str, object] = {}
+        self._changed: dict[str, Any] = {}
+        """The new values of the image's fields, by name."""
         self._offset = image.offset
-        self._brokers: dict[int, BrokerImage] | None = None
-        self._topics: dict[str, TopicImage] | None = None
-        self._topics_by_id: dict[Uuid, TopicImage] = {}
         self._partitions: dict[Uuid, list[PartitionImage]] = {}
-        self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
         self._own_configs: dict[ConfigResource, dict[str, str]] = {}
-        self._features: dict[str, int] | None = None
-        self._controllers: dict[int, ControllerImage] | None = None
         self._acls: AclsEdit | None = None
-        self._scram: dict[ScramUser, ScramCredential] | None = None
-        self._tokens: dict[str, DelegationToken] | None = None
-        self._quotas: dict[Entity, Mapping[str, float]] | None = None
 
     def replay(self, event: Event) -> None:
         """Take one more event in. Raises ContradictoryEvent."""
@@ -329,68 +322,45 @@ class _Edit:
             topic = TopicImage(old.name, topic_id, tuple(partitions))
             topics[topic.name] = by_id[topic_id] = topic
         for resource, own in self._own_configs.items():
-            configs = self._edit_configs()
+            configs = self._edit("configs", self._image.configs)
             if own:
                 configs[resource] = own
             else:
                 configs.pop(resource, None)
-        values = self._changed
-        for name, edited in (
-            ("brokers", self._brokers),
-            ("controllers", self._controllers),
-            ("topics", self._topics),
-            ("configs", self._configs),
-            ("features", self._features),
-            ("scram", self._scram),
-            ("quotas", self._quotas),
-            ("tokens", self._tokens),
-        ):
-            if edited is not None:
-                values[name] = edited
-        if self._topics is not None:
-            values["topics_by_id"] = self._topics_by_id
         if self._acls is not None:
-            values["acls"] = self._acls.finish()
-        return replace(self._image, offset=self._offset, **values)
+            self._changed["acls"] = self._acls.finish()
+        return replace(self._image, offset=self._offset, **self._changed)
+
+    def _edit(self, name: str, old: Mapping[_K, _V]) -> dict[_K, _V]:
+        """The copy of the image's field `name`, which is `old`."""
+        if name not in self._changed:
+            self._changed[name] = dict(old)
+        return self._changed[name]
 
     def _edit_brokers(self) -> dict[int, BrokerImage]:
-        if self._brokers is None:
-            self._brokers = dict(self._image.brokers)
-        return self._brokers
+        return self._edit("brokers", self._image.brokers)
 
     def _edit_topics(self) -> tuple[dict[str, TopicImage], dict[Uuid, TopicImage]]:
-        if self._topics is None:
-            self._topics = dict(self._image.topics)
-            self._topics_by_id = dict(self._image.topics_by_id)
-        return self._topics, self._topics_by_id
-
-    def _edit_configs(self) -> dict[ConfigResource, Mapping[str, str]]:
-        if self._configs is None:
-            self._configs = dict(self._image.configs)
-        return self._configs
+        image = self._image
+        return self._edit("topics", image.topics), self._edit("topics_by_id", image.topics_by_id)
 
     def _edit_scram(self) -> dict[ScramUser, ScramCredential]:
-        if self._scram is None:
-            self._scram = dict(self._image.scram)
-        return self._scram
+        return self._edit("scram", self._image.scram)
 
     def _edit_tokens(self) -> dict[str, DelegationToken]:
-        if self._tokens is None:
-            self._tokens = dict(self._image.tokens)
-        return self._tokens
+        return self._edit("tokens", self._image.tokens)
 
     def _change_quota(self, event: ClientQuotaChanged) -> None:
-        if self._quotas is None:
-            self._quotas = dict(self._image.quotas)
-        values = dict(self._quotas.get(event.entity, {}))
+        quotas = self._edit("quotas", self._image.quotas)
+        values = dict(quotas.get(event.entity, {}))
         if event.value is None:
             del values[event.key]
         else:
             values[event.key] = event.value
         if values:
-            self._quotas[event.entity] = values
+            quotas[event.entity] = values
         else:
-            del self._quotas[event.entity]
+            del quotas[event.entity]
 
     def _partitions_of(self, topic_id: Uuid) -> list[PartitionImage]:
         partitions = self._partitions.get(topic_id)
@@ -489,9 +459,8 @@ class _Edit:
         )
 
     def _register_controller(self, event: ControllerRegistered) -> None:
-        if self._controllers is None:
-            self._controllers = dict(self._image.controllers)
-        self._controllers[event.controller_id] = ControllerImage(
+        controllers = self._edit("controllers", self._image.controllers)
+        controllers[event.controller_id] = ControllerImage(
             event.controller_id, event.incarnation_id, event.endpoints, event.features
         )
 
@@ -515,12 +484,11 @@ class _Edit:
             self._acls.remove(rule)
 
     def _change_feature(self, event: FeatureChanged) -> None:
-        if self._features is None:
-            self._features = dict(self._image.features)
+        features = self._edit("features", self._image.features)
         if event.level:
-            self._features[event.name] = event.level
+            features[event.name] = event.level
         else:
-            self._features.pop(event.name, None)
+            features.pop(event.name, None)
 
 
 def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
@@ -600,19 +568,15 @@ class Changes(Struct):
         """The changed partitions of one topic, by number."""
         return self._indexed().by_topic.get(name, NO_CHANGES)
 
-    def _look(self) -> _Index:
-        index = _Index()
-        for change in self.partitions:
-            name = change.topic.name
-            index.by_topic.setdefault(name, {})[change.new.partition] = change
-            if change.old is None or change.old.replicas != change.new.replicas:
-                index.reassigned.add(name)
-        index.reassigned.update(topic.name for topic in self.topics_deleted)
-        return index
-
     def _indexed(self) -> _Index:
         if self._index is None:
-            self._index = self._look()
+            index = self._index = _Index()
+            for change in self.partitions:
+                name = change.topic.name
+                index.by_topic.setdefault(name, {})[change.new.partition] = change
+                if change.old is None or change.old.replicas != change.new.replicas:
+                    index.reassigned.add(name)
+            index.reassigned.update(topic.name for topic in self.topics_deleted)
         return self._index
 
     def __bool__(self) -> bool:
