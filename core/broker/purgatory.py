@@ -119,17 +119,17 @@ class Purgatory:
             return True
         return ready()
 
-    async def until_found(
-        self, look: Callable[[], Awaitable[bool]], keys: Collection[Hashable], deadline: float
+    async def until_in_steps(
+        self, ready: Callable[[], Awaitable[bool]], keys: Collection[Hashable], deadline: float
     ) -> bool:
-        """As `until`, for a look that lets others run: what is touched meanwhile is looked at
-        again."""
+        """As `until`, for a check that lets others run: if a key is touched meanwhile, it is
+        repeated."""
         touched = trio.Event()
         while True:
             for key in keys:
                 self._waiting.setdefault(key, {})[touched] = None
             try:
-                if await look():
+                if await ready():
                     return True
                 if trio.current_time() >= deadline:
                     return False

@@ -1,15 +1,14 @@
 """Reads partitions for every kind of reader: consumers' fetches, followers' fetches, share groups.
 
-A request reads in rounds (*looks*): it reads what is available from each of its partitions, and if
-that is not enough, it waits and looks again. A look never waits for the disk. If finding the
-records would, the partition is left out and recorded as `cold`; `warm_up` reads such data in
-threads, and the next look finds it in the page cache. What is in remote storage is fetched in the
-same way. A look returns slices: ranges of files that
-the kernel sends by itself.
+A request reads in *rounds*: it reads what is available from each of its partitions, and if that is
+not enough, it waits and begins another round. A round never waits for the disk. If finding the
+records would, the partition is left out and recorded as *cold*; `warm_up` reads such data in
+threads, and the next round finds it in the page cache. What is in remote storage is fetched in the
+same way. A round returns slices: ranges of files that the kernel sends by itself.
 
-How far a reader may read depends on its kind (`UpTo`). The bytes of a look are limited over all its
-partitions, but its first batch is always sent whole, even beyond the limit (KIP-74); otherwise a
-client with a small buffer would be stuck.
+How far a reader may read depends on its kind (`UpTo`). The bytes of a round are limited over all
+its partitions, but its first batch is always sent whole, even beyond the limit (KIP-74); otherwise
+a client with a small buffer would be stuck.
 """
 
 from collections.abc import Callable, Hashable
@@ -69,7 +68,7 @@ class _RemoteRead(NamedTuple):
 
 
 class Reader:
-    """The reads of one request, look by look."""
+    """The reads of one request, round by round."""
 
     __slots__ = (
         "_bytes_left",
@@ -94,7 +93,7 @@ class Reader:
         every_first_whole: bool = False,
         reads_zstd: bool = True,
     ) -> None:
-        """A reader of at most `bytes_max` bytes a look.
+        """A reader of at most `bytes_max` bytes a round.
 
         `committed`: returns aborted transactions. `every_first_whole`: each partition's first batch
         is sent whole, not only the first of all. `reads_zstd`: whether the client supports that
@@ -111,34 +110,34 @@ class Reader:
         self._remote_found: dict[_RemoteKey, RemoteFound | KafkaError | None] = {}
         self._bytes_left = bytes_max
         self.bytes = 0
-        """How many bytes this look has read."""
+        """How many bytes this round has read."""
 
     @property
     def is_cold(self) -> bool:
-        """Whether this look left out something that `warm_up` must read first."""
+        """Whether this round left out something that `warm_up` must read first."""
         return bool(self._cold or self._remote)
 
-    def look(self) -> None:
-        """Start the next look."""
+    def begin_round(self) -> None:
+        """Begin the next round."""
         self._cold, self._remote = [], {}
         self._bytes_left, self.bytes = self._bytes_max, 0
 
     async def warm_up(self) -> None:
-        """Read in threads what the last look would have waited for; the next one finds it in the
+        """Read in threads what the last round would have waited for; the next one finds it in the
         page cache."""
         for key, read, directory in self._cold:
             self._warmed.add(key)
             try:
                 await offload(read, directory=directory)
             except KafkaError:
-                continue  # the next look fails too, and tells the client
+                continue  # the next round fails too, and tells the client
         if self._remote:
             async with trio.open_nursery() as nursery:
                 for key, wanted in self._remote.items():
                     nursery.start_soon(self._fetch_remote, key, wanted)
 
     async def _fetch_remote(self, key: _RemoteKey, wanted: _RemoteRead) -> None:
-        """Fetch from remote storage what the last look left out. What does not come in time is
+        """Fetch from remote storage what the last round left out. What does not come in time is
         empty for this request."""
         remote = wanted.remote
 
@@ -163,7 +162,7 @@ class Reader:
 
     def read(self, key: Hashable, partition: Partition, offset: int, bytes_max: int) -> Found:
         """The batches of `partition` from the one that contains `offset` on, as far as this reader
-        may read: at most `bytes_max` bytes, and no more than the look has left. `key` identifies
+        may read: at most `bytes_max` bytes, and no more than the round has left. `key` identifies
         the partition in this request. Empty if there is nothing yet, if it does not fit, or if it
         is cold.
 

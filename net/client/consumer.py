@@ -304,7 +304,7 @@ class Consumer:
         if offset < 0:
             raise ValueError(f"not an offset: {offset}")
         self._state(partition).seek(offset, leader_epoch)
-        self._look()
+        self._fetch_soon()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Continues at the first record of `partitions` (None: all assigned). The offset is looked
@@ -329,7 +329,7 @@ class Consumer:
     def _seek_later(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
         for partition in list(self._states) if partitions is None else partitions:
             self._state(partition).seek_later(timestamp)
-        self._look()
+        self._fetch_soon()
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that `poll` returns; waits until it is known.
@@ -716,9 +716,9 @@ class Consumer:
                 self._states[partition] = PartitionState(partition)
             if self.cluster.metadata.leader(partition)[0] < 0:
                 self._watch.want()
-        self._look()
+        self._fetch_soon()
 
-    def _look(self) -> None:
+    def _fetch_soon(self) -> None:
         """Start lookups and fetches that are needed now."""
         self._positions.want()
         self._fetcher.place()

@@ -1,4 +1,4 @@
-"""A consumer's fetch session looks only at partitions that moved, and hears of every move
+"""A consumer's fetch session reads only partitions that moved, and hears of every move
 (KIP-227)."""
 
 from collections.abc import AsyncIterator
@@ -85,7 +85,7 @@ async def a_session(
 
 
 @trio_test
-async def test_an_idle_poll_looks_at_nothing() -> None:
+async def test_an_idle_poll_reads_nothing() -> None:
     async with a_session(50) as (node, other, session):
         cached = node.broker.data.fetch_sessions.next(session.id, session.epoch, False, 0)
         session.epoch += 1
@@ -282,7 +282,7 @@ async def test_a_session_that_makes_room_for_a_follower_answers_what_it_was_aske
 
 @trio_test
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_session_tells_what_a_look_at_everything_would(seed: int) -> None:
+async def test_a_session_tells_what_a_read_of_everything_would(seed: int) -> None:
     """Whatever happens, a poll names those partitions that have records for the client, or another
     high watermark or log start than it was told of last."""
     random, count = Random(seed), 5

@@ -55,16 +55,16 @@ def rotated(start: int, offset: int = 0) -> list[tuple[int, int]]:
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The partitions that were looked at, in order."""
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The partitions that were read, in order."""
     seen: list[int] = []
-    look_at = Fetch._look_at
+    answer_for = Fetch._answer_for
 
     def noted(self: Fetch, fetched: FetchedPartition) -> Any:
         seen.append(fetched.partition)
-        return look_at(self, fetched)
+        return answer_for(self, fetched)
 
-    monkeypatch.setattr(Fetch, "_look_at", noted)
+    monkeypatch.setattr(Fetch, "_answer_for", noted)
     yield seen
 
 
@@ -74,7 +74,7 @@ def offsets(response: Any) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 16])
-def test_an_idle_poll_looks_at_nothing(version: int, looks: list[int]) -> None:
+def test_an_idle_poll_reads_nothing(version: int, reads: list[int]) -> None:
     @trio_test
     async def run() -> None:
         async with running_node() as node, caller_of(node) as caller, caller_of(node) as other:
@@ -84,18 +84,18 @@ def test_an_idle_poll_looks_at_nothing(version: int, looks: list[int]) -> None:
                 asked = request(*rotated(start), topic="" if version >= 13 else "t", topic_id=id_)
                 if version < 13:
                     asked.topics[0].topic_id = bytes(16)
-                looks.clear()
+                reads.clear()
                 return offsets(await caller.call(asked, version))
 
             await poll(0)
-            assert looks == list(range(COUNT))
+            assert reads == list(range(COUNT))
             assert list(await poll(7)) == [number for number, _ in rotated(7)]
-            assert looks == []
+            assert reads == []
             await produce(other, batch(b"a"), partition=3)
             assert (await poll(1))[3] == 1
-            assert looks == [3]
+            assert reads == [3]
             assert (await poll(2))[3] == 1  # asked for from the start again: there are records
-            assert looks == [3]
+            assert reads == [3]
 
     run()
 
@@ -138,7 +138,7 @@ async def test_two_fetches_at_a_time_are_answered_each_for_itself() -> None:
 
 @trio_test
 @pytest.mark.parametrize("seed", range(6))
-async def test_it_is_answered_as_a_look_at_everything_would(
+async def test_it_is_answered_as_a_read_of_everything_would(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that has never fetched remembers nothing."""

@@ -50,7 +50,7 @@ async def test_each_kind_of_reader_stops_where_it_has_to() -> None:
             (UpTo.LOG_END, [0, 1, 2, 3]),
         ):
             reader = Reader(up_to, MAX)
-            reader.look()
+            reader.begin_round()
             found = reader.read("key", partition, 0, MAX)
             assert offsets(found.records.read()) == expected
             assert reader.end_of(partition) == len(expected)
@@ -66,7 +66,7 @@ async def test_a_reader_of_committed_records_learns_what_was_aborted() -> None:
         )
         partition.append(opened, read_header(opened), now_ms=now_ms)
         reader = Reader(UpTo.LAST_STABLE_OFFSET, MAX, committed=True)
-        reader.look()
+        reader.begin_round()
         found = reader.read("key", partition, 0, MAX)
         assert found.records.length == 0 and found.aborted == []
         partition.append(end_transaction_batch(False, 0, 7, 0, now_ms), now_ms=now_ms)
@@ -76,23 +76,23 @@ async def test_a_reader_of_committed_records_learns_what_was_aborted() -> None:
 
 
 @trio_test
-async def test_the_bytes_of_a_look_are_bounded_over_all_partitions() -> None:
+async def test_the_bytes_of_a_round_are_bounded_over_all_partitions() -> None:
     async with a_partition(3) as (partitions, now_ms):
         for partition in partitions:
             for _ in range(2):
                 partition.append(make_batch(timestamp=now_ms, size=1000), now_ms=now_ms)
         size = partitions[0].log.state.size // 2
         reader = Reader(UpTo.HIGH_WATERMARK, size + 100)
-        for _ in range(2):  # each look begins afresh
-            reader.look()
+        for _ in range(2):  # each round begins afresh
+            reader.begin_round()
             lengths = [reader.read(p, p, 0, MAX).records.length for p in partitions]
             assert lengths == [size + 100, 0, 0] and reader.bytes == size + 100
         small = Reader(UpTo.HIGH_WATERMARK, 10)
-        small.look()
+        small.begin_round()
         lengths = [small.read(p, p, 0, MAX).records.length for p in partitions]
         assert lengths == [size, 0, 0], "the first batch whole"
         each = Reader(UpTo.HIGH_WATERMARK, 10, every_first_whole=True)
-        each.look()
+        each.begin_round()
         assert [each.read(p, p, 0, MAX).records.length for p in partitions] == [size] * 3
 
 
@@ -103,7 +103,7 @@ async def test_a_client_that_does_not_know_zstd_gets_an_error() -> None:
             build_batch([(now_ms, None, bytes(100), ())], codec=Codec.ZSTD), now_ms=now_ms
         )
         reader = Reader(UpTo.HIGH_WATERMARK, MAX, reads_zstd=False)
-        reader.look()
+        reader.begin_round()
         with pytest.raises(KafkaError) as caught:
             reader.read("key", partition, 0, MAX)
         assert caught.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

@@ -66,7 +66,7 @@ class DelayedFetch(DelayedOperation):
         fetch = self._fetch
         if len(fetch.wanted) > INLINE_PARTITIONS:
             return None
-        enough = fetch.look()
+        enough = fetch.read()
         if fetch.reader.is_cold:
             return None
         if not enough and not expired:
@@ -80,8 +80,8 @@ _TOO_LITTLE = object()
 
 
 async def wait(fetch: Fetch, deadline: float) -> Outcome[FetchResponse]:
-    """Look again whenever a partition moves, until there is enough or `deadline` (trio's clock)."""
-    await fetch.look_until(fetch.keys(), deadline)
+    """Read again whenever a partition moves, until there is enough or `deadline` (trio's clock)."""
+    await fetch.read_until(fetch.keys(), deadline)
     response = fetch.answer()
     fetch.close()
     return response

@@ -5,7 +5,7 @@ KIP-73 (throttled replicas), KIP-74 (limits; the first batch is always complete)
 KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-903 (v15: the
 follower's broker epoch), KIP-951 (the new leader in the answer).
 
-A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and looks again whenever one of
+A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and reads again whenever one of
 its partitions moves: for a consumer the high watermark, for a follower the end of the log.
 core/broker/reader.py reads a partition. Records do not pass through here: an answer has slices of
 files, which the connection sends with the kernel's help. Only for versions 0–3, which read
@@ -28,7 +28,7 @@ def handle(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
         return answer_messages(fetch)
     if len(fetch.wanted) > INLINE_PARTITIONS:
         return wait(fetch, fetch.deadline)
-    enough = fetch.look() or request.max_wait_ms <= 0 or not fetch.wanted
+    enough = fetch.read() or request.max_wait_ms <= 0 or not fetch.wanted
     if fetch.reader.is_cold:
         return wait(fetch, fetch.deadline)
     if not enough:

@@ -21,7 +21,7 @@ async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
     purgatory, deadline = fetch.context.broker.purgatory, fetch.deadline
     partitions = fetch.partitions()
     while True:
-        await fetch.look_until(fetch.keys(), deadline)
+        await fetch.read_until(fetch.keys(), deadline)
         seen = [partition.high_watermark for partition in partitions]
         if await _lower(fetch) or fetch.min_bytes <= 0:
             break

@@ -28,6 +28,7 @@ from pk.core.broker.replication.fetch_sessions import (
     RepeatedFetch,
     forget,
 )
+from pk.core.broker.replication.follower_state import NEVER
 from pk.core.broker.replication.partition import READ_COMMITTED, Partition
 from pk.core.broker.replication.replica_selector import nearest_replica
 from pk.core.broker.replication.replication_quotas import is_throttled
@@ -110,7 +111,7 @@ class Fetch:
             self.replica_id, self.replica_epoch = state.replica_id, state.replica_epoch
         self.counted = self.replica_id < 0
         """Whether the partitions have been told how far this follower is."""
-        self.before = float("-inf")
+        self.before = NEVER
         """The time of the previous use of a follower's session (trio's clock)."""
         self.expected_epoch = FINAL_EPOCH
         """The session's epoch of this request: another one means that its next request has come."""
@@ -225,10 +226,9 @@ class Fetch:
                 key: Hashable = (name, wish.partition)
                 fetched = known.get(key)
                 if fetched is None:
-                    fetched = FetchedPartition(topic.topic, topic.topic_id, wish.partition)
-                    if not by_id:
-                        fetched.topic_id = b""
-                    fetched.key, fetched.session = key, repeated
+                    topic_id = topic.topic_id if by_id else b""
+                    fetched = FetchedPartition(topic.topic, topic_id, wish.partition)
+                    fetched.session = repeated
                     known[key] = fetched
                 elif (
                     fetched.fetch_offset == wish.fetch_offset
@@ -239,13 +239,7 @@ class Fetch:
                     wanted[key] = fetched
                     continue
                 dirty[key] = wanted[key] = fetched
-                fetched.want(
-                    wish.fetch_offset,
-                    wish.partition_max_bytes,
-                    wish.current_leader_epoch,
-                    wish.last_fetched_epoch,
-                    wish.log_start_offset,
-                )
+                fetched.want(wish)
         return wanted
 
     @property
@@ -266,7 +260,7 @@ class Fetch:
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         image = self.context.broker.image
         for topic in self.request.topics:
-            name, topic_id = topic.topic, ZERO_UUID
+            name, topic_id = topic.topic, b""
             if by_id:
                 topic_id = topic.topic_id
                 known = image.topic_by_id(topic_id)
@@ -276,45 +270,36 @@ class Fetch:
                 fetched = partitions.get(key)
                 if fetched is None:
                     fetched = FetchedPartition(name, topic_id, wish.partition)
-                    if not by_id:
-                        fetched.topic_id = b""
-                        fetched.key = key
                     partitions[key] = fetched
                 if session is not None:
                     fetched.session = session
-                    session.dirty.pop(key, None)  # those named last are looked at last
+                    session.dirty.pop(key, None)  # those named last are read last
                     session.dirty[key] = fetched
-                fetched.want(
-                    wish.fetch_offset,
-                    wish.partition_max_bytes,
-                    wish.current_leader_epoch,
-                    wish.last_fetched_epoch,
-                    wish.log_start_offset,
-                )
+                fetched.want(wish)
         return partitions
 
-    def look(self) -> bool:
+    def read(self) -> bool:
         """Read the records available now. True if they suffice for an answer, or if some must first
         be read from disk."""
-        self._begin_to_look()
-        for fetched in self._to_look_at():
-            self._find(fetched)
+        self._begin_round()
+        for fetched in self._to_read():
+            self._read_one(fetched)
         return self._has_enough()
 
-    async def _look_at_many(self) -> bool:
-        """The same as `look`, but lets others run."""
-        self._begin_to_look()
-        for fetched in self._to_look_at():
+    async def _read_in_steps(self) -> bool:
+        """The same as `read`, but lets others run."""
+        self._begin_round()
+        for fetched in self._to_read():
             await let_others_run()
-            self._find(fetched)
+            self._read_one(fetched)
         return self._has_enough()
 
-    def _begin_to_look(self) -> None:
+    def _begin_round(self) -> None:
         self.found, self.urgent = [], False
-        self.reader.look()
+        self.reader.begin_round()
 
-    def _find(self, fetched: FetchedPartition) -> None:
-        data = self._look_at(fetched)
+    def _read_one(self, fetched: FetchedPartition) -> None:
+        data = self._answer_for(fetched)
         if data is not None:
             self.found.append((fetched, data))
             if data.error_code:
@@ -326,7 +311,7 @@ class Fetch:
         self.counted = True
         return self.urgent or self.reader.is_cold or self.reader.bytes >= self.min_bytes
 
-    def _to_look_at(self) -> list[FetchedPartition]:
+    def _to_read(self) -> list[FetchedPartition]:
         if self._overtaken:
             return []
         if (repeated := self.repeated) is not None:
@@ -336,16 +321,16 @@ class Fetch:
         watched = self._watched
         return list((self.wanted if watched is None else watched.dirty).values())
 
-    async def look_until(self, keys: list[Hashable], deadline: float) -> None:
-        """Look, and look again whenever one of `keys` is touched, until there is enough and nothing
+    async def read_until(self, keys: list[Hashable], deadline: float) -> None:
+        """Read, and read again whenever one of `keys` is touched, until there is enough and nothing
         is left out because it must be read from disk, or until `deadline` (trio's clock)."""
         purgatory = self.context.broker.purgatory
         await self.reader.warm_up()
         while True:
             if len(self.wanted) > INLINE_PARTITIONS:
-                await purgatory.until_found(self._look_at_many, keys, deadline)
+                await purgatory.until_in_steps(self._read_in_steps, keys, deadline)
             else:
-                await purgatory.until(self.look, keys, deadline)
+                await purgatory.until(self.read, keys, deadline)
             if not self.reader.is_cold:
                 return
             await self.reader.warm_up()
@@ -355,12 +340,12 @@ class Fetch:
         """The time (trio's clock) until which the request may wait, if it came just now."""
         return self.context.broker.clock.time() + max(self.request.max_wait_ms, 0) / 1000
 
-    def _look_at(self, fetched: FetchedPartition) -> PartitionData | None:
+    def _answer_for(self, fetched: FetchedPartition) -> PartitionData | None:
         """The answer for one partition. None if the session's client knows all of it already."""
         partition = None
         try:
             partition = self._partition(fetched)
-            return self._found_in(partition, fetched)
+            return self._read_partition(partition, fetched)
         except KafkaError as e:
             if e.code == ErrorCode.CORRUPT_MESSAGE and partition is not None:
                 for tell in self.context.broker.data.replicas.damage_met:
@@ -375,7 +360,9 @@ class Fetch:
                 self._name_leader(answer, fetched)
             return answer
 
-    def _found_in(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
+    def _read_partition(
+        self, partition: Partition, fetched: FetchedPartition
+    ) -> PartitionData | None:
         """The same, but raises KafkaError instead of reporting it."""
         nearer, log = -1, partition.log
         if (watched := self._watched) is not None:
@@ -383,7 +370,7 @@ class Fetch:
         if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
             nearer = self._nearer(partition, fetched.fetch_offset)
         (records, aborted), diverging = (
-            self._read(partition, fetched) if nearer < 0 else (Found(), None)
+            self._records_of(partition, fetched) if nearer < 0 else (Found(), None)
         )
         high_watermark = partition.high_watermark
         if (
@@ -498,7 +485,7 @@ class Fetch:
         if not may_read:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
-    def _read(
+    def _records_of(
         self, partition: Partition, fetched: FetchedPartition
     ) -> tuple[Found, EpochEnd | None]:
         """The partition's records for this reader, and the point at which the client's log diverges
@@ -529,7 +516,7 @@ class Fetch:
             fetched.log_start_offset,
             self.context.broker.clock.time(),
             fetched if self.session is not None else None,
-            self.before if fetched.counted else float("-inf"),
+            self.before if fetched.counted else NEVER,
         )
         fetched.counted = True
 

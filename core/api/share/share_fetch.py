@@ -141,7 +141,7 @@ class _ShareFetch:
         keys: list[Hashable] = [*self._share_partitions.values()]
         keys += [share_partition.partition for share_partition in self._share_partitions.values()]
         while True:
-            await self._context.broker.purgatory.until(self._look, keys, deadline)
+            await self._context.broker.purgatory.until(self._try_to_acquire, keys, deadline)
             if self._reader.is_cold or self._cold:
                 await self._warm_up()
                 continue
@@ -175,10 +175,10 @@ class _ShareFetch:
 
     # --- checking ---
 
-    def _look(self) -> bool:
+    def _try_to_acquire(self) -> bool:
         """Read the available records, and acquire them if they are enough. Returns whether the
         request need not wait any more, or must first read something from the disk."""
-        self._reader.look()
+        self._reader.begin_round()
         found: list[_Found] = []
         left = self._request.max_records
         for tp, share_partition in list(self._share_partitions.items()):

@@ -14,9 +14,9 @@ only in the place of one that was idle for `min.incremental.fetch.session.evicti
 clients are answered without a session, session id 0.
 
 A session may hold thousands of partitions of which a few move at a time. Each partition tells the
-sessions that watch it when it has moved (`Partition.watch`); a request looks at these (`dirty`), at
-those it names, and at no other. A partition stays dirty until a look at it found the end of its
-log, and nothing to tell.
+sessions that watch it when it has moved (`Partition.watch`); a request reads these (`dirty`),
+those it names, and no other. A partition stays dirty until a request has found the end of its log,
+and nothing to tell.
 
 librdkafka, and the many clients that are built on it, have no sessions: they name all partitions in
 each fetch, from another one on each time, and want all in the answer. `RepeatedFetch` is what a
@@ -31,7 +31,7 @@ from random import Random
 
 from pk.core.auth.authorizer import Authorizer
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.wire.messages.fetch import PartitionData
+from pk.core.wire.messages.fetch import FetchPartition, PartitionData
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -79,15 +79,13 @@ class FetchedPartition:
         self.idle: PartitionData | None = None
         """The answer of a RepeatedFetch as long as the partition does not move."""
 
-    def want(
-        self, offset: int, bytes_max: int, leader_epoch: int, fetched_epoch: int, start: int
-    ) -> None:
+    def want(self, wish: FetchPartition) -> None:
         """Take the request's wishes for this partition."""
-        self.fetch_offset = offset
-        self.partition_max_bytes = bytes_max
-        self.current_leader_epoch = leader_epoch
-        self.last_fetched_epoch = fetched_epoch
-        self.log_start_offset = start
+        self.fetch_offset = wish.fetch_offset
+        self.partition_max_bytes = wish.partition_max_bytes
+        self.current_leader_epoch = wish.current_leader_epoch
+        self.last_fetched_epoch = wish.last_fetched_epoch
+        self.log_start_offset = wish.log_start_offset
 
 
 Partitions = dict[Hashable, FetchedPartition]

@@ -75,18 +75,18 @@ class ReplicaLogs:
             self._told = now
             for partition in list(self._replicas):
                 await let_others_run()
-                self._look(partition)
-                self._look_for_mark(partition)
+                self._add(partition)
+                self._add_marked(partition)
         else:
             for partition in opened:
                 await let_others_run()
-                self._look(partition)
+                self._add(partition)
         unreadable = set(self._replicas.opener.unreadable())
         for change in found.partitions:
             await let_others_run()
             partition = self._replicas.find(*change.tp)
             if partition is not None:
-                self._look(partition)
+                self._add(partition)
             elif unreadable:
                 key = TopicIdPartition(change.topic.topic_id, change.new.partition)
                 if key in unreadable:
@@ -94,13 +94,14 @@ class ReplicaLogs:
         if self._due:
             self._more.set()
 
-    def _look(self, partition: Partition) -> None:
+    def _add(self, partition: Partition) -> None:
+        """Have a log reported if its partition has no leader, or it has damaged segments."""
         if partition.image is not None and (
             partition.leader == NO_LEADER or partition.log.damaged_segments
         ):
             self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
 
-    def _look_for_mark(self, partition: Partition) -> None:
+    def _add_marked(self, partition: Partition) -> None:
         """A controller that is new does not know yet what this broker found when it started. In the
         ISR the replica counts as whole again."""
         image = partition.image
