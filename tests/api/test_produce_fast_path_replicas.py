@@ -7,6 +7,7 @@ import pytest
 import trio
 import trio.testing
 from api.produce_pairs import A_SECOND, Client, Side, held, two_sides
+from broker.followers import follower_fetches
 from nodes import Cluster, caller_of, running_cluster, trio_test
 
 from pk.core.broker.replication.follower_state import NO_BROKER_EPOCH, Follower
@@ -123,8 +124,7 @@ def follow(side: Side, topic: str) -> list[Partition]:
 
 def fetches(partition: Partition, offset: int) -> None:
     """The follower has everything below `offset`."""
-    now = trio.current_time()
-    partition.follower_fetched(FOLLOWER, NO_BROKER_EPOCH, offset, 0, now)
+    follower_fetches(partition, FOLLOWER, NO_BROKER_EPOCH, offset)
 
 
 async def keep_up(partitions: list[Partition]) -> None:

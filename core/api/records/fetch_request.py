@@ -28,7 +28,7 @@ from pk.core.broker.replication.fetch_sessions import (
     RepeatedFetch,
     forget,
 )
-from pk.core.broker.replication.follower_state import NEVER
+from pk.core.broker.replication.follower_state import NO_BROKER_EPOCH, FollowerFetch
 from pk.core.broker.replication.partition import READ_COMMITTED, Partition
 from pk.core.broker.replication.replica_selector import nearest_replica
 from pk.core.broker.replication.replication_quotas import is_throttled
@@ -80,17 +80,16 @@ class Fetch:
     """One request: the partitions it wants, and the results of their last read."""
 
     __slots__ = (
-        "before",
         "context",
         "counted",
         "expected_epoch",
+        "follower",
         "found",
         "incremental",
         "max_bytes",
         "min_bytes",
         "reader",
         "repeated",
-        "replica_epoch",
         "replica_id",
         "request",
         "session",
@@ -105,14 +104,16 @@ class Fetch:
         self.repeated: RepeatedFetch | None = None
         self.incremental = False
         self.wanted: Partitions = {}
-        self.replica_id, self.replica_epoch = request.replica_id, -1
+        self.replica_id, replica_epoch = request.replica_id, NO_BROKER_EPOCH
         if context.api_version >= VERSION_REPLICA_STATE:
             state = request.replica_state
-            self.replica_id, self.replica_epoch = state.replica_id, state.replica_epoch
+            self.replica_id, replica_epoch = state.replica_id, state.replica_epoch
+        self.follower: FollowerFetch | None = None
+        """A follower's request, for the partitions; None for a consumer's."""
+        if self.replica_id >= 0:
+            self.follower = FollowerFetch(self.replica_id, replica_epoch)
         self.counted = self.replica_id < 0
         """Whether the partitions have been told how far this follower is."""
-        self.before = NEVER
-        """The time of the previous use of a follower's session (trio's clock)."""
         self.expected_epoch = FINAL_EPOCH
         """The session's epoch of this request: another one means that its next request has come."""
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
@@ -183,7 +184,9 @@ class Fetch:
         self.session = session
         if session is not None:
             self.expected_epoch = session.epoch
-            self.before, session.used_at = session.used_at, self.context.broker.clock.time()
+            if self.follower is not None:
+                self.follower.before = session.used_at
+            session.used_at = self.context.broker.clock.time()
             authorizer = self.context.broker.authorization.authorizer
             if session.authorizer is not authorizer:
                 # ACLs changed: partitions that have not moved must report a refusal too.
@@ -296,6 +299,8 @@ class Fetch:
 
     def _begin_round(self) -> None:
         self.found, self.urgent = [], False
+        if self.follower is not None:
+            self.follower.now = self.context.broker.clock.time()
         self.reader.begin_round()
 
     def _read_one(self, fetched: FetchedPartition) -> None:
@@ -493,9 +498,9 @@ class Fetch:
         diverging = divergence(partition.log, fetched.fetch_offset, fetched.last_fetched_epoch)
         if diverging is not None:
             return Found(), diverging
-        if self.replica_id >= 0:
+        if self.follower is not None:
             if not self.counted:
-                self._count(partition, fetched)
+                self._count(partition, fetched, self.follower)
             if self._holds_back(partition):
                 return Found(), None
             if fetched.fetch_offset < partition.log.state.local_log_start_offset:
@@ -503,22 +508,15 @@ class Fetch:
         limit = fetched.partition_max_bytes
         return self.reader.read(fetched, partition, fetched.fetch_offset, limit), None
 
-    def _count(self, partition: Partition, fetched: FetchedPartition) -> None:
+    def _count(
+        self, partition: Partition, fetched: FetchedPartition, follower: FollowerFetch
+    ) -> None:
         """Tell the partition how far this follower is. Raises OFFSET_OUT_OF_RANGE,
         NOT_LEADER_OR_FOLLOWER."""
         log, offset = partition.log, fetched.fetch_offset
         if not log.state.log_start_offset <= offset <= log.state.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        partition.follower_fetched(
-            self.replica_id,
-            self.replica_epoch,
-            offset,
-            fetched.log_start_offset,
-            self.context.broker.clock.time(),
-            fetched if self.session is not None else None,
-            self.before if fetched.counted else NEVER,
-        )
-        fetched.counted = True
+        partition.follower_fetched(follower, fetched)
 
     def _holds_back(self, partition: Partition) -> bool:
         """Whether this follower has to wait for the leader's quota."""

@@ -12,6 +12,8 @@ last request.
 
 from typing import Final
 
+from msgspec import Struct
+
 from pk.core.broker.replication.fetch_sessions import FetchedPartition
 
 UNKNOWN_OFFSET: Final = -1
@@ -19,6 +21,18 @@ NO_BROKER_EPOCH: Final = -1
 """The epoch of a Fetch too old to carry one, and of a broker that has not fetched yet. It is not
 checked."""
 NEVER: Final = float("-inf")
+
+
+class FollowerFetch(Struct):
+    """A follower's Fetch request, as far as it is the same for all partitions. Times are seconds of
+    trio's clock."""
+
+    node_id: int
+    broker_epoch: int
+    """The epoch of the registration under which it fetches."""
+    now: float = NEVER
+    before: float = NEVER
+    """The time of its session's previous request."""
 
 
 class Follower:
@@ -45,7 +59,7 @@ class Follower:
         self._caught_up_at = NEVER
         self._fetched_at = NEVER
         self._fetched: FetchedPartition | None = None
-        """Its place in the session in which it fetches."""
+        """The partition in its last fetch."""
         self._leader_end = UNKNOWN_OFFSET
         """The leader's log end at its last fetch."""
 
@@ -62,27 +76,20 @@ class Follower:
         self._fetched = None
         self.broker_epoch = None
 
-    def fetched(
-        self,
-        offset: int,
-        log_start_offset: int,
-        broker_epoch: int,
-        leader_end: int,
-        now: float,
-        fetched: FetchedPartition | None = None,
-        before: float = NEVER,
-    ) -> None:
-        """It fetches from `offset`: all below it has. `fetched` is its place in a session, if there
-        is one, and `before` when that session's request before this one came, if the partition was
-        part of it."""
-        self._fetched_at = max(self._fetched_at, before)
+    def fetches(self, fetch: FollowerFetch, fetched: FetchedPartition, leader_end: int) -> None:
+        """It fetches from `fetched.fetch_offset`, so it has everything below that. The leader's log
+        ends at `leader_end`."""
+        now, offset = fetch.now, fetched.fetch_offset
+        if fetched.counted:
+            self._fetched_at = max(self._fetched_at, fetch.before)
+        fetched.counted = True
         if offset >= leader_end:
             self._caught_up_at = now
         elif offset >= self._leader_end:
             self._caught_up_at = max(self._caught_up_at, self._fetched_at)
         self.log_end_offset = offset
-        self.log_start_offset = log_start_offset
-        self.broker_epoch = broker_epoch
+        self.log_start_offset = fetched.log_start_offset
+        self.broker_epoch = fetch.broker_epoch
         self._leader_end = max(self._leader_end, leader_end)
         self._fetched_at = now
         self._fetched = fetched

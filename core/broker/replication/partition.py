@@ -27,7 +27,7 @@ import trio
 
 from pk.core.broker.purgatory import OffsetWaiters, Purgatory
 from pk.core.broker.replication.fetch_sessions import FetchedPartition, FetchSession
-from pk.core.broker.replication.follower_state import NEVER, NO_BROKER_EPOCH, Follower
+from pk.core.broker.replication.follower_state import NO_BROKER_EPOCH, Follower, FollowerFetch
 from pk.core.broker.replication.partition_environment import PartitionEnvironment, Proposal
 from pk.core.broker.replication.remote_log import RemoteLog
 from pk.core.config import TopicConfig
@@ -39,7 +39,7 @@ from pk.core.log.retention import is_behind
 from pk.core.meta.image import PartitionImage
 from pk.core.record.batch import BatchHeader, Timestamps, read_header
 from pk.core.record.validation import ValidatedBatch
-from pk.core.values import NO_EPOCH, NO_LEADER, NO_OFFSET, TopicPartition, Uuid
+from pk.core.values import NO_EPOCH, NO_LEADER, NO_OFFSET
 
 READ_COMMITTED = 1
 PROPOSAL_BACKOFF_S = 0.1
@@ -108,8 +108,6 @@ class Partition:
 
     def __init__(
         self,
-        tp: TopicPartition,
-        topic_id: Uuid,
         log: Log,
         config: TopicConfig,
         *,
@@ -119,8 +117,8 @@ class Partition:
         high_watermark: int | None = None,
     ) -> None:
         """`high_watermark` comes from the checkpoint; None if it has no entry."""
-        self.tp = tp
-        self.topic_id = topic_id
+        self.tp = log.state.tp
+        self.topic_id = log.state.topic_id
         self.log = log
         self.config = config
         self.node_id = node_id
@@ -508,22 +506,10 @@ class Partition:
                 session.dirty[fetched.key] = fetched
                 self._purgatory.touch(session)
 
-    def follower_fetched(
-        self,
-        node_id: int,
-        broker_epoch: int,
-        fetch_offset: int,
-        log_start_offset: int,
-        now: float,
-        fetched: FetchedPartition | None = None,
-        before: float = NEVER,
-    ) -> None:
-        """A follower fetches from `fetch_offset`, so it has what lies below. Its `log_start_offset`
-        is its own log's; `fetched` and `before` as in `Follower.fetched`.
-
-        Raises KafkaError(NOT_LEADER_OR_FOLLOWER) for one that is no replica here, or whose broker
-        epoch is not its last.
-        """
+    def follower_fetched(self, fetch: FollowerFetch, fetched: FetchedPartition) -> None:
+        """Count what a follower has, by its fetch. Raises KafkaError(NOT_LEADER_OR_FOLLOWER) for a
+        broker that is no replica here, or whose broker epoch is not its last."""
+        node_id, broker_epoch = fetch.node_id, fetch.broker_epoch
         follower = self.followers.get(node_id)
         if follower is None:
             raise KafkaError(
@@ -538,13 +524,12 @@ class Partition:
                     f"but has registered again with {broker.broker_epoch}",
                 )
         had, started = follower.log_end_offset, follower.log_start_offset
-        end = self.log.state.log_end_offset
-        follower.fetched(fetch_offset, log_start_offset, broker_epoch, end, now, fetched, before)
+        follower.fetches(fetch, fetched, self.log.state.log_end_offset)
         if node_id not in self._maximal:
             self._expand(follower)
-        if fetch_offset != had:
+        if follower.log_end_offset != had:
             self.advance_high_watermark()
-        if log_start_offset != started:
+        if follower.log_start_offset != started:
             self._purgatory.touch(self)
 
     def _is_eligible(self, follower: Follower) -> bool:

@@ -241,8 +241,6 @@ class Replicas:
 
     def _partition_of(self, change: PartitionChange, log: Log, config: TopicConfig) -> Partition:
         return Partition(
-            change.tp,
-            change.topic.topic_id,
             log,
             config,
             node_id=self._state.node_id,

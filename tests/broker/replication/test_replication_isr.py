@@ -5,6 +5,7 @@ import pytest
 import trio
 import trio.testing
 from broker.cluster import CONTROLLER, running_cluster
+from broker.followers import follower_fetches
 from group.brokers import simulated
 from log.support import NOW, make_batch
 
@@ -154,7 +155,7 @@ class TestJoining:
             await cluster.change(isr=(1,))
             await cluster.start(2)
             with pytest.raises(Exception, match="has registered again"):
-                cluster.partition(1).follower_fetched(2, stale, 0, 0, trio.current_time())
+                follower_fetches(cluster.partition(1), 2, stale, 0)
             await cluster.until(lambda: cluster.isr() == (1, 2))
 
     @simulated
@@ -176,19 +177,19 @@ class TestJoining:
             partition = cluster.partition(1)
             epochs = {n: cluster.image.brokers[n].broker_epoch for n in (2, 3)}
             cluster.parted.add(frozenset((1, CONTROLLER)))
-            partition.follower_fetched(2, epochs[2], 0, 0, trio.current_time())
+            follower_fetches(partition, 2, epochs[2], 0)
             first = partition.proposal
             assert first is not None and first.joining == 2
             epoch = partition.partition_epoch
             partition.accepted(first, (1, 2), partition.leader_epoch, epoch + 1)
-            partition.follower_fetched(3, epochs[3], 0, 0, trio.current_time())
+            follower_fetches(partition, 3, epochs[3], 0)
             second = partition.proposal
             assert second is not None and second.joining == 3
             assert second.partition_epoch == epoch + 1
             await cluster.change(isr=(1, 2))
             assert partition.partition_epoch == epoch + 1 and partition.proposal is second
             partition.append(make_batch(), now_ms=NOW)
-            partition.follower_fetched(2, epochs[2], 1, 0, trio.current_time())
+            follower_fetches(partition, 2, epochs[2], 1)
             assert partition.high_watermark == 0, "3 may be in sync by now"
             await cluster.change(isr=(1, 2))
             assert partition.proposal is not second, "the controller knew more than that"
