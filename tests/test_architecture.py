@@ -109,6 +109,13 @@ def test_no_step_is_left_out() -> None:
     assert all(STEP.search(request) for request in requests)
 
 
+def test_the_files_that_the_page_names_exist() -> None:
+    named = re.findall(r"`((?:core|net|cli|tests|scripts)/[\w/.]+\.(?:py|md))`", TEXT)
+    assert len(named) > 100
+    missing = [name for name in named if "NOUN" not in name and not (ROOT / name).is_file()]
+    assert missing == []
+
+
 def test_no_level_of_headings_is_left_out() -> None:
     levels = [len(marks) for marks in re.findall(r"^(#+) ", TEXT, re.MULTILINE)]
     assert levels[0] == 1

@@ -1,5 +1,5 @@
 """Sends requests to share coordinators on any broker, for group coordinators and for the leaders of
-partitions.
+partitions (Kafka's persister).
 
 The image determines the coordinator of a share partition: the broker that leads the partition of
 `__share_group_state` for the share partition's key. The topic is created when it is first needed.
