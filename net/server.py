@@ -54,14 +54,15 @@ class Server:
     def __init__(self, broker: Broker, apis: Iterable[Api], config: BrokerConfig) -> None:
         self._broker = broker
         self._apis = {api.key: api for api in apis}
+        memory = RequestMemory(
+            config.pk_request_bytes_max, lambda: broker.purgatory.touch(RequestMemory)
+        )
         self._limits = Limits(
+            memory,
             frame_bytes_max=config.socket_request_max_bytes,
             elements_max=config.pk_request_elements_max,
             parked_max=config.pk_connection_max_parked,
             slice_s=config.pk_loop_slice_us / 1e6,
-        )
-        self._memory = RequestMemory(
-            config.pk_request_bytes_max, lambda: broker.purgatory.touch(RequestMemory)
         )
         self._listeners = {listener.name: listener for listener in config.listeners}
         self._connections: set[Connection] = set()
@@ -170,10 +171,8 @@ class Server:
             transport = TlsTransport(sock, security.tls_context, self._handshaking)
         connection = Connection(
             transport,
-            self._broker,
             apis,
             self._limits,
-            self._memory,
             context,
             f"{host}:{port}",
             security,

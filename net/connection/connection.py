@@ -25,7 +25,6 @@ from pk.core.api.records.produce_fast_path.fast_path import ProduceFastPath
 from pk.core.api.registry import NO_RESPONSE, Api
 from pk.core.auth.oauthbearer import KeysNeeded
 from pk.core.auth.sasl_server import Refused
-from pk.core.broker.broker import Broker
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.fetch_sessions import RepeatedFetch
 from pk.core.broker.requests.context import Context
@@ -65,8 +64,10 @@ owed."""
 
 
 class Limits(Struct, frozen=True):
-    """The limits of one connection."""
+    """The limits of a server's connections, and what the connections share to keep to them."""
 
+    memory: RequestMemory
+    """Limits the size of all their buffers."""
     frame_bytes_max: int
     parked_max: int
     slice_s: float
@@ -87,10 +88,8 @@ class Connection:
     def __init__(
         self,
         transport: Transport,
-        broker: Broker,
         apis: dict[int, Api],
         limits: Limits,
-        memory: RequestMemory,
         context: Context,
         peer: str,
         security: ListenerSecurity | None = None,
@@ -100,10 +99,10 @@ class Connection:
         self.peer = peer
         self.last_active = trio.current_time()
         self._transport = transport
-        self._broker = broker
+        self._broker = broker = context.broker
         self._apis = apis
         self._limits = limits
-        self._buffer = FrameBuffer(memory, limits.frame_bytes_max)
+        self._buffer = FrameBuffer(limits.memory, limits.frame_bytes_max)
         self._metrics = broker.metrics
         self._purgatory = broker.purgatory
         self._received_at = 0.0

@@ -178,10 +178,8 @@ class Side:
         context = Context(self.broker, client_host="/test")
         connection = Connection(
             StreamTransport(theirs),
-            self.broker,
             {api.key: api for api in APIS},
-            Limits(100 << 20, parked_max, slice_s),
-            RequestMemory(1 << 30),
+            Limits(RequestMemory(1 << 30), 100 << 20, parked_max, slice_s),
             context,
             "test",
         )

@@ -604,7 +604,7 @@ async def test_request_memory_is_bounded_and_comes_back() -> None:
         await make_topic(other, "t")
         large = frame_request(produce_request(bytes(900_000)), 9, 1, "test")
         await greedy.stream.send_all(large[:-1])
-        memory = node.server._memory
+        memory = node.server._limits.memory
         with trio.fail_after(60):
             while memory.used < 1 << 19:
                 await trio.testing.wait_all_tasks_blocked()
@@ -666,10 +666,8 @@ async def test_a_peer_that_always_has_more_to_say_does_not_keep_the_loop() -> No
         peer = Hasty(nursery)
         await Connection(
             peer,
-            node.broker,
             {api.key: api for api in APIS},
-            Limits(frame_bytes_max=100_000_000, parked_max=10, slice_s=0.005),
-            RequestMemory(200_000_000),
+            Limits(RequestMemory(200_000_000), 100_000_000, parked_max=10, slice_s=0.005),
             Context(node.broker, client_host="/test"),
             "test",
         ).serve()

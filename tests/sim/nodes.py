@@ -77,11 +77,9 @@ class SimServer:
         )
         connection = Connection(
             SimTransport(end),
-            self._broker,
             apis,
             # No slice ends by the machine's clock: that would not be a function of the seed.
-            Limits(FRAME_BYTES_MAX, PARKED_MAX, math.inf),
-            self._memory,
+            Limits(self._memory, FRAME_BYTES_MAX, PARKED_MAX, math.inf),
             context,
             str(peer),
         )
