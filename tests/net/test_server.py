@@ -394,7 +394,7 @@ async def test_a_fault_in_a_fetch_that_waited_is_not_the_producers(
             raise ZeroDivisionError
 
         with monkeypatch.context() as patched:
-            patched.setattr(Fetch, "look", fail)
+            patched.setattr(Fetch, "read", fail)
             produced = await other.call(produce_request(b"a"), 9)
         assert produced.responses[0].partition_responses[0].error_code == 0
         answer = await waiting.receive(FETCH, 11)
