@@ -482,48 +482,17 @@ class LogDirs:
         *,
         expected: bool,
     ) -> Log:
-        directory, (_, path, tp, _), closed, created, foreign = place
-        known = Known(directory.clean, must_look=directory.is_noted and closed is None)
-        if not created:
-            known = known._replace(
-                recovery_point=directory.recovery_points.get(tp, 0),
-                log_start_offset=directory.log_start_offsets.get(tp, 0),
-                high_watermark=directory.high_watermarks.get(tp, -1),
-                compacted=tp in directory.cleaner_offsets,
-            )
-            if config.remote_storage_enable:
-                known = known._replace(remote_start=directory.log_start_offsets.get(tp))
-        if expected:
-            known = known._replace(damage=Damage.FOREIGN if foreign else Damage.MISSING)
-        if isinstance(closed, Contents):
-            first = min(closed.found.segments, default=-1)
-            known = known._replace(end_offset=closed.end_offset, first_offset=first)
-            closed = None
-        elif closed is not None:
-            known = known._replace(contents=closed.contents)
+        directory, tp = place.directory, place.identity.tp
+        known = _known(place, config, expected=expected)
         log = open_log(place.identity, config, now_ms, known, progress)
-        if closed is not None:
-            log.closed_as = closed.document
-        if (mark := log.mark) is not None:
-            logger.error(
-                "%s is damaged: %s. It ends at %d and once reached %d or more. What was cut off is "
-                "kept in %s until this replica is in sync again",
-                tp, mark.damage.words, log.state.log_end_offset, mark.lost_offset, path,
-            )  # fmt: skip
-        elif log.recovered is not None and log.recovered.bytes_cut:
-            logger.warning(
-                "%s: recovery after an unclean stop truncated %d corrupt bytes (%d whole segments "
-                "deleted); the log ends at offset %d",
-                tp,
-                log.recovered.bytes_cut,
-                log.recovered.segments_dropped,
-                log.recovered.end_offset,
-            )
+        if isinstance(place.closed, ClosedLog):
+            log.closed_as = place.closed.document
+        _report_losses(log)
         log.log_dir = directory
         mark_lost(log.state.segments, directory.aborted.get(str(tp), {}))
         # A killed process may have left names that are only in memory.
-        log.durability.created = created or not directory.clean
-        if not created and (noted := directory.cleaner_offsets.get(tp)) is not None:
+        log.durability.created = place.created or not directory.clean
+        if not place.created and (noted := directory.cleaner_offsets.get(tp)) is not None:
             log.segments.first_dirty_offset = min(noted, log.durability.recovery_point)
         return log
 
@@ -574,6 +543,47 @@ class LogDirs:
                 failure = failure or e
         if failure is not None:
             raise failure
+
+
+def _known(place: _Place, config: LogConfig, *, expected: bool) -> Known:
+    """What the directory's files say about a log. `expected`: see `LogDirs.open_log`."""
+    directory, tp, closed = place.directory, place.identity.tp, place.closed
+    known = Known(directory.clean, must_look=directory.is_noted and closed is None)
+    if not place.created:
+        known = known._replace(
+            recovery_point=directory.recovery_points.get(tp, 0),
+            log_start_offset=directory.log_start_offsets.get(tp, 0),
+            high_watermark=directory.high_watermarks.get(tp, -1),
+            compacted=tp in directory.cleaner_offsets,
+        )
+        if config.remote_storage_enable:
+            known = known._replace(remote_start=directory.log_start_offsets.get(tp))
+    if expected:
+        known = known._replace(damage=Damage.FOREIGN if place.foreign else Damage.MISSING)
+    if isinstance(closed, Contents):
+        first = min(closed.found.segments, default=-1)
+        return known._replace(end_offset=closed.end_offset, first_offset=first)
+    return known if closed is None else known._replace(contents=closed.contents)
+
+
+def _report_losses(log: Log) -> None:
+    """Log what was cut off when a log was opened."""
+    if (mark := log.mark) is not None:
+        logger.error(
+            "%s is damaged: %s. It ends at %d and once reached %d or more. What was cut off is "
+            "kept in %s until this replica is in sync again",
+            log.state.tp, mark.damage.words, log.state.log_end_offset, mark.lost_offset,
+            log.state.directory,
+        )  # fmt: skip
+    elif log.recovered is not None and log.recovered.bytes_cut:
+        logger.warning(
+            "%s: recovery after an unclean stop truncated %d corrupt bytes (%d whole segments "
+            "deleted); the log ends at offset %d",
+            log.state.tp,
+            log.recovered.bytes_cut,
+            log.recovered.segments_dropped,
+            log.recovered.end_offset,
+        )
 
 
 def _note_closed(directory: LogDir, logs: list[Log]) -> None:
