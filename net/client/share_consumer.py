@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, Self
 import trio
 
 from pk.core.errors import KafkaError, ProtocolError
-from pk.core.record.batch import TimestampType, check_crc, iter_headers, records
+from pk.core.record.batch import BatchHeader, TimestampType, check_crc, iter_headers, records
 from pk.core.share.partition_state import AcknowledgeType
 from pk.core.values import TopicIdPartition, TopicPartition
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
@@ -340,7 +340,7 @@ class ShareConsumer:
 
     def _delivered(self, delivery: Delivery) -> None:
         """Decode the records of a fetch. Acquired offsets without a record are acknowledged as
-        gaps; a damaged batch is rejected."""
+        gaps."""
         partition = delivery.partition
         ids = self._group.assigned.get(partition)
         if ids is None:
@@ -353,55 +353,59 @@ class ShareConsumer:
         }
         try:
             for position, header in iter_headers(delivery.data):
-                data = delivery.data[position : position + header.size]
-                wanted = [o for o in range(header.base_offset, header.next_offset) if o in counts]
-                if header.is_control or not wanted:
-                    continue
-                try:
-                    if self.config.check_crcs:
-                        check_crc(data, 0, header)
-                    found = list(records(data, header))
-                except (KafkaError, ProtocolError) as e:
-                    self._fetcher.say(
-                        held.broker_id,
-                        partition,
-                        ids,
-                        dict.fromkeys(wanted, AcknowledgeType.REJECT),
-                    )
-                    for offset in wanted:
-                        del counts[offset]
-                    self._fail(e)
-                    continue
-                for record in found:
-                    count = counts.pop(record.offset, None)
-                    if count is not None:
-                        self._buffer.append(
-                            (
-                                ShareRecord(
-                                    record.offset,
-                                    record.timestamp,
-                                    record.key,
-                                    record.value,
-                                    record.headers,
-                                    partition.topic,
-                                    partition.partition,
-                                    header.timestamp_type,
-                                    header.leader_epoch,
-                                    count,
-                                ),
-                                held,
-                            )
-                        )
+                if not header.is_control:
+                    data = delivery.data[position : position + header.size]
+                    self._take_batch(data, header, counts, partition, held)
         except (KafkaError, ProtocolError) as e:
             self._fail(e)
         if counts:
             gaps = dict.fromkeys(counts, AcknowledgeType.GAP)
             self._fetcher.say(held.broker_id, partition, ids, gaps)
         if self._buffer:
-            self._fetcher.wanted = (
-                0  # the waiting poll has its records: any more that came now would wait locked
-            )
+            # The waiting poll has its records: any more that came now would wait locked.
+            self._fetcher.wanted = 0
         self._news.set()
+
+    def _take_batch(
+        self,
+        data: memoryview,
+        header: BatchHeader,
+        counts: dict[int, int],
+        partition: TopicPartition,
+        held: _Held,
+    ) -> None:
+        """Buffer the acquired records of one batch, whose offsets leave `counts`. A damaged batch
+        is rejected."""
+        wanted = [o for o in range(header.base_offset, header.next_offset) if o in counts]
+        if not wanted:
+            return
+        try:
+            if self.config.check_crcs:
+                check_crc(data, 0, header)
+            found = list(records(data, header))
+        except (KafkaError, ProtocolError) as e:
+            rejected = dict.fromkeys(wanted, AcknowledgeType.REJECT)
+            self._fetcher.say(held.broker_id, partition, held.ids, rejected)
+            for offset in wanted:
+                del counts[offset]
+            self._fail(e)
+            return
+        for record in found:
+            count = counts.pop(record.offset, None)
+            if count is not None:
+                taken = ShareRecord(
+                    record.offset,
+                    record.timestamp,
+                    record.key,
+                    record.value,
+                    record.headers,
+                    partition.topic,
+                    partition.partition,
+                    header.timestamp_type,
+                    header.leader_epoch,
+                    count,
+                )
+                self._buffer.append((taken, held))
 
     # --- inside ---
 
