@@ -86,10 +86,6 @@ def describe(
     return DescribeUserScramCredentialsResponse(results=results)
 
 
-UPSERTED_AS_ELEMENTS: Final = 8
-"""A credential that is set is three digests: it takes as long as so many that are refused."""
-
-
 def alter(
     image: MetadataImage, request: AlterUserScramCredentialsRequest, secret: bytes
 ) -> Decision[Event, AlterUserScramCredentialsResponse]:

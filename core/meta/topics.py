@@ -49,9 +49,6 @@ from pk.core.wire.messages.delete_topics import (
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka refuses to create more at once."""
 
-CREATED_AS_ELEMENTS = 4
-"""Creating a partition takes as long as refusing this many topics."""
-
 
 class TopicsRequest:
     """Values computed once for all topics of a request that creates them; there may be

@@ -117,7 +117,6 @@ from pk.core.wire.messages.pk_unclean_recovery import (
     ReplicaState,
 )
 
-BALANCED: Final = "Balanced"
 AGGRESSIVE: Final = "Aggressive"
 NONE: Final = "None"
 

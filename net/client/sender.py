@@ -523,7 +523,7 @@ class BrokerSender:
         try:
             low, high = self._versions()
             version = connection.version_of(PRODUCE, low=low, high=high)
-            request = self._request(taken, version)
+            request = self._request(taken)
             if version >= 13 and any(t.topic_id == ZERO_UUID for t in request.topic_data):
                 version = connection.version_of(PRODUCE, low=low, high=12)
             pending = connection.submit(request, version, answered=sender.acks != 0)
@@ -550,7 +550,7 @@ class BrokerSender:
             return low, 32_767
         return (12, 32_767) if transactions.adds_by_itself else (low, 11)
 
-    def _request(self, taken: list[tuple[PartitionQueue, Batch]], version: int) -> ProduceRequest:
+    def _request(self, taken: list[tuple[PartitionQueue, Batch]]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for queue, batch in taken:
             name = queue.partition.topic

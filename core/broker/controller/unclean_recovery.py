@@ -49,8 +49,6 @@ class UncleanRecovery:
         self._changed = trio.Event()
         self.waiting: dict[TopicIdPartition, Verdict] = {}
         """Partitions without a leader until more is known, and the reasons."""
-        self.lossy_elections = 0
-        """How many leaders were elected although acknowledged records may be lost."""
         controller.commit_listeners.append(self._follow)
 
     def reports(self) -> dict[TopicIdPartition, dict[int, Report]]:
@@ -176,7 +174,6 @@ class UncleanRecovery:
                     self._named(keys), verdict.leader,
                 )  # fmt: skip
                 continue
-            self.lossy_elections += len(keys)
             logger.error(
                 "%s: broker %d becomes leader, and acknowledged records may be lost: %s",
                 self._named(keys), verdict.leader, verdict.why,

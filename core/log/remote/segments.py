@@ -178,11 +178,6 @@ class RemoteSegments:
         known = self._epochs.get(epoch)
         return known.ends[-1] if known is not None and known.ends else NO_OFFSET
 
-    def of_epoch(self, epoch: int) -> list[RemoteSegment]:
-        """The copied segments with records of `epoch`, in the order of offsets."""
-        known = self._epochs.get(epoch)
-        return [self._segments[i] for i in known.ids] if known is not None else []
-
     def with_aborted(self) -> list[RemoteSegment]:
         """The copied segments that have aborted transactions in their index, by first offset."""
         return [self._segments[segment_id] for _, segment_id in self._with_aborted]
