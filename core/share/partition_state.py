@@ -95,6 +95,26 @@ class OffsetRange(NamedTuple):
     last_offset: int
 
 
+class ShareFetchParams(NamedTuple):
+    """The parameters of a member's ShareFetch that concern every partition."""
+
+    member_id: str
+    mode: AcquireMode
+    batch_size: int
+    """The approximate number of records in one entry of the answer, since whole batches are
+    taken."""
+
+
+class FetchedBatches(NamedTuple):
+    """The batches that a ShareFetch found in the log of one partition, sorted."""
+
+    fetch_offset: int
+    batches: Sequence[OffsetRange]
+    aborted: Sequence[OffsetRange] = ()
+    """Batches of aborted transactions, for a group that reads committed records only: they are not
+    delivered."""
+
+
 class StateWrite(NamedTuple):
     """State for the share coordinator to store (WriteShareGroupState)."""
 
@@ -233,22 +253,14 @@ class SharePartitionState:
 
     def acquire(
         self,
-        member_id: str,
-        mode: AcquireMode,
+        params: ShareFetchParams,
+        fetched: FetchedBatches,
         max_records: int,
-        batch_size: int,
-        fetch_offset: int,
-        batches: Sequence[OffsetRange],
         now_ms: int,
-        aborted: Iterable[OffsetRange] = (),
     ) -> list[Acquired]:
-        """Let `member_id` acquire the available records of `batches`, which a fetch at
-        `fetch_offset` found in the log, sorted.
-
-        `batch_size` is the approximate number of records in one entry of the answer, since whole
-        batches are taken. `aborted` are batches of aborted transactions, for a group that reads
-        committed records only: they are not delivered.
-        """
+        """Let a member acquire the available records of the batches that its fetch found, about
+        `max_records` of them."""
+        fetch_offset, batches, aborted = fetched
         if max_records <= 0 or not batches:
             return []
         last = batches[-1].last_offset
@@ -263,13 +275,13 @@ class SharePartitionState:
             self._archive(OffsetRange(fetch_offset, base - 1), RecordState.AVAILABLE)
         self._archive_undeliverable()
         first = max(base, self.start_offset)
-        taken, more = self._acquire_again(member_id, mode, limit, first, last, batches, now_ms)
+        taken, more = self._acquire_again(params, limit, first, last, batches, now_ms)
         limit -= sum(one.last_offset - one.first_offset + 1 for one in taken)
         if more and limit > 0 and last >= self.next_offset:
             first = max(first, self.next_offset)
-            through = _limited(mode, first, last, limit, batches)
-            self._grow(first, through, member_id, now_ms)
-            taken += _chunks(mode, first, through, batch_size, batches)
+            through = _limited(params.mode, first, last, limit, batches)
+            self._grow(first, through, params.member_id, now_ms)
+            taken += _chunks(params, first, through, batches)
         if taken:
             taken = self._without(aborted, taken)
         self._advance()
@@ -277,8 +289,7 @@ class SharePartitionState:
 
     def _acquire_again(
         self,
-        member_id: str,
-        mode: AcquireMode,
+        params: ShareFetchParams,
         limit: int,
         first: int,
         last: int,
@@ -299,13 +310,13 @@ class SharePartitionState:
             alone = self._isolated(end - begin + 1, count)
             if alone and taken:
                 return taken, False
-            end = _limited(mode, begin, end, limit, batches)
+            end = _limited(params.mode, begin, end, limit, batches)
             if alone:
                 end = min(end, begin + alone - 1)
             for run in self._cut(begin, end):
                 run.state = RecordState.ACQUIRED
                 run.delivery_count += 1
-                run.member_id = member_id
+                run.member_id = params.member_id
                 run.lock_until_ms = until_ms
             self._lock(until_ms, begin, end)
             taken.append(Acquired(begin, end, count + 1))
@@ -703,11 +714,12 @@ def _limited(
 
 
 def _chunks(
-    mode: AcquireMode, first: int, last: int, batch_size: int, batches: Sequence[OffsetRange]
+    params: ShareFetchParams, first: int, last: int, batches: Sequence[OffsetRange]
 ) -> list[Acquired]:
-    """New records as entries of about `batch_size` records, each of whole batches."""
+    """New records as entries of about `params.batch_size` records, each of whole batches."""
     chunks: list[Acquired] = []
-    if mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > batch_size:
+    batch_size = params.batch_size
+    if params.mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > batch_size:
         for batch in batches:
             if batch.first_offset > last:
                 break

@@ -18,7 +18,9 @@ from pk.core.share.partition_state import (
     AcknowledgeType,
     Acquired,
     AcquireMode,
+    FetchedBatches,
     OffsetRange,
+    ShareFetchParams,
     SharePartitionSettings,
     SharePartitionState,
     StateWrite,
@@ -48,16 +50,12 @@ def acquire(
     now_ms: int = 0,
 ) -> list[tuple[int, int, int]]:
     """Acquire records by a fetch that finds `batches`. Returns what was acquired."""
-    found = p.acquire(
-        member,
-        mode,
-        most,
-        batch_size,
+    fetched = FetchedBatches(
         p.next_fetch_offset if fetch_offset is None else fetch_offset,
         [OffsetRange(*one) for one in batches],
-        now_ms,
         [OffsetRange(*one) for one in aborted],
     )
+    found = p.acquire(ShareFetchParams(member, mode, batch_size), fetched, most, now_ms)
     return [(one.first_offset, one.last_offset, one.delivery_count) for one in found]
 
 
@@ -399,7 +397,8 @@ class History(RuleBasedStateMachine):
         begin = fetch_offset // BATCH * BATCH
         end = min(begin + batches * BATCH, self.log_end)
         found = [OffsetRange(n, n + BATCH - 1) for n in range(begin, end, BATCH)]
-        taken = self.p.acquire(member, mode, most, 4, fetch_offset, found, self.now_ms)
+        fetched = FetchedBatches(fetch_offset, found)
+        taken = self.p.acquire(ShareFetchParams(member, mode, 4), fetched, most, self.now_ms)
         if mode is RECORDS:
             assert sum(one.last_offset - one.first_offset + 1 for one in taken) <= most
         return taken

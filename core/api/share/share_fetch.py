@@ -38,7 +38,14 @@ from pk.core.group.any_group import GroupType
 from pk.core.log.file_slices import EMPTY, BytesSlice, FileSlice
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import BatchHeader, iter_headers
-from pk.core.share.partition_state import Acquired, AcquireMode, OffsetRange, SharePartitionState
+from pk.core.share.partition_state import (
+    Acquired,
+    AcquireMode,
+    FetchedBatches,
+    OffsetRange,
+    ShareFetchParams,
+    SharePartitionState,
+)
 from pk.core.share.sessions import FINAL_EPOCH, SessionKey
 from pk.core.values import TopicIdPartition, Uuid
 from pk.core.wire.encoder import part_bytes
@@ -102,10 +109,9 @@ class _Found(NamedTuple):
     """The available records of one share partition, before any are acquired."""
 
     share_partition: SharePartition
-    fetch_offset: int
+    fetched: FetchedBatches
     data: memoryview
     headers: list[tuple[int, BatchHeader]]
-    aborted: list[OffsetRange]
 
 
 class _ShareFetch:
@@ -115,6 +121,9 @@ class _ShareFetch:
         self._context = context
         self._request = request
         self._key = key
+        self._params = ShareFetchParams(
+            key.member_id, AcquireMode(request.share_acquire_mode), request.batch_size
+        )
         self._committed = context.broker.groups.share_partitions.reads_committed(key.group_id)
         self._reader = Reader(
             UpTo.LAST_STABLE_OFFSET if self._committed else UpTo.HIGH_WATERMARK,
@@ -191,7 +200,7 @@ class _ShareFetch:
                 continue
             if one is not None:
                 found.append(one)
-                left -= one.headers[-1][1].last_offset + 1 - one.fetch_offset
+                left -= one.headers[-1][1].last_offset + 1 - one.fetched.fetch_offset
         if self._reader.is_cold or self._cold:
             return True
         size = sum(len(one.data) for one in found)
@@ -251,27 +260,15 @@ class _ShareFetch:
         headers = [one for one in headers if one[1].last_offset >= fetch_offset]
         if not headers:
             return None
-        return _Found(
-            share_partition, fetch_offset, memoryview(data), headers, _ranges(headers, aborted)
-        )
+        batches = [OffsetRange(header.base_offset, header.last_offset) for _, header in headers]
+        fetched = FetchedBatches(fetch_offset, batches, _ranges(headers, aborted))
+        return _Found(share_partition, fetched, memoryview(data), headers)
 
     def _acquire(self, found: _Found, left: int) -> int:
         """Acquire the records found, at most `left`; returns how many."""
         share_partition = found.share_partition
-        state = share_partition.loaded()
-        acquired = state.acquire(
-            self._key.member_id,
-            AcquireMode(self._request.share_acquire_mode),
-            left,
-            self._request.batch_size,
-            found.fetch_offset,
-            [
-                OffsetRange(max(header.base_offset, state.start_offset), header.last_offset)
-                for _, header in found.headers
-                if header.last_offset >= state.start_offset
-            ],
-            self._context.broker.clock.now_ms(),
-            found.aborted,
+        acquired = share_partition.loaded().acquire(
+            self._params, found.fetched, left, self._context.broker.clock.now_ms()
         )
         share_partition.set_timer()
         if not acquired:
