@@ -13,6 +13,7 @@ from pk.core.errors import ErrorCode
 from pk.core.meta.events import GROUP, ConfigChanged, FeatureChanged
 from pk.core.meta.features import TRANSACTION_VERSION
 from pk.core.values import TRANSACTIONS_TOPIC
+from pk.core.wire.messages.share_fetch import ShareFetchRequest
 
 E = ErrorCode
 
@@ -101,3 +102,16 @@ async def test_a_new_group_begins_at_the_end_and_stays_there_when_its_leader_die
         await cluster.change(leader=1)
         assert await cluster.produce(1, b"after") == E.NONE
         assert await all_of(Member(cluster, topic_id), 1) == [b"after"]
+
+
+@simulated
+async def test_an_unknown_acquire_mode_is_refused() -> None:
+    async with running_cluster(KEYS, brokers=1) as cluster:
+        topic_id = await prepare(cluster, (1,))
+        assert await cluster.produce(1, b"a") == E.NONE
+        member = Member(cluster, topic_id)
+        request = ShareFetchRequest(
+            group_id=GROUP_ID, member_id=member.member_id, max_records=1, share_acquire_mode=2
+        )
+        answer = await cluster.ask(1, request, 2)
+        assert answer.error_code == E.INVALID_REQUEST

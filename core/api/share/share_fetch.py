@@ -76,16 +76,27 @@ async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResp
         request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
     ):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
+    params = _params_of(request, key)
     share = broker.groups.share_partitions
     said = await acknowledgements_of(request.topics)
     await _open_session(context, request, key, acknowledges=bool(said))
     acknowledged = await acknowledge(context, key, said, renews=request.is_renew_ack)
-    fetch = _ShareFetch(context, request, key)
+    fetch = _ShareFetch(context, request, key, params)
     if request.share_session_epoch == FINAL_EPOCH:
         share.end(key)
     elif not request.is_renew_ack:
         await fetch.run()
     return fetch.answer(acknowledged)
+
+
+def _params_of(request: ShareFetchRequest, key: SessionKey) -> ShareFetchParams:
+    """The parameters for each partition. Raises INVALID_REQUEST."""
+    try:
+        mode = AcquireMode(request.share_acquire_mode)
+    except ValueError:
+        message = f"there is no share acquire mode {request.share_acquire_mode}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message) from None
+    return ShareFetchParams(key.member_id, mode, request.batch_size)
 
 
 async def _open_session(
@@ -117,13 +128,17 @@ class _Found(NamedTuple):
 class _ShareFetch:
     """One request: the partitions that it checks, and the records that it has acquired."""
 
-    def __init__(self, context: Context, request: ShareFetchRequest, key: SessionKey) -> None:
+    def __init__(
+        self,
+        context: Context,
+        request: ShareFetchRequest,
+        key: SessionKey,
+        params: ShareFetchParams,
+    ) -> None:
         self._context = context
         self._request = request
         self._key = key
-        self._params = ShareFetchParams(
-            key.member_id, AcquireMode(request.share_acquire_mode), request.batch_size
-        )
+        self._params = params
         self._committed = context.broker.groups.share_partitions.reads_committed(key.group_id)
         self._reader = Reader(
             UpTo.LAST_STABLE_OFFSET if self._committed else UpTo.HIGH_WATERMARK,
