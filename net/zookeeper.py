@@ -150,7 +150,7 @@ class ZooKeeperStore:
         self.session.on_lost.append(lambda: self._give_up("the session may be lost", tell=True))
         self.controller_id = controller_id
         self._endpoint = endpoint
-        self._place = f"{controller_id}-{secrets.token_hex(8)}-"
+        self._prefix = f"{controller_id}-{secrets.token_hex(8)}-"
         """The prefix of the names of this store's candidates, unique to this store."""
         self._leadership: _Leadership | None = None
         self._why = "there was no campaign"
@@ -282,7 +282,7 @@ class ZooKeeperStore:
     async def _enter_queue(self) -> str:
         """The name of this store's candidate, created unless this session already has one."""
         for name in await self._children("candidates"):
-            if name.startswith(self._place):
+            if name.startswith(self._prefix):
                 path = f"{self._root}/candidates/{name}"
                 stat = await self.session.call(lambda zk, path=path: zk.exists_async(path))
                 ours = stat is not None and stat.ephemeralOwner == self.session.session_id
@@ -291,7 +291,7 @@ class ZooKeeperStore:
                 if stat is not None:
                     await self._ignoring(NoNodeError, lambda zk, path=path: zk.delete_async(path))
         self._barren = False
-        path = f"{self._root}/candidates/{self._place}"
+        path = f"{self._root}/candidates/{self._prefix}"
         made = await self.session.call(
             lambda zk: zk.create_async(path, b"", ephemeral=True, sequence=True)
         )

@@ -30,10 +30,10 @@ from pk.core.record.batch import (
     Record,
     Timestamps,
     assign,
+    assign_one,
     check_crc,
     crc_of,
     iter_headers,
-    place,
     records,
 )
 from pk.core.record.build import ControlType, control_type, coordinator_epoch
@@ -251,7 +251,7 @@ class Appender:
                 elif expected != (epoch, sequence):
                     break
                 following[producer_id] = epoch, (sequence + count) % SEQUENCES
-            place(batch, base_offset, leader_epoch)
+            assign_one(batch, base_offset, leader_epoch)
             batches.append(batch)
             places.append(BatchPlace(last_offset, base_offset, position))
             timestamps.append(latest)
@@ -263,7 +263,7 @@ class Appender:
                 segment.append_run(batches, places, timestamps, self._interval)
             except OSError as e:
                 for batch in batches:
-                    place(batch, 0, NO_EPOCH)
+                    assign_one(batch, 0, NO_EPOCH)
                 self._undo(segment, places[0].position, e)
             log.log_end_offset = base_offset
             if leader_epoch != log.noted_epoch:

@@ -56,7 +56,7 @@ SYNC_ALL_FROM: Final = 500
 while a sync of the whole file system also waits for other programs' writes."""
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """The location of a log."""
 
     directory: LogDir
@@ -211,9 +211,9 @@ class LogDirs:
         deleted and created again while we were down), and is renamed. Several threads may open logs
         at once. Recovery takes long, and reports to `progress`. Raises StorageError.
         """
-        place = self._place(tp, topic_id)
-        log = self._read(place, config, now_ms, progress, expected=expected)
-        directory = place.directory
+        location = self._locate(tp, topic_id)
+        log = self._read(location, config, now_ms, progress, expected=expected)
+        directory = location.directory
         with self._mutex:
             directory.found.pop(tp, None)
             directory.logs[tp] = self._logs[tp] = log
@@ -225,7 +225,7 @@ class LogDirs:
         from the recovery point on."""
         return sum(len(directory.found) for directory in self.usable if not directory.clean)
 
-    def _place(self, tp: TopicPartition, topic_id: Uuid) -> _Place:
+    def _locate(self, tp: TopicPartition, topic_id: Uuid) -> _Location:
         foreign = False
         with self._mutex:
             for directory in self.usable:
@@ -236,7 +236,7 @@ class LogDirs:
                     closed = directory.take_closed(tp, path, topic_id)
                 if closed is not None or self._is_of(directory, path, topic_id):
                     identity = LogIdentity(directory.disk, path, tp, topic_id)
-                    return _Place(directory, identity, closed)
+                    return _Location(directory, identity, closed)
                 foreign = True
             if not self.usable:
                 raise StorageError(str(tp), "create", OSError("every log directory has failed"))
@@ -261,21 +261,21 @@ class LogDirs:
             except OSError as e:
                 raise StorageError(path, "create", e) from e
             identity = LogIdentity(directory.disk, path, tp, topic_id)
-            return _Place(directory, identity, created=True, foreign=foreign)
+            return _Location(directory, identity, created=True, foreign=foreign)
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
         """The log that is to replace `log` in another directory
         (`<topic>-<partition>.<hex>-future`), empty or as far as an earlier run of this broker
         copied it. Copied data is checked, which takes long; other moves can proceed. Raises
         StorageError."""
-        state, path = log.state, self._future_place(log, directory)
+        state, path = log.state, self._future_path(log, directory)
         identity = LogIdentity(directory.disk, path, state.tp, state.topic_id)
         known = Known(log_start_offset=state.local_log_start_offset)
         future = open_log(identity, state.config, now_ms, known)
         future.log_dir = directory
         return future
 
-    def _future_place(self, log: Log, directory: LogDir) -> str:
+    def _future_path(self, log: Log, directory: LogDir) -> str:
         """The path of the future log, which may not exist yet."""
         with self._mutex:
             path = directory.futures.get(log.state.tp)
@@ -475,24 +475,24 @@ class LogDirs:
 
     def _read(
         self,
-        place: _Place,
+        location: _Location,
         config: LogConfig,
         now_ms: int,
         progress: Progress | None,
         *,
         expected: bool,
     ) -> Log:
-        directory, tp = place.directory, place.identity.tp
-        known = _known(place, config, expected=expected)
-        log = open_log(place.identity, config, now_ms, known, progress)
-        if isinstance(place.closed, ClosedLog):
-            log.closed_as = place.closed.document
+        directory, tp = location.directory, location.identity.tp
+        known = _known(location, config, expected=expected)
+        log = open_log(location.identity, config, now_ms, known, progress)
+        if isinstance(location.closed, ClosedLog):
+            log.closed_as = location.closed.document
         _report_losses(log)
         log.log_dir = directory
         mark_lost(log.state.segments, directory.aborted.get(str(tp), {}))
         # A killed process may have left names that are only in memory.
-        log.durability.created = place.created or not directory.clean
-        if not place.created and (noted := directory.cleaner_offsets.get(tp)) is not None:
+        log.durability.created = location.created or not directory.clean
+        if not location.created and (noted := directory.cleaner_offsets.get(tp)) is not None:
             log.segments.first_dirty_offset = min(noted, log.durability.recovery_point)
         return log
 
@@ -545,11 +545,11 @@ class LogDirs:
             raise failure
 
 
-def _known(place: _Place, config: LogConfig, *, expected: bool) -> Known:
+def _known(location: _Location, config: LogConfig, *, expected: bool) -> Known:
     """What the directory's files say about a log. `expected`: see `LogDirs.open_log`."""
-    directory, tp, closed = place.directory, place.identity.tp, place.closed
+    directory, tp, closed = location.directory, location.identity.tp, location.closed
     known = Known(directory.clean, must_look=directory.is_noted and closed is None)
-    if not place.created:
+    if not location.created:
         known = known._replace(
             recovery_point=directory.recovery_points.get(tp, 0),
             log_start_offset=directory.log_start_offsets.get(tp, 0),
@@ -559,7 +559,7 @@ def _known(place: _Place, config: LogConfig, *, expected: bool) -> Known:
         if config.remote_storage_enable:
             known = known._replace(remote_start=directory.log_start_offsets.get(tp))
     if expected:
-        known = known._replace(damage=Damage.FOREIGN if place.foreign else Damage.MISSING)
+        known = known._replace(damage=Damage.FOREIGN if location.foreign else Damage.MISSING)
     if isinstance(closed, Contents):
         first = min(closed.found.segments, default=-1)
         return known._replace(end_offset=closed.end_offset, first_offset=first)

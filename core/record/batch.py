@@ -81,7 +81,7 @@ _LEADER_EPOCH_AT: Final = 12
 _INT64: Final = Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 _LENGTH: Final = Struct(">i")
-_PLACE: Final = Struct(">qii")
+_OFFSET_LENGTH_EPOCH: Final = Struct(">qii")
 _unpack_header = HEADER.unpack_from
 
 
@@ -282,9 +282,9 @@ def assign(
         write_crc(buffer, position)
 
 
-def place(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+def assign_one(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
     """Set offset and leader epoch of the one batch in `batch`. Faster than `assign`."""
-    _PLACE.pack_into(batch, 0, base_offset, len(batch) - LENGTH_END, leader_epoch)
+    _OFFSET_LENGTH_EPOCH.pack_into(batch, 0, base_offset, len(batch) - LENGTH_END, leader_epoch)
 
 
 def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:

@@ -721,7 +721,7 @@ class Consumer:
     def _fetch_soon(self) -> None:
         """Start lookups and fetches that are needed now."""
         self._positions.want()
-        self._fetcher.place()
+        self._fetcher.follow_leaders()
         self._news()
 
     def _news(self) -> None:
@@ -729,7 +729,7 @@ class Consumer:
         self._event = trio.Event()
 
     def _found(self) -> None:
-        self._fetcher.place()
+        self._fetcher.follow_leaders()
         self._news()
 
     def _fail(self, error: Exception) -> None:
@@ -752,7 +752,7 @@ class Consumer:
         if self._group is not None:
             self._group.metadata_changed()
         self._positions.want()
-        self._fetcher.place()
+        self._fetcher.follow_leaders()
 
     def _hides_topics_of(self, pattern: re.Pattern[str]) -> bool:
         """Whether some topics that match are excluded, which a coordinator does not know."""

@@ -143,12 +143,12 @@ class Fetcher:
         for broker in self._brokers.values():
             broker.wake()
 
-    def place(self) -> None:
+    def follow_leaders(self) -> None:
         """Like `wake`, but also start tasks for new brokers, after a change of the partitions or
         their leaders."""
-        self._place(trio.current_time())
+        self._follow_leaders(trio.current_time())
 
-    def _place(self, now: float) -> None:
+    def _follow_leaders(self, now: float) -> None:
         for state in self.states.values():
             node_id = self.node_of(state, now)
             if node_id >= 0 and node_id not in self._brokers:
@@ -173,11 +173,11 @@ class Fetcher:
     def _end_preferences(self, now: float) -> None:
         """Return to the leaders from replicas whose time has expired, since the leaders' tasks may
         be asleep or not started yet. Handles all partitions at once: many expire together, and each
-        `_place` scans all."""
+        `_follow_leaders` scans all."""
         for state in self.states.values():
             if state.preferred_replica >= 0 and self._is_over(state, now):
                 state.preferred_replica = -1
-        self._place(now)
+        self._follow_leaders(now)
 
     async def close(self) -> None:
         """Make brokers forget our sessions, as far as possible without waiting."""
@@ -323,7 +323,7 @@ class BrokerFetcher:
         if data.preferred_read_replica >= 0:
             state.preferred_replica = data.preferred_read_replica
             state.preferred_until = trio.current_time() + self.config.metadata_max_age_ms / 1000
-            fetcher.place()
+            fetcher.follow_leaders()
         if not data.records:
             return
         aborted = None
@@ -349,7 +349,7 @@ class BrokerFetcher:
                 state.preferred_replica = -1  # the leader may have it
             else:
                 fetcher.events.on_out_of_range(state)
-            fetcher.place()
+            fetcher.follow_leaders()
             return
         state.preferred_replica = -1
         if code in _MOVED:
@@ -364,7 +364,7 @@ class BrokerFetcher:
             fetcher.events.want_metadata()
             return
         state.not_before = trio.current_time() + self.config.retry_backoff_max_ms / 1000
-        fetcher.place()  # wakes the leader's task
+        fetcher.follow_leaders()  # wakes the leader's task
         fetcher.events.on_failure(KafkaError(code, str(state.partition)))
 
     def end_session(self) -> None:

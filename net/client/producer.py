@@ -242,9 +242,9 @@ class Producer:
     ) -> Delivery:
         key, value, headers = record.key, record.value, record.headers
         size = record_size(key, value, headers)
-        place = record.partition, record.timestamp_ms
+        where = record.partition, record.timestamp_ms
         try:
-            delivery = self._append(info, record.topic, value, key, headers, *place, size)
+            delivery = self._append(info, record.topic, value, key, headers, *where, size)
         except Exception as e:
             if settled is not None:
                 settled(e)
@@ -519,11 +519,11 @@ class Producer:
     def _queue(self, topic: str, partition: int) -> PartitionQueue:
         return self._accumulator.queue(new_tuple(TopicPartition, (topic, partition)))
 
-    def _place(self, queue: PartitionQueue) -> None:
+    def _assign(self, queue: PartitionQueue) -> None:
         """Have a queue sent that has something new. Called once for a batch, not for each
         record."""
         self._sender.topics_used[queue.partition.topic] = trio.current_time()
-        self._sender.place(queue)
+        self._sender.assign(queue)
 
     def _append(
         self,
@@ -555,7 +555,7 @@ class Producer:
         queue = self._queue(topic, partition)
         batch, added_bytes, due = self._accumulator.append(queue, timestamp_ms, key, value, headers)
         if due:
-            self._place(queue)
+            self._assign(queue)
         if sticky is not None:
             sticky.took(added_bytes)
         return self._delivery(batch, batch.count - 1, timestamp_ms)
@@ -571,7 +571,7 @@ class Producer:
         """Append as many records as fit to one batch; returns the index of the first one left."""
         batch, first = self._batch_for(queue, record_size(*records[start], ()))
         index = self._accumulator.extend(batch, timestamp_ms, records, start)
-        self._place(queue)
+        self._assign(queue)
         if index > start:
             deliveries.add(batch, first, index - start)
         return index
@@ -588,7 +588,7 @@ class Producer:
         key, value, headers, _, _ = rows[start]
         batch, first = self._batch_for(queue, record_size(key, value, headers))
         index = self._accumulator.extend_rows(batch, now_ms, rows, start)
-        self._place(queue)
+        self._assign(queue)
         if index > start:
             deliveries.add(batch, first, index - start)
         return index

@@ -112,9 +112,9 @@ class Sender:
         self._leaderless: dict[PartitionQueue, None] = {}
         self._wanted = trio.Event()
         self._producer_id_lock = trio.Lock()
-        cluster.on_metadata.append(self.place_all)
+        cluster.on_metadata.append(self.assign_all)
 
-    def place(self, queue: PartitionQueue) -> None:
+    def assign(self, queue: PartitionQueue) -> None:
         """Assign a queue that has batches to the sender of its leader."""
         leader_id, _ = self.cluster.metadata.leader(queue.partition)
         if leader_id != queue.leader_id:
@@ -134,11 +134,11 @@ class Sender:
         broker.queues[queue] = None
         broker.wake()
 
-    def place_all(self) -> None:
+    def assign_all(self) -> None:
         """Assign all queues again after the metadata changed."""
         for queue in self.accumulator.queues.values():
             if queue.batches:
-                self.place(queue)
+                self.assign(queue)
 
     def wake_all(self) -> None:
         """Wake every sender."""
@@ -622,7 +622,7 @@ class BrokerSender:
             batch.in_doubt = True
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             sender.accumulator.split(queue, batch)
-            sender.place(queue)
+            sender.assign(queue)
             return
         if sender.transactions is not None and code in _LOST_SEQUENCE:
             earlier = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_earlier(batch)
@@ -672,7 +672,7 @@ class BrokerSender:
         batch.force = True
         sender.records_retried += batch.count
         queue.put_back(batch)
-        sender.place(queue)
+        sender.assign(queue)
 
 
 def _answers(

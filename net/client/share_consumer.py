@@ -426,14 +426,14 @@ class ShareConsumer:
     def _placed(self) -> None:
         if any(self.cluster.metadata.leader(p)[0] < 0 for p in self._group.assigned):
             self._want_metadata()
-        self._fetcher.place()
+        self._fetcher.follow_leaders()
 
     def _want_metadata(self) -> None:
         self._stale.set()
 
     def _metadata_changed(self) -> None:
         self._group.metadata_changed()
-        self._fetcher.place()
+        self._fetcher.follow_leaders()
 
     async def _keep_metadata(self) -> None:
         """Keep the leaders of the assigned partitions known: refresh the metadata when it is

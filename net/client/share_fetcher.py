@@ -110,9 +110,9 @@ class ShareFetcher:
         """Set how many records a poll waits for; 0: none waits."""
         self.wanted = records
         if records:
-            self.place()
+            self.follow_leaders()
 
-    def place(self) -> None:
+    def follow_leaders(self) -> None:
         """Start tasks for the leaders of the assigned partitions, and wake all tasks."""
         for partition in self.group.assigned:
             node_id = self.cluster.metadata.leader(partition)[0]

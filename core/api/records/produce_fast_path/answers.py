@@ -60,17 +60,17 @@ class AcceptedRequest(Struct):
             pieces.append(pattern.pack_offsets(outcome, -1, run.log_start_offset))
         return pattern.answer(self.correlation_id, pieces, self.throttle_ms)
 
-    def places(self) -> list[Appended | Exception]:
-        """The place of each batch in the log, or the reason it was refused."""
-        return [run.place(number) for run, number in zip(self.runs, self.numbers, strict=True)]
+    def results(self) -> list[Appended | Exception]:
+        """The offsets of each batch, or the reason for which it was refused."""
+        return [run.result(number) for run, number in zip(self.runs, self.numbers, strict=True)]
 
     def worded(
-        self, context: Context, places: list[Appended | Exception], late: dict[int, KafkaError]
+        self, context: Context, results: list[Appended | Exception], late: dict[int, KafkaError]
     ) -> list[Part]:
         """The answer in any case. `late` has the errors of batches that were appended, by number.
 
         Raises ProtocolError if a batch was refused and no answer is wanted (acks=0), and any
-        exception among `places` that is not a KafkaError.
+        exception among `results` that is not a KafkaError.
         """
         pattern = self.pattern
         version = pattern.version
@@ -79,8 +79,8 @@ class AcceptedRequest(Struct):
         answer.response.throttle_time_ms = self.throttle_ms
         topics = answer.response.responses
         entry = -1
-        for number, (batch, run, place) in enumerate(
-            zip(self.batches, self.runs, places, strict=True)
+        for number, (batch, run, result) in enumerate(
+            zip(self.batches, self.runs, results, strict=True)
         ):
             name = run.partition.tp.topic
             if batch.entry != entry:
@@ -91,14 +91,14 @@ class AcceptedRequest(Struct):
                     topics.append(TopicProduceResponse(name=name))
             partition = PartitionProduceResponse(index=batch.partition)
             topics[-1].partition_responses.append(partition)
-            if isinstance(place, KafkaError):
-                answer.refuse(partition, place, name)
-            elif isinstance(place, Exception):
-                raise place
+            if isinstance(result, KafkaError):
+                answer.refuse(partition, result, name)
+            elif isinstance(result, Exception):
+                raise result
             else:
-                partition.base_offset = place.base_offset
-                partition.log_append_time_ms = place.log_append_time_ms
-                partition.log_start_offset = place.log_start_offset
+                partition.base_offset = result.base_offset
+                partition.log_append_time_ms = result.log_append_time_ms
+                partition.log_start_offset = result.log_start_offset
             if number in late:
                 answer.fail(partition, late[number])
         if answer.unanswered is not None:
@@ -146,26 +146,26 @@ class _Wait(NamedTuple):
 class DelayedProduce:
     """A request whose batches are appended, though some are not yet as safe as its `acks` asks."""
 
-    __slots__ = ("_answer", "_context", "_deadline", "_places", "_waits", "request")
+    __slots__ = ("_answer", "_context", "_deadline", "_results", "_waits", "request")
 
     def __init__(
         self,
         context: Context,
         request: AcceptedRequest,
-        places: list[Appended | Exception],
+        results: list[Appended | Exception],
         answer: bytes | None,
         deadline: float,
     ) -> None:
         """`answer` is the answer if nothing fails, or None if a batch was refused. `deadline` is a
         time of trio's clock."""
         self.request = request
-        self._context, self._places = context, places
+        self._context, self._results = context, results
         self._answer, self._deadline = answer, deadline
         acks_all = request.pattern.acks == ACKS_ALL
         self._waits: list[_Wait] = []
-        for number, (run, place) in enumerate(zip(request.runs, places, strict=True)):
-            if isinstance(place, Appended):
-                partition, next_offset = run.partition, place.last_offset + 1
+        for number, (run, result) in enumerate(zip(request.runs, results, strict=True)):
+            if isinstance(result, Appended):
+                partition, next_offset = run.partition, result.last_offset + 1
                 if run.must_wait(next_offset, acks_all=acks_all):
                     epoch = partition.leader_epoch
                     self._waits.append(_Wait(number, partition, next_offset, epoch))
@@ -189,4 +189,4 @@ class DelayedProduce:
                 late[number] = error
         if self._answer is not None and not late:
             return [self._answer]
-        return self.request.worded(self._context, self._places, late)
+        return self.request.worded(self._context, self._results, late)

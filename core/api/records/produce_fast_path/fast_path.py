@@ -242,13 +242,13 @@ class ProduceFastPath:
     def _special(self, request: AcceptedRequest, answer: bytes | None, deadline: float) -> Answered:
         """The answer to a request that was refused in part, or may have to wait. It is `answer` if
         nothing was refused."""
-        places = request.places()
+        results = request.results()
         if request.pattern.acks != ACKS_NONE:
-            delayed = DelayedProduce(self._context, request, places, answer, deadline)
+            delayed = DelayedProduce(self._context, request, results, answer, deadline)
             if not delayed.is_ready:
                 return delayed
         try:
-            return answer or request.worded(self._context, places, {})
+            return answer or request.worded(self._context, results, {})
         except ProtocolError:
             raise
         except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)

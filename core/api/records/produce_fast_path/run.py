@@ -12,7 +12,7 @@ from pk.core.record.batch import Timestamps
 from pk.core.record.validation import ValidatedBatch
 
 Outcome = int | Appended | Exception
-"""The result for a batch: its base offset, its place if it was not simply appended, or the reason
+"""The result for a batch: its base offset, an `Appended` if not in a run, or the reason
 for which it was refused."""
 
 
@@ -63,8 +63,8 @@ class Run:
             else:
                 counted.bytes_in += len(batch[0])
 
-    def place(self, number: int) -> Appended | Exception:
-        """The place of a batch in the log, or the reason for which it was refused."""
+    def result(self, number: int) -> Appended | Exception:
+        """The offsets of a batch, or the reason for which it was refused."""
         outcome = self.outcomes[number]
         if not isinstance(outcome, int):
             return outcome
