@@ -134,19 +134,18 @@ def commit_records(
                 OffsetCommitResponsePartition(partition_index=index, error_code=error)
             )
             if error is ErrorCode.NONE:
-                yield offset_commit(
-                    request.group_id,
-                    topic.name,
-                    index,
+                value = OffsetCommitValue(
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
                     metadata=metadata,
-                    commit_timestamp_ms=now_ms
+                    commit_timestamp=now_ms
                     if partition.commit_timestamp == NO_TIMESTAMP
                     else partition.commit_timestamp,
-                    expire_timestamp_ms=expire_ms,
-                    topic_id=topic.topic_id,
+                    expire_timestamp=expire_ms,
+                    # The version with an expiry time cannot hold the topic's id.
+                    topic_id=topic.topic_id if expire_ms == NO_TIMESTAMP else ZERO_UUID,
                 )
+                yield offset_commit(request.group_id, topic.name, index, value)
 
 
 def delete_records(request: OffsetDeleteRequest) -> Iterator[Record]:

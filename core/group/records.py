@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pk.core.errors import ProtocolError
-from pk.core.values import NO_TIMESTAMP, ZERO_UUID, Uuid
+from pk.core.values import NO_TIMESTAMP
 from pk.core.wire.codec import decode
 from pk.core.wire.messages import offsets_topic as wire
 from pk.core.wire.messages import offsets_topic_share as share
@@ -96,31 +96,9 @@ class Record(NamedTuple):
     value: Message | None
 
 
-def offset_commit(
-    group_id: str,
-    topic: str,
-    partition: int,
-    *,
-    offset: int,
-    leader_epoch: int,
-    metadata: str,
-    commit_timestamp_ms: int,
-    expire_timestamp_ms: int = NO_TIMESTAMP,
-    topic_id: Uuid,
-) -> Record:
-    """The record of a committed offset. One with an expiry time has a version that cannot hold the
-    topic's id."""
-    return Record(
-        OffsetCommitKey(group=group_id, topic=topic, partition=partition),
-        OffsetCommitValue(
-            offset=offset,
-            leader_epoch=leader_epoch,
-            metadata=metadata,
-            commit_timestamp=commit_timestamp_ms,
-            expire_timestamp=expire_timestamp_ms,
-            topic_id=topic_id if expire_timestamp_ms == NO_TIMESTAMP else ZERO_UUID,
-        ),
-    )
+def offset_commit(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> Record:
+    """The record of a committed offset."""
+    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:

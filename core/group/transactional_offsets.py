@@ -20,6 +20,7 @@ from pk.core.group.offsets import CommitRecords, metadata_error
 from pk.core.group.records import Record, offset_commit
 from pk.core.group.settings import DecisionBuilder
 from pk.core.values import ZERO_UUID, Uuid
+from pk.core.wire.messages.offsets_topic import OffsetCommitValue
 from pk.core.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -87,16 +88,13 @@ def commit_records(
                 TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
             )
             if error is ErrorCode.NONE:
-                yield offset_commit(
-                    request.group_id,
-                    topic.name,
-                    index,
+                value = OffsetCommitValue(
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
                     metadata=metadata,
-                    commit_timestamp_ms=now_ms,
-                    topic_id=ZERO_UUID,
+                    commit_timestamp=now_ms,
                 )
+                yield offset_commit(request.group_id, topic.name, index, value)
 
 
 def commit(

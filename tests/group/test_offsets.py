@@ -226,16 +226,8 @@ class TestFetch:
 class TestTransactions:
     @staticmethod
     def pend(s: Scenario, producer_id: int, offset: int) -> None:
-        record = offset_commit(
-            "g",
-            "t",
-            0,
-            offset=offset,
-            leader_epoch=-1,
-            metadata="",
-            commit_timestamp_ms=s.now_ms,
-            topic_id=bytes(16),
-        )
+        value = OffsetCommitValue(offset=offset, commit_timestamp=s.now_ms)
+        record = offset_commit("g", "t", 0, value)
         s.machine.replay(record, len(s.log), producer_id)
         s.log.append(s.machine.encode(record))
 
