@@ -532,7 +532,7 @@ class Consumer(ConsumerMethods):
 
         The records come in polls of `max.poll.records`, but the position is just after the last
         record yielded, so `commit` and the end of the block never commit records that the loop did
-        not get. Another loop, or a poll, goes on behind that record."""
+        not get. Another loop, or a poll, continues after that record."""
         while True:
             while self._unread:
                 yield self._unread.popleft()

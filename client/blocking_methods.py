@@ -358,8 +358,8 @@ class AdminMethods:
         return self._portal.run(self._client.api_versions_all)
 
     def describe_features(self, node_id: int | None = None) -> r.FeatureDescription:
-        """The features that a broker (None: any) supports and the cluster has finalized, requested
-        anew (KIP-584)."""
+        """Request the features that a broker (None: any) supports and the cluster has finalized
+        (KIP-584)."""
         return self._portal.run(self._client.describe_features, node_id)
 
     def update_features(
@@ -393,7 +393,7 @@ class AdminMethods:
     def find_coordinators(
         self, keys: Iterable[str], type: r.CoordinatorType = r.CoordinatorType.GROUP
     ) -> Answers[str, r.Node]:
-        """The coordinators of several groups or transactional ids, requested anew."""
+        """Request the coordinators of several groups or transactional ids."""
         return self._portal.run(self._client.find_coordinators, keys, type)
 
     def describe_log_dirs(
@@ -460,7 +460,7 @@ class AdminMethods:
     def remote_storage(
         self, brokers: Iterable[int] | None = None
     ) -> dict[TopicPartition, r.RemoteState]:
-        """What of the tiered partitions that brokers lead (None: all of them) is in remote storage.
+        """The remote storage of the tiered partitions that brokers lead (None: of all brokers).
         Empty for Apache Kafka, which has no such request. Raises KafkaError, ClientError."""
         return self._portal.run(self._client.remote_storage, brokers)
 

@@ -39,9 +39,9 @@ Reply = TypeVar("Reply")
 
 
 class Effect(Struct, frozen=True):
-    """What a coordinator must do besides writing records. The kinds are `Compute`, which every
-    coordinator carries out; of groups `CreateInternalTopics` and `InitializeShareState`; of
-    transactions `SendMarkers`; and of share coordinators `PruneLog`."""
+    """An action of a coordinator other than writing records. Every coordinator carries out
+    `Compute`. Group coordinators also have `CreateInternalTopics` and `InitializeShareState`,
+    transaction coordinators `SendMarkers`, and share coordinators `PruneLog`."""
 
 
 class Decision(Struct, Generic[Record, Reply]):

@@ -10,8 +10,8 @@ A full collection runs after 7,000 new objects, not after Python's 70,000, so th
 its survivors are frozen soon.
 
 A request with 100,000 partitions does not need more than that: messages are not tracked
-(core/wire/schema.py). A collection meanwhile takes 7 ms, and at most 50 ms for a commit of 100,000
-offsets, which has a record for each.
+(core/wire/schema.py). A collection during such a request takes 7 ms, and at most 50 ms for a commit
+of 100,000 offsets, which has a record for each.
 """
 
 import gc
@@ -25,7 +25,7 @@ STARTING: Final = (100_000, 50, 1000)
 generation before an older one."""
 
 LONG_S: Final = 0.002
-"""In CPU time, so that a busy machine does not make a collection count as longer."""
+"""A collection that takes more CPU time than this is long. Other processes do not affect it."""
 
 
 THRESHOLDS: Final = (700, 5, 2)

@@ -146,7 +146,7 @@ class EtcdStore:
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
     ) -> None:
-        """`root` is the path; `endpoint` is where this controller listens, for the locators of
+        """`root` is the path; `endpoint` is the address of this controller, for the locators of
         others. Tasks that keep the lease and follow the leader run in the nursery, and end with it.
         `close` also closes the client."""
         self.controller_id = controller_id
@@ -371,9 +371,9 @@ class EtcdStore:
         return end
 
     def _leader_read(self, key: LeaderKey) -> None:
-        """Handle a value that the locator read. A candidate checks again whatever the value was:
-        between two reads of the locator another controller may have come and gone, and the
-        candidate may have seen that one."""
+        """Handle a value that the locator read. A candidate checks again for any value: between two
+        reads of the locator, another controller may have come and gone, and the candidate may have
+        seen that one."""
         self._seen = key
         self._look_again.set()
         leadership = self._leadership

@@ -2,8 +2,8 @@
 
 A frame is an int32 size followed by that many bytes. The size is only claimed by the peer, so it
 does not determine any allocation: the buffer doubles when it is full, so a peer occupies at most
-twice what it really sent. A connection without a partial frame has no buffer at all; thousands of
-silent ones cost only their sockets.
+twice the bytes that it really sent. A connection without a partial frame has no buffer at all;
+thousands of silent ones cost only their sockets.
 
 A bytearray is zeroed when created and copied when it grows, which takes 20 ms on the event loop for
 16 MB. So a buffer above `KEEP_BYTES` is mapped memory, which gets pages as bytes arrive and grows

@@ -3,8 +3,8 @@
 To start, in this order: hold the log directories; bind the listeners (this turns port 0 into a real
 number that others can use); serve the controller's listener; start the node's lifecycle, which
 loads or follows the metadata, registers the broker and opens its logs; serve clients. To stop: hand
-leadership over, stop accepting, answer what is in flight, stop the coordinators, make everything
-durable, write the marker of a clean shutdown.
+leadership over, stop accepting connections, answer the requests in flight, stop the coordinators,
+make everything durable, write the marker of a clean shutdown.
 
 `core/broker/node_lifecycle.py` runs on any disk and connections it is given; this file adds
 sockets, signals and the machine.

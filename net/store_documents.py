@@ -18,8 +18,7 @@ _VERSION: Final = 1
 
 
 class EventsMissing(StoreFailed):
-    """The log does not continue where it should: it was trimmed in the meantime, or it is
-    damaged."""
+    """The log lacks the next events: it was trimmed in the meantime, or it is damaged."""
 
 
 class Documents(Struct, frozen=True):

@@ -33,8 +33,8 @@ CHUNK_BYTES = 1 << 20
 """The number of bytes per sendfile: other tasks run between two of them."""
 
 JOINED_BYTES = 4096
-"""The number of bytes at the end of a slice that are read and sent together with what follows. That
-is the last three bytes of a Fetch response; sent separately, they would double the kernel's cost
+"""The number of bytes at the end of a slice that are read and sent together with the bytes that
+follow, the last three of a Fetch response. Sent separately, those would double the kernel's cost
 for a megabyte."""
 
 IN_MEMORY_S = 1.0
@@ -90,7 +90,8 @@ def at_hand(part: Part) -> bytes | bytearray | memoryview | None:
 
 def _whole(part: Slice, data: bytes) -> bytes:
     """The data read for a slice. Raises BrokenResourceError if the file ends before the slice: the
-    answer's length has been sent, so what follows would be taken for the rest."""
+    answer's length has been sent, so the client would take the next answer for the rest of this
+    one."""
     if len(data) != part.length:
         raise trio.BrokenResourceError(f"{part!r} ends before its length")
     return data
@@ -257,8 +258,8 @@ class SocketTransport:
 
     async def finish(self) -> None:
         """See Transport. Closing a socket with unread bytes resets the connection, and the peer
-        loses what it has not read yet. So unread bytes are discarded until the peer has seen our
-        end."""
+        loses the bytes that it has not read yet. So unread bytes are discarded until the peer has
+        seen our end."""
         waste, unread = bytearray(64 * 1024), False
         try:
             self._socket.shutdown(socket.SHUT_WR)

@@ -101,7 +101,8 @@ NODE_COST_BYTES: Final = 4096
 a load requests each one."""
 
 LOADS_MAX: Final = 5
-"""How often a load restarts because a controller trimmed what it was about to read."""
+"""The number of times that a load restarts because a controller trimmed the events that it was
+about to read."""
 
 AGAIN_S: Final = 0.05
 
@@ -138,8 +139,8 @@ class ZooKeeperStore:
         session_timeout_ms: int = 6000,
         connect_timeout_ms: int = 15_000,
     ) -> None:
-        """`address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is where this controller listens,
-        for `ZooKeeperLocator`.
+        """`address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is the address of this
+        controller, for `ZooKeeperLocator`.
 
         Raises ValueError if the address is invalid.
         """

@@ -27,7 +27,7 @@ def write_batch(
     `frame` and `batch_id` are what `foreachBatch` passes; a batch that was written is left out.
     `options` are those of `format("pk")` for rows: `kafka.bootstrap.servers`, `topic`, …
     `checkpoint` is the query's checkpointLocation, a directory or a URL of object storage that the
-    driver and the executors share. What tasks seal is kept there, or in the option
+    driver and the executors share. The batches that tasks seal are kept there, or in the option
     `stagingLocation`. `query_id` names the query; by default it is the id that Spark has in the
     checkpoint. A query that calls this twice for a batch gives each call its own name: a second
     batch of the same name and number is left out.

@@ -2,9 +2,9 @@
 (pk.spark.connect.register): it carries pk with it.
 
 Spark shows the files of a session to tasks, but not to the processes of streams, which run beside
-the driver and look for files in the folder of another job. Pickled objects reach them all. So
-this module is pickled by value, with pk's source in the class; what it returns, readers and
-writers, brings pk along when it is pickled in turn. Nothing is written to the server's disk.
+the driver and look for files in the folder of another job. Pickled objects reach them all. So this
+module is pickled by value, with pk's source in the class; the readers and writers that it returns
+bring pk along when they are pickled in turn. Nothing is written to the server's disk.
 
 Being sent by value, nothing here may use what this module imports from pk.
 """

@@ -215,7 +215,7 @@ async def _partitions(broker: Broker) -> list[Metric]:
 
 
 async def _remote(broker: Broker, remote: RemoteLogManager) -> list[Metric]:
-    """What went to remote storage and came from there, and what is due to go there."""
+    """Metrics of the data copied to remote storage, read from it, and due to be copied."""
     lag_bytes = lag_segments = 0
     for partition in list(broker.data.replicas):
         if partition.leads and partition.remote is not None and copies(partition):

@@ -124,11 +124,11 @@ class Platform(Struct, frozen=True):
 
     disk: Disk
     dirs: LogDirs
-    """From `hold_directories`, on `disk`."""
+    """The result of `hold_directories` on `disk`."""
     clock: Clock
     random: Random
     remote_storage: RemoteStorage | None = None
-    """Where segments are copied to; without it no topic is tiered."""
+    """The store to which segments are copied; without it, no topic is tiered."""
 
 
 class Listeners(Struct, frozen=True):

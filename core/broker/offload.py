@@ -53,9 +53,9 @@ async def offload(
 
 
 def _outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Exception | None]:
-    """What `fn` returns, and what it raises. An exception that trio takes from one thread to
-    another refers to itself by its frames there; so what they hold would stay until a full
-    collection."""
+    """The result of `fn`, and its exception. If trio takes an exception from one thread to another,
+    the exception refers to itself through its frames there, so everything that they hold would stay
+    until a full collection."""
     try:
         return fn(*args), None
     except Exception as e:  # noqa: BLE001 (the caller gets it)

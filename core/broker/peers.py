@@ -15,14 +15,14 @@ from typing import Any, Protocol, TypeAlias
 class PeerLost(Exception):
     """The peer was not reached, its connection broke, or no answer came in time.
 
-    From `Peers.connect`: nothing was asked. From `Channel.request`: whether the peer acted on it is
-    unknown.
+    If `Peers.connect` raises it, no request was sent. If `Channel.request` raises it, the peer may
+    have acted on the request.
     """
 
     def __init__(self, message: str, *, refused: bool = False, answered: bool = False) -> None:
         super().__init__(message)
         self.answered = answered
-        """Whether the peer is alive, and did not take the connection for what it is."""
+        """Whether the peer is alive, but did not speak Kafka, or refused the login."""
         self.refused = refused
         """Whether the peer's machine refused the connection: the process is gone, not only slow."""
 

@@ -66,8 +66,8 @@ class DelayedOperation:
 class Purgatory:
     """Requests that wait, by the keys that may complete them.
 
-    As a context manager it tries the operations touched within, or the first few, at its end,
-    before any other task runs. Nothing within may await, or enter it again.
+    As a context manager, it tries at its end the operations that were touched within, or the first
+    few of them, before any other task runs. The code within may not await, or enter it again.
     """
 
     def __init__(self) -> None:
@@ -122,8 +122,8 @@ class Purgatory:
     async def until_in_steps(
         self, ready: Callable[[], Awaitable[bool]], keys: Collection[Hashable], deadline: float
     ) -> bool:
-        """As `until`, for a check that lets others run: if a key is touched meanwhile, it is
-        repeated."""
+        """Like `until`, for a check that lets other tasks run: if a key is touched during the
+        check, the check is repeated."""
         touched = trio.Event()
         while True:
             for key in keys:

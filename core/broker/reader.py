@@ -3,7 +3,7 @@
 A request reads in *rounds*: it reads what is available from each of its partitions, and if that is
 not enough, it waits and begins another round. A round never waits for the disk. If finding the
 records would, the partition is left out and recorded as *cold*; `warm_up` reads such data in
-threads, and the next round finds it in the page cache. What is in remote storage is fetched in the
+threads, and the next round finds it in the page cache. Records in remote storage are fetched in the
 same way. A round returns slices: ranges of files that the kernel sends by itself.
 
 How far a reader may read depends on its kind (`UpTo`). The bytes of a round are limited over all
@@ -56,11 +56,11 @@ class Found(NamedTuple):
 
 
 _RemoteKey: TypeAlias = tuple[Hashable, int]
-"""What identifies the partition in the request, and the offset."""
+"""The partition's identity in the request, and the offset."""
 
 
 class _RemoteRead(NamedTuple):
-    """What is wanted from remote storage."""
+    """A read from remote storage that a request needs."""
 
     remote: RemoteLog
     log: Log
@@ -137,8 +137,8 @@ class Reader:
                     nursery.start_soon(self._fetch_remote, key, wanted)
 
     async def _fetch_remote(self, key: _RemoteKey, wanted: _RemoteRead) -> None:
-        """Fetch from remote storage what the last round left out. What does not come in time is
-        empty for this request."""
+        """Fetch from remote storage the records that the last round omitted. If they do not arrive
+        in time, the partition is empty for this request."""
         remote = wanted.remote
 
         async def fetch() -> None:
@@ -242,9 +242,9 @@ def check_may_read(partition: Partition, current_leader_epoch: int, *, from_foll
 
 
 def divergence(log: Log, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
-    """Where a reader's log diverges from ours, if it does, by the epoch of its last record before
-    `offset` (KIP-595); an epoch of -1 is not checked. Raises KafkaError(OFFSET_OUT_OF_RANGE) if
-    that is unknown."""
+    """The offset at which a reader's log diverges from ours, by the epoch of its last record before
+    `offset` (KIP-595); None if it does not. An epoch of -1 is not checked. Raises
+    KafkaError(OFFSET_OUT_OF_RANGE) if the offset is unknown."""
     if last_fetched_epoch == NO_EPOCH:
         return None
     found = log.state.end_offset_for_epoch(last_fetched_epoch)

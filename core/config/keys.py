@@ -280,8 +280,7 @@ def _key(head: list[str], doc: str) -> Key:
 
 
 def unknown_key(name: str, known: Collection[str], what: str = "config name") -> str:
-    """What to say of an unknown key, in Apache's words: its name, and the nearest one that is
-    known."""
+    """The message about an unknown key, in Apache's words: its name, and the nearest known one."""
     return f"Unknown {what}: {name}{did_you_mean_key(name, known)}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Keys that Kafka's own authorizer reads although they are in none of Kafka's tables."""
+"""Keys that Kafka's own authorizer reads, although none of Kafka's tables lists them."""
 
 UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "two-phase commit": ("transaction.two.phase.commit.",),

@@ -53,7 +53,8 @@ class GroupSpec(Struct, frozen=True):
 
     @property
     def work(self) -> int:
-        """A measure of how long an assignor needs: members, partitions, and what is assigned."""
+        """A measure of the time that an assignor needs: the number of members, partitions and
+        assignments."""
         assigned = sum(len(ps) for m in self.members.values() for ps in m.target.values())
         return len(self.members) + sum(self.partitions.values()) + assigned
 

@@ -1,4 +1,4 @@
-"""The iteration order of Java's hash maps, for places where that order is visible.
+"""The iteration order of Java's hash maps, for results that depend visibly on that order.
 
 Kafka breaks some ties by iterating over a `HashMap`: the protocol that wins a vote, the partitions
 of a topic that come first in an assignment. Members of one group may be served by either kind of

@@ -87,7 +87,7 @@ class Mark(NamedTuple):
     lost_offset: int
     """The log end before it, if known."""
     high_watermark: int = NO_OFFSET
-    """As checkpointed."""
+    """The last checkpointed value."""
     last_epoch: int = NO_EPOCH
     """The leader epoch of the last remaining batch."""
 
@@ -120,8 +120,8 @@ def kept_files(disk: Disk, directory: str) -> dict[str, int]:
 
 
 def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
-    """Remove the mark once the replica is in sync again, after the kept data. That stays with
-    `keep`, or if no other replica has it. Raises OSError."""
+    """Remove the mark after the replica is in sync again. Unless `keep` is set, the kept data is
+    removed first, except committed records that the leader lacked. Raises OSError."""
     kept = [] if keep else [p for p in kept_files(disk, directory) if not p.endswith(CUT)]
     for path in [*kept, f"{directory}/{MARK}"]:
         with contextlib.suppress(FileNotFoundError):

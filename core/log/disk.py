@@ -1,4 +1,4 @@
-"""The real disk; besides page_cache.py the only file of the log that uses `os`.
+"""The real disk. Only this file and page_cache.py use `os` among the files of the log.
 
 Open files. 10,000 partitions have at least 30,000 files, and a process often has 1,024 descriptors.
 So a `RealFile` is opened at first use, and the disk closes files not used recently when more than

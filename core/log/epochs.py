@@ -71,8 +71,8 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """The end of `epoch` in this log (OffsetForLeaderEpoch). The latest epoch ends at the log
-        end, an older one where the next begins. One that never was here ends where the largest
-        epoch below it ends (KIP-279)."""
+        end, and an older one at the start of the next one. An epoch that was never in this log ends
+        where the largest epoch below it ends (KIP-279)."""
         if epoch == NO_EPOCH or not self._entries:
             return EpochEnd(NO_EPOCH, NO_OFFSET)
         if epoch == self._entries[-1].epoch:

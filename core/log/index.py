@@ -357,7 +357,7 @@ def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...
 def search_around(
     file: File, entry: Struct, count: int, wanted: int
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Of the file's first `count` entries, the last one whose first field is below `wanted`, and
+    """Among the file's first `count` entries, the last one whose first field is below `wanted`, and
     the one after it."""
     before = None
     for fields in _block(file, entry, count, wanted - 1):

@@ -305,7 +305,8 @@ class LogDir:
         )
 
     def has_log_start(self, tp: TopicPartition) -> bool:
-        """Whether the checkpoint has where a log starts, even if that is somewhat behind."""
+        """Whether the checkpoint has the start of a log, even if the offset is somewhat out of
+        date."""
         return tp in self.log_start_offsets
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:

@@ -37,7 +37,7 @@ class Known(NamedTuple):
     remote_start: int | None = None
     """The log begins here, though its first segments may be in remote storage."""
     high_watermark: int = NO_OFFSET
-    """As checkpointed."""
+    """The last checkpointed value."""
     end_offset: int = NO_OFFSET
     """The log end when it was closed, if its files have changed since."""
     first_offset: int = NO_OFFSET

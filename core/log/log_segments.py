@@ -172,8 +172,8 @@ class LogSegments:
 
     def delete_local_before(self, offset: int, segments_max: int | None = None) -> int:
         """Drop the segments completely below `offset`, of which there are copies in remote storage,
-        at most `segments_max` if given; returns how many. The log still begins where it did, with
-        all its leader epochs: only what is here begins later. Raises StorageError."""
+        at most `segments_max` if given; returns how many. The start of the log and its leader
+        epochs do not change; only the local records begin later. Raises StorageError."""
         log = self._log
         log.check_alive()
         return self._drop_before(min(offset, log.log_end_offset), segments_max)

@@ -157,7 +157,7 @@ class FrozenProducers:
     continues.
 
     Only references are copied. Code that changes a producer calls `keep` first, and `snapshot`
-    replaces what it read with the kept entries.
+    replaces the entries that it has read with the kept ones.
     """
 
     __slots__ = ("_before", "_states")

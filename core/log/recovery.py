@@ -1,5 +1,5 @@
-"""Opens a log: finds the files in its directory, decides which can be trusted, and where the log
-ends.
+"""Opens a log: finds the files in its directory, and decides which of them can be trusted and at
+which offset the log ends.
 
 After a clean shutdown nothing is read, since a note was written when the log was closed
 (closed_logs.py). If the note is missing, or the files have changed since, the directory is listed;
@@ -255,9 +255,9 @@ class Recovery(NamedTuple):
         """Check everything from the segment with the recovery point on; returns the remaining
         segments, the last of which is active. Raises OSError.
 
-        A segment ends where the next begins; otherwise data in between is lost, and everything
-        after it must be dropped too. (Not if compaction removed the end of a segment, but then the
-        recovery point is above it.)
+        A segment must end at the offset at which the next one begins. Otherwise, the data in
+        between is lost, and everything after it must be dropped, too. (Compaction may remove the
+        end of a segment, but then the recovery point is above it.)
         """
         first = suspect_from(segments, recovery_point)
         if first and segments[first].base_offset == recovery_point:
@@ -292,7 +292,7 @@ class Recovery(NamedTuple):
     def _check(
         self, segment: Segment, following: list[Segment], latest: int, limit: int | None = None
     ) -> Cut:
-        """Read a whole segment, rebuild its indexes, and truncate it where it stops being valid, at
+        """Read a whole segment, rebuild its indexes, and truncate it after its last valid batch, at
         the latest at the base offset of the first segment in `following`. `latest` is the leader
         epoch of the previous batch, if known. Ignores everything from position `limit` on. Raises
         OSError.

@@ -64,9 +64,9 @@ def start_offset(
 def local_start_offset(
     log: Log, retention: Retention, high_watermark: int, copied_to: int, now_ms: int
 ) -> int | None:
-    """The same for a log whose segments are copied to remote storage: where what is here will
-    begin, by its local retention. Segments with an offset above `copied_to`, the last that was
-    copied, stay, as does the active one."""
+    """The same for a log whose segments are copied to remote storage: the offset at which the local
+    records will begin, by the local retention. Segments with an offset above `copied_to`, the last
+    copied offset, stay, as does the active one."""
     segments = log.state.segments
     excess = sum(segment.size for segment in segments) - retention.retention_bytes
     if retention.retention_bytes < 0:

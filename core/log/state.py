@@ -100,7 +100,7 @@ class LogState:
 
     def delete_to(self, offset: int) -> None:
         """Make the log begin at `offset`, above its previous start. Only in a log with remote
-        segments can that be below what is here."""
+        segments can `offset` be below the local records."""
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
 
@@ -164,8 +164,8 @@ class LogState:
 
     def load_producers(self, quiet_from: int | None = None) -> tuple[Producers, list[AbortedTxn]]:
         """The producer state from snapshots and batches, and the aborted transactions found on the
-        way. Unreadable snapshots are removed. From `quiet_from` on, if given, no batch has a
-        producer, and none is read. Raises OSError, CorruptBatch."""
+        way. Unreadable snapshots are removed. If `quiet_from` is given, no batch from it on has a
+        producer, so these batches are not read. Raises OSError, CorruptBatch."""
         return self._load_producers(self.log_end_offset, self.snapshots, quiet_from)
 
     def producers_at(self, offset: int) -> Producers:

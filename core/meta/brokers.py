@@ -8,10 +8,10 @@ A broker's states, as its heartbeats move it:
         │    └──want_fence, no session───┘                                  ▼
         └────────────────a new incarnation registers────────────── may go, fenced
 
-A fenced broker, and one that shuts down, leads nothing and is in no ISR. What it was in sync with
-it may still be eligible for (see partition_change_builder.py); a broker that comes back without the
-epoch of its last clean shutdown is in no ISR and eligible for nothing before its registration
-counts, because it may have lost what it had not synced.
+A fenced broker, and one that shuts down, leads nothing and is in no ISR. It may still be eligible
+to lead the partitions with which it was in sync (see partition_change_builder.py). A broker that
+returns without the epoch of its last clean shutdown is removed from every ISR and is not eligible
+to lead anything before its registration counts, because it may have lost unsynced records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -179,10 +179,10 @@ def heartbeat(
 
     `current_metadata_offset` is the offset of the last event that the broker has applied (its
     image's `offset` less one); the broker is caught up when that is its registration or a later
-    one, and only then it is unfenced. A broker that wants to shut down first loses what it leads
-    and is in sync with, and may go at a later heartbeat, provided that `may_shut_down`: False keeps
-    it until the others know who leads now. One that is fenced, or wants to be, or leads nothing,
-    may go at once.
+    one, and only then it is unfenced. A broker that wants to shut down first loses its leaderships
+    and its places in ISRs, and may go at a later heartbeat if `may_shut_down` is set: False keeps
+    it until the others know the new leaders. A broker that is fenced, or wants to be, or leads
+    nothing, may go at once.
     """
     node = request.broker_id
     if image.is_stale(node, request.broker_epoch):

@@ -429,7 +429,7 @@ def _decide(
 def _answers(
     answer: Callable[..., A], resources: Iterable[R], errors: Iterable[KafkaError | None]
 ) -> list[A]:
-    """What is said of each resource."""
+    """The answer for each resource."""
     answers: list[A] = []
     for resource, error in zip(resources, errors, strict=True):
         answers.append(

@@ -1,4 +1,4 @@
-"""The ids of log directories that are none of a broker's (KIP-858)."""
+"""Reserved directory ids, which no log directory of a broker has (KIP-858)."""
 
 from typing import Final
 

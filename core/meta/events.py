@@ -5,9 +5,9 @@ An event is a fact, not a request: the controller decided it, the log holds it,
 version, fields in the order declared here]`.
 
 How an event grows: a new field goes to the end, with a default, and the class's VERSION rises. An
-older program refuses the newer version (it would drop what it does not know); a newer one reads the
-shorter list of an older. Fields are never removed, reordered or given another meaning; an event
-that must change that way gets a new name.
+older program refuses the newer version, because it would drop fields that it does not know; a newer
+program reads the shorter list of an older version. Fields are never removed, reordered or given
+another meaning; an event that must change that way gets a new name.
 """
 
 from typing import Any, ClassVar, Final, NamedTuple, Union, cast, get_args
@@ -116,8 +116,8 @@ class ControllerRegistered(Struct, frozen=True):
 
 
 class RestoredLog(NamedTuple):
-    """What a partition's first leader begins its log with: the objects of a lost cluster in remote
-    storage (core/log/remote/restoring.py)."""
+    """The objects of a lost cluster in remote storage, with which a partition's first leader begins
+    its log (core/log/remote/restoring.py)."""
 
     end_offset: int
     """The last offset to restore."""

@@ -5,8 +5,8 @@ Clients act on finalized features, so `SUPPORTED` lists only implemented ones, a
 be finalized. A new cluster begins with all of them.
 
 `metadata.version` tells tools which release a cluster is at. pk supports one level of it, the one
-with which Apache Kafka 4.3.1 formats a cluster, whose requests and errors it follows. The formats
-that this level stands for in Apache's metadata log do not concern us: ours has versions of its own
+with which Apache Kafka 4.3.1 formats a cluster, whose requests and errors it follows. pk does not
+use the formats of this level in Apache's metadata log, because its own log has its own versions
 (events.py).
 
 Eligible leader replicas cannot be turned off (Kafka's level 0): what is acknowledged is safe only

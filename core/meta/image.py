@@ -1,9 +1,9 @@
 """The cluster's metadata at one moment: an immutable value, replaced when events are applied.
 
-A caller may keep an image, compare it, and read it across an await. `apply` copies each
-dictionary that its events touch once per call, however many events there are, so ten thousand
-partitions are created as one step, and everything untouched is shared with the old image. That
-sharing is what makes `changes(old, new)` cheap: same object, no change.
+A caller may keep an image, compare it, and read it across an await. `apply` copies each dictionary
+that its events touch once per call, however many events there are, so ten thousand partitions are
+created as one step, and everything untouched is shared with the old image. That sharing makes
+`changes(old, new)` cheap: the same object means no change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -135,7 +135,7 @@ class PartitionImage(Struct, frozen=True):
     unclean_epoch: int = -1
     """The last leader epoch that began with an election that may have lost acknowledged records."""
     restored: RestoredLog | None = None
-    """What its log begins with; None for a log that began empty."""
+    """The restored objects with which its log begins; None for a log that began empty."""
 
     @property
     def reassigning(self) -> bool:

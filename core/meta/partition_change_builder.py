@@ -1,8 +1,8 @@
 """The change of one partition: its ISR, its eligible replicas, its leader (KIP-455, KIP-966).
 
 A decision about a partition (another ISR, other replicas, a broker that may have lost records) sets
-what it wants on a `PartitionChangeBuilder`, and `build` makes the event that the rules allow. As
-Apache's class of that name does, it goes through these steps:
+its wishes on a `PartitionChangeBuilder`, and `build` makes the event that the rules allow. Like
+Apache's class of that name, it takes these steps:
 
 1. A reassignment whose target replicas are all in the ISR is complete: the removed replicas are
    dropped.

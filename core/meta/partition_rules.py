@@ -1,5 +1,5 @@
-"""What decisions about partitions depend on besides the partition itself: which brokers may lead,
-and the topics' `min.insync.replicas` and `unclean.leader.election.enable`."""
+"""The facts outside a partition on which decisions about it depend: the brokers that may lead, and
+the topics' `min.insync.replicas` and `unclean.leader.election.enable`."""
 
 from typing import Final
 

@@ -1,11 +1,11 @@
 """Comparing the log of a follower that stopped with the log of its leader (KIP-966 has no such
 rule; Kafka cuts the follower).
 
-A follower whose log leaves its leader's below the follower's own high watermark does not cut: those
-records were committed. It stops, and reports both logs (PkReplicaLogs): its own, the offset where
-it would have to cut, and the end of its leader's log as reported by the leader. It repeats the
-report while it is stopped, so nothing has to be kept here. The logs are of one leader epoch, in
-which the leader's only grows.
+If a follower's log diverges from its leader's below the follower's own high watermark, the follower
+does not truncate it, because those records were committed. It stops, and reports both logs
+(PkReplicaLogs): its own log, the offset at which it would have to truncate, and the end of its
+leader's log as reported by the leader. It repeats the report while it is stopped, so nothing has to
+be kept here. The reports are of one leader epoch, in which the leader's log only grows.
 
     the follower's log                          the leader's log           then
     ------------------------------------------  -------------------------  -------------------------
@@ -56,9 +56,9 @@ class Comparison(NamedTuple):
     """The decision about a follower that stopped."""
 
     goes_on: bool = False
-    """Whether it may cut its log, and keep what it cuts off."""
+    """Whether it may truncate its log and keep the truncated records."""
     leads: bool = False
-    """Whether it is to lead."""
+    """Whether it becomes the leader."""
     why: str = ""
     """The reason, for people."""
 

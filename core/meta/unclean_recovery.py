@@ -1,12 +1,12 @@
 """Electing a leader when the ISR and the eligible leader replicas are empty: the replica with the
 longest log leads (KIP-966, unclean recovery).
 
-A broker that returns without a clean shutdown may have lost records. If all in-sync replicas
-return like that, none of them is eligible to lead, and the partition has no leader until their logs
-have been compared. Each broker sees in its image that a partition without a leader has a replica
-there, and reports to the controller how far that log goes (PkReplicaLogs). The controller does not
-ask: a report that the broker sends by itself is as easily sent again, to a new controller, which
-has no reports, and after the broker returns.
+A broker that returns without a clean shutdown may have lost records. If all in-sync replicas return
+like that, none of them is eligible to lead, and the partition has no leader until their logs have
+been compared. Each broker sees in its image that it has a replica of a partition without a leader,
+and reports the end of that log to the controller (PkReplicaLogs). The controller does not request
+reports: a report that the broker sends by itself is as easily sent again, to a new controller,
+which has no reports, and after the broker returns.
 
 A *report* is valid for one incarnation of the broker and one leader epoch of the partition. During
 these nothing is appended to the log or cut from it: a broker that acts upon an image without a
@@ -144,7 +144,7 @@ class Verdict(NamedTuple):
     awaits: Nodes = ()
     """Whose reports are missing."""
     why: str = ""
-    """The reason for waiting, or what is known of the damage, for people."""
+    """The reason for waiting, or a description of the damage, for people."""
 
 
 def needed(partition: PartitionImage) -> Nodes:

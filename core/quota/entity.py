@@ -1,8 +1,8 @@
 """Client quota entities, and which quota applies to a client (KIP-13, KIP-55, KIP-546, KIP-612).
 
 A quota is for a user, a client id, a client id of a user, or an address. Each of these is named, or
-is the default: all that have no quota of their own. Of all quotas that match a client, one applies,
-the first of eight levels:
+is the default: all that have no quota of their own. If several quotas match a client, only one
+applies, the first of eight levels:
 
 1. the user with the client id                    5. any user with any client id
 2. the user with any client id                    6. any user

@@ -36,7 +36,7 @@ class SampledRate:
         self._total = 0.0
 
     def record(self, value: float, now_s: float) -> None:
-        """Add `value` to the current sample; a negative value takes back what was recorded."""
+        """Add `value` to the current sample; a negative value takes back an earlier one."""
         samples = self._samples
         self.last_s = now_s
         if samples and now_s - samples[-1][0] < self._sample_s:

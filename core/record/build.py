@@ -159,8 +159,8 @@ class BatchBuilder:
 
 
 def frame_record(key: bytes | None, value: bytes | None) -> bytes:
-    """A record without headers as a batch has it, from the length of its key on. What is before
-    that depends on the batch."""
+    """The bytes of a record without headers in a batch, from the length of its key on. The bytes
+    before that depend on the batch."""
     return b"".join(
         (
             b"\x01" if key is None else VARINTS[len(key)],

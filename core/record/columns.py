@@ -1,11 +1,11 @@
-"""Record batches ↔ Arrow columns, without a Python object a record.
+"""Record batches ↔ Arrow columns, without a Python object for each record.
 
-To read batches, only the lengths of the records must be read one by one, because each says where
-the next record begins; for consecutive records of the same length not even that. numpy decodes
-every other field of all records side by side, over the concatenated bytes of many batches, so that
-small batches cost no more than large ones. Keys and values become Arrow arrays over those bytes:
-the offsets alternate gap, value, gap, value, …, and `take` keeps every second piece and turns each
-of length -1 into a null.
+When batches are read, only the lengths of the records must be read one by one, because each
+determines the position of the next record. For consecutive records of the same length, even that is
+not necessary. numpy decodes every other field of all records side by side, over the concatenated
+bytes of many batches, so that small batches cost no more than large ones. Keys and values become
+Arrow arrays over those bytes: the offsets alternate gap, value, gap, value, …, and `take` keeps
+every second piece and turns each of length -1 into a null.
 
 Nothing in the bytes is trusted: every length is compared with its record and every record with its
 batch. If they do not add up, the batch is refused with INVALID_RECORD.

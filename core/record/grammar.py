@@ -4,9 +4,9 @@ written once, and the functions made from them.
 - `parse_record` reads one record by the grammar, field by field. It is slow and careful, and the
   only place that words the errors of a record.
 - `compile_loop` makes a function that goes through many records, as core/wire makes a codec from
-  the declaration of a message. What the function does with each field is a few lines of source, and
-  the fields that it does not want are skipped. The usual number has up to three bytes and is read
-  in place, since a call for each would take longer than all the rest.
+  the declaration of a message. A few lines of source define the use of each field, and the function
+  skips all other fields. Most numbers have up to three bytes and are read in place, since a call
+  for each would take longer than all the rest.
 
 A compiled loop accepts only what it understands. At a record that it does not, right or wrong, it
 stops; then `parse_record` decides. So no loop can accept what the grammar refuses, as long as its

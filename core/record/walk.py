@@ -4,10 +4,10 @@ It runs on every produce, so it takes three paths, and each decides only the cas
 
 - `_check_uniform`: records of one shape (uniform.py): some 20 M records/s.
 - `_check`: records one after another, by a loop compiled from the grammar: some 2 M records/s.
-- `parse_record`: everything, carefully, and the only place that words a refusal. What the others do
-  not understand, right or wrong, is decided here.
+- `parse_record`: everything, carefully, and the only place that words a refusal. It decides about
+  records that the others do not understand, valid or not.
 
-All three work on the batch where it lies.
+All three work on the batch in place.
 """
 
 from collections.abc import Callable, Iterable, Sequence

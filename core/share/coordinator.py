@@ -1,9 +1,9 @@
 """The share coordinator's machine: the state of the share partitions of one partition of
 `__share_group_state`.
 
-Leaders of partitions keep in memory which records are in flight, and store here what must outlive
-them: the offset where delivery begins, and the states of records after it. Five requests come from
-other brokers:
+Leaders of partitions keep the records in flight in memory, and store here the state that must
+outlive them: the offset where delivery begins, and the states of records after it. Five requests
+come from other brokers:
 
 - *Initialize*, from the group's coordinator: the group begins (again) at an offset, under a state
   epoch of its own.
@@ -128,9 +128,9 @@ class ShareCoordinatorMachine:
     def initialize(
         self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> Decision[Record, bool]:
-        """InitializeShareGroupState 0: the group begins at `start_offset`, or, for -1, where the
-        leader chooses. The record states of an earlier state epoch are forgotten, and in the same
-        one if a start offset is given (AlterShareGroupOffsets). Replies True.
+        """InitializeShareGroupState 0: the group begins at `start_offset`, or, for -1, at an offset
+        that the leader chooses. The record states of an earlier state epoch are forgotten, and in
+        the same one if a start offset is given (AlterShareGroupOffsets). Replies True.
 
         A request of the same epoch without one is a repeat, which may arrive long after the first:
         a group coordinator that was cut off, and replaced, still asks. Starting over would deliver

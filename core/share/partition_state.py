@@ -516,9 +516,9 @@ class SharePartitionState:
         )
 
     def merge(self, writes: Sequence[StateWrite]) -> StateWrite:
-        """One write for all of `writes`, none of which is in progress, taken from the current
-        window: so the stored state never goes back, provided that writes are stored one after
-        another."""
+        """One write for all of `writes`, taken from the current window, so that the stored state
+        never goes back if writes are stored one after another. None of `writes` may be in
+        progress."""
         batches = [batch for write in writes for batch in write.batches]
         return self._state_write(self._write_ids, batches)
 

@@ -1,11 +1,11 @@
 """The transaction coordinator's machine: every transactional id of one partition of
 `__transaction_state`.
 
-It speaks wire messages and knows no broker: the runtime (the coordinators of core/broker) appends
-what it decides and carries out its effects. Durable state is a `Transaction` per transactional id,
-and only `replay` changes it. Soft state is the partitions that still lack a marker: a coordinator
-that takes over sends every marker of a prepared transaction again, and a partition that has one
-already recognizes the repetition.
+It uses wire messages and knows no broker: the runtime (the coordinators of core/broker) appends its
+records and carries out its effects. Durable state is a `Transaction` per transactional id, and only
+`replay` changes it. Soft state is the partitions that still lack a marker: a coordinator that takes
+over sends every marker of a prepared transaction again, and a partition that has one already
+recognizes the repetition.
 
 Some decisions need an unused producer id, and only the broker can get one from the controller. Such
 a decision is made twice: first without one, with the reply `NEEDS_PRODUCER_ID`; then with

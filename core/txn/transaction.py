@@ -78,7 +78,7 @@ NEXT: Final[dict[State, frozenset[State]]] = {
     State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
 }
 """State → the states that a decision may lead to. An abort without a transaction (Empty, Complete…
-→ PrepareAbort) only raises the epoch; the second protocol has it."""
+→ PrepareAbort) exists only in the second protocol, and only raises the epoch."""
 
 
 class Transaction(NamedTuple):

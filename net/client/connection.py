@@ -289,7 +289,7 @@ class Connection:
         if the connection has ended.
 
         `answered=False` is for a produce with acks=0, which has no answer: it is done once the
-        socket has it. Exceptions raised by `FORBIDS` pass through unchanged.
+        socket has accepted it. Exceptions raised by `FORBIDS` pass through unchanged.
         """
         if self._closed is not None:
             raise without_frames(self._closed)

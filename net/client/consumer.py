@@ -6,12 +6,12 @@
             ...
 
 Everything that waits for brokers runs in the background (fetcher, positions, group). `poll` returns
-what has arrived, and only `poll` adds and removes partitions, so between two polls nothing changes
-for the program.
+the records that have arrived, and only `poll` adds and removes partitions, so between two polls
+nothing changes for the program.
 
-With `enable.auto.commit` a poll commits what the polls before it returned, so records are processed
-at least once. For at most once, commit between poll and processing. When the block ends, the
-consumer commits its positions and leaves the group. If it ends with an exception, it commits
+With `enable.auto.commit`, a poll commits the records that earlier polls returned, so records are
+processed at least once. For at most once, commit between poll and processing. When the block ends,
+the consumer commits its positions and leaves the group. If it ends with an exception, it commits
 nothing, because the records last returned may not have been processed.
 """
 

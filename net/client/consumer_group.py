@@ -1,11 +1,11 @@
 """Membership in a group by the consumer protocol (KIP-848): ConsumerGroupHeartbeat.
 
-The coordinator assigns partitions: the member reports what it subscribes to and holds, and the
-response says what it should hold. As with the classic protocol (group.py), one background task
-holds the membership and puts a `Step` in front of `poll`, where partitions come and go. Until
-`poll` has done the step, the task goes on heartbeating and reports as held both the partitions that
-`poll` has not released and those that it will take. So the coordinator gives away nothing that is
-still being processed, or will be.
+The coordinator assigns partitions: the member reports its subscription and its partitions, and the
+response has the partitions that it should have. As with the classic protocol (group.py), one
+background task holds the membership and hands `poll` a `Step`, which adds and removes partitions.
+Until `poll` has done the step, the task continues to send heartbeats, and reports as held both the
+partitions that `poll` has not released and those that it will take. So the coordinator gives away
+nothing that is still being processed, or will be.
 
     epoch 0 --- heartbeat that says everything --> epoch n --- another assignment --> Step assign
        ^                                              |

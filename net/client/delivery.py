@@ -43,8 +43,8 @@ OnSettled = Callable[[RecordMetadata | BaseException], None]
 client's own task or thread. It must not raise or wait."""
 
 OnSend = Callable[[OutgoingRecord], OnSettled | None]
-"""Called with each record, in the task or thread that sends it; what it returns is called when the
-record is settled."""
+"""A function that is called with each record, in the task or thread that sends it. If it returns a
+function, that function is called when the record is settled."""
 
 Seen = tuple[OutgoingRecord, OnSettled | None]
 
@@ -58,7 +58,8 @@ def see(
     partition: int | None,
     timestamp_ms: int | None,
 ) -> Seen:
-    """Call `on_send` with a record; returns the record as it is to be sent."""
+    """Call `on_send` with a record. Returns the record to send, as `on_send` left it, and the
+    result of `on_send`."""
     record = OutgoingRecord(topic, value, key, list(headers), partition, timestamp_ms)
     return record, on_send(record)
 

@@ -126,7 +126,7 @@ class ControllerSilent(RequestTimedOut):
 class ControllerDown(ClientError):
     """The controller cannot answer, according to the program that started it on this machine: its
     process is stopped or paused. `step` is the command that restores it. If the request was
-    `asked`, a broker has it and may still forward it."""
+    `asked`, a broker has received it and may still forward it."""
 
     def __init__(self, why: str, step: str, *, asked: bool = False) -> None:
         then = ", and the request may still take effect then" if asked else ""

@@ -67,8 +67,8 @@ class Session:
         self, wanted: dict[TopicPartition, tuple[Uuid, FetchPartition]], *, by_id: bool
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """The topics to list and those to forget, so that the broker's session becomes `wanted`.
-        `by_id` is whether the session uses topic ids. By name, a recreated topic is the same topic,
-        and forgetting the old one would remove it."""
+        `by_id` is whether the session uses topic ids. In a session that uses names, a recreated
+        topic is the same topic, and forgetting the old one would remove it."""
         if self.epoch == 0:
             self.partitions = dict(wanted)
             return _topics(wanted), []
@@ -105,7 +105,7 @@ def _topics(partitions: dict[TopicPartition, tuple[Uuid, FetchPartition]]) -> li
 
 
 class FetcherEvents(NamedTuple):
-    """What a consumer does when its fetcher reports something."""
+    """The functions of a consumer that its fetcher calls to report something."""
 
     on_news: Callable[[], None]
     """A response was taken; the partitions may have records."""

@@ -2,7 +2,8 @@
 
 One background task holds the membership. It does not change the program's partitions itself:
 partitions are revoked and assigned only while the program is inside `poll`, when no record is being
-processed. So the task hands `poll` a `Step`, and goes on heartbeating until that is done:
+processed. So the task hands `poll` a `Step`, and continues to send heartbeats until the step is
+done:
 
     outside -- JoinGroup, SyncGroup --> Step assign --> stable -- must join again --> (again)
                                                            |       (eager: Step revoke first)

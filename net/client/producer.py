@@ -415,7 +415,7 @@ class Producer:
 
     async def _abort(self, transactions: Transactions) -> None:
         """Abort unless a commit may have taken place, which cannot be undone. Wait for records in
-        flight: none of them may end up in the next transaction."""
+        flight, so that they cannot become part of the next transaction."""
         fatal = self._sender.fatal is not None
         if not transactions.open or transactions.commit_sent or fatal:
             return
@@ -621,7 +621,7 @@ class Producer:
     def _grouped_by_key(
         self, info: TopicInfo, topic: str, records: Sequence[Pair]
     ) -> tuple[dict[int, Sequence[Pair]], Sequence[Pair]]:
-        """Records by partition; or, if none of them has a key, all of them, for any partition.
+        """Records by partition; or, if no record has a key, all records, for any partition.
 
         Records without a key among others are assigned here, so that records of the same partition
         keep their order.

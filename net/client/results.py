@@ -269,7 +269,8 @@ class NewTopic(Struct, frozen=True):
 
 
 class RemoteState(Struct, frozen=True):
-    """What of a tiered partition is in remote storage, as its leader says (pk only)."""
+    """The part of a tiered partition that is in remote storage, according to its leader (pk
+    only)."""
 
     segments: int
     bytes: int
@@ -338,7 +339,7 @@ class ConfigSynonym(Struct, frozen=True):
 
 
 class ConfigEntry(Struct, frozen=True):
-    """A config value, and where it comes from. A sensitive value is None."""
+    """A config value and its source. A sensitive value is None."""
 
     name: str
     value: str | None

@@ -75,7 +75,7 @@ class _Queue(Struct):
 
 
 class ShareFetcherEvents(NamedTuple):
-    """What a share consumer does when its fetcher reports something."""
+    """The functions of a share consumer that its fetcher calls to report something."""
 
     on_delivery: Callable[[Delivery], None]
     on_outcome: Callable[[TopicPartition, Said, KafkaError | ClientError | None], None]

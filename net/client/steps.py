@@ -1,8 +1,8 @@
 """The steps that a group hands to `poll`: partitions are assigned and revoked there, when the
 program is not processing records.
 
-The task that holds the membership hands poll a `Step` and goes on heartbeating until it is done.
-Both group protocols work this way (group.py, consumer_group.py).
+The task that holds the membership hands `poll` a `Step`, and continues to send heartbeats until the
+step is done. Both group protocols work this way (group.py, consumer_group.py).
 """
 
 from collections.abc import Callable, Iterable

@@ -289,7 +289,7 @@ class PartitionState:
 
     def take_record(self) -> ConsumerRecord | None:
         """The next record of the batch being read. None if there is none, or if it cannot be read:
-        `take_records` then goes on, or raises the error."""
+        `take_records` then continues, or raises the error."""
         if self.reading is None or self.paused:
             return None
         header, source, _, tail = self.reading

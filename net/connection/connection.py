@@ -2,7 +2,7 @@
 
 The reader handles all complete frames in its buffer before it sends or reads again, so a client
 that pipelines needs one `recv`, one `send` and one turn of the loop for many requests. To keep a
-client from starving the others, the reader sends what it has and yields after `pk.loop.slice.us`.
+client from starving the others, the reader sends its answers and yields after `pk.loop.slice.us`.
 """
 
 from __future__ import annotations

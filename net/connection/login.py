@@ -52,7 +52,7 @@ class Login:
     ) -> None:
         self.security = security
         self.context = context
-        """The template for the context of requests, with what is known about the peer so far."""
+        """The template for the context of requests, with the facts known about the peer so far."""
         self.session_ends = math.inf
         """The end of the session by trio's clock."""
         self._buffer = buffer

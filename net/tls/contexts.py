@@ -229,8 +229,8 @@ def _is_certificate(text: str) -> bool:
 
 @contextmanager
 def _as_file(text: str) -> Generator[str]:
-    """A file with `text` that no other user can read, since OpenSSL only loads keys from files. In
-    memory if the system supports that."""
+    """A file with `text` that no other user can read, because OpenSSL loads keys only from files.
+    The file is in memory if the system supports that."""
     data = text.encode()
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pk-key")

@@ -2,8 +2,8 @@
 
 The format: magic, version, number of entries; each entry a private key with its chain, or a trusted
 certificate; at the end a SHA-1 digest over the password and everything before it. A private key is
-XORed with a stream of SHA-1 digests of password and salt. That protects little, and Java itself
-writes PKCS12 now, whatever the file's name.
+XORed with a stream of SHA-1 digests of password and salt. That protects little, and Java itself now
+writes PKCS12, even to files named `.jks`.
 """
 
 from __future__ import annotations

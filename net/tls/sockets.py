@@ -66,8 +66,8 @@ class TlsSocket:
                 await trio.lowlevel.wait_writable(self._ssl)
 
     def read_now(self, room: memoryview) -> int | None:
-        """Read what is available without waiting into `room`; None if nothing is, 0 at the end.
-        Raises OSError."""
+        """Read the bytes that are available without waiting into `room`; None if there are none, 0
+        at the end. Raises OSError."""
         filled = 0
         enough = min(len(room), READ_BYTES)
         while filled < enough:

@@ -1,9 +1,9 @@
 """Measures appends to the metadata log in etcd: `scripts/bench --etcd`.
 
-A controller makes one append at a time and waits until etcd has it. Decisions made in the meantime
-go into the next append. The rate of appends therefore limits the latency of a decision, not the
-number of decisions. Each member syncs every write; all members and the controller share this
-machine, and its disk.
+A controller makes one append at a time, and waits until etcd has confirmed it. Decisions made in
+the meantime go into the next append. The rate of appends therefore limits the latency of a
+decision, not the number of decisions. Each member syncs every write; all members and the controller
+share this machine, and its disk.
 """
 
 from __future__ import annotations

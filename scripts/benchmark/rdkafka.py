@@ -265,8 +265,8 @@ def _send_one(client: RdKafka, message: Message) -> None:
 
 
 def end_to_end(options: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Send one record and wait until a consumer has it, `count` times. Returns the milliseconds of
-    each."""
+    """Send one record and wait until a consumer has received it, `count` times. Returns the
+    milliseconds of each."""
     times = []
     base = {"bootstrap.servers": options["config"]["bootstrap.servers"], "log_level": 0}
     with (

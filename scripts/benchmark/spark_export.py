@@ -3,8 +3,8 @@ process.
 
 Both read from the same Apache Kafka, use the same cores, write the same columns (headers too) with
 the same codec, and are timed from the start of the process to its end. The connector is version
-4.0.0 on pyspark 4.0.0, fetched once into the user's cache; its script is as its documentation has
-it, with the jars on the class path and no user interface. CPU is user plus system time of the whole
+4.0.0 on pyspark 4.0.0, fetched once into the user's cache; its script follows its documentation,
+with the jars on the class path and no user interface. CPU is user plus system time of the whole
 process tree.
 
     scripts/bench --spark --records 2000000 --rounds 5

@@ -24,7 +24,7 @@ TOOL_JVM = ("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
 
 READY_S = 30.0
-# What a broker catches up with after a pause: a JVM's timers, a heartbeat that came too late.
+# The time that a broker gets to catch up after a pause, such as on a JVM's timers or a heartbeat.
 SETTLE_S = 3.0
 
 
@@ -255,10 +255,9 @@ def _status_mb(pid: int, key: str) -> float:
 def touch_memory(megabytes: int) -> None:
     """Have the machine hand out the memory that a measurement is about to fill with files.
 
-    A virtual machine often gets its memory from the host at the first touch, and gives back what
-    lies free. Who writes first then pays seconds of system time per GB that are neither broker's. A
-    file that is deleted leaves memory that the next file is given; memory that a process had does
-    not.
+    A virtual machine often gets its memory from the host at the first access, and returns free
+    memory. The first writer then pays seconds of system time per GB that neither broker causes. The
+    next file reuses the memory of a deleted file, but not the memory of a process that has ended.
     """
     chunk = bytes(1_000_000)
     with tempfile.TemporaryFile() as file:

@@ -54,7 +54,7 @@ class Took(NamedTuple):
     transactions: int
     seconds: float
     cpu_s: float
-    """Of the broker."""
+    """The CPU time of the broker."""
 
 
 def main() -> int:

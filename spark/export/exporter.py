@@ -2,9 +2,9 @@
 
 The export is planned first, as ranges of offsets. Each range is one Spark task, which writes a file
 or several. The task reads its range from the partition's leader (pk.spark.read.reader, which the
-`pk` data source uses too), parses JSON if asked to, and writes where the export is. The ranges are
-known before Spark has started, so the job does not need the data source's planning, which would
-start Python three times: 3.5 s of CPU.
+`pk` data source uses too), parses JSON if requested, and writes to the location of the export. The
+ranges are known before Spark has started, so the job does not need the data source's planning,
+which would start Python three times: 3.5 s of CPU.
 
 The counts come from the files: each file's footer, which the task returns, has its records, and its
 first and last offset. The tasks also count what they read, and an export fails if the two counts

@@ -1,8 +1,8 @@
 """The directory of an export, and its manifest, which lists exactly the exported offsets.
 
-Only files that `_pk_export.json` lists are part of the export. In a local directory a run writes
-into a folder of its own; its name begins with `_`, like the manifest's, so readers skip both. Once
-everything is written and synced, the files move beside the others, and then the manifest is
+Only files that `_pk_export.json` lists are part of the export. In a local directory, a run writes
+to its own folder, whose name begins with `_`, like the manifest's, so readers skip both. After
+everything is written and synced, the files move next to the others, and then the manifest is
 replaced in one step. In object storage the files have their final names from the start, and a
 conditional put replaces the manifest. A run that crashes before that leaves files that are not
 listed; the next run removes them.

@@ -7,10 +7,10 @@ never there without the other; which task read the rows, in which run, with how 
 not matter. Beside them a marker of the import as a whole says what its first run read and how, so
 that later runs read the same.
 
-The order makes it exact, as in pk.spark.sink.commit: a run takes over the transactional id,
-which is made of the import's id, and only then reads the markers. From there on no other run can
-publish under that id, so the markers in memory stay true. If it is unknown whether a commit took
-place, the run does both again.
+The order makes it exact, as in pk.spark.sink.commit: a run takes over the transactional id, which
+is made of the import's id, and only then reads the markers. From then on, no other run can publish
+under that id, so the markers in memory stay correct. If it is unknown whether a commit took place,
+the run does both again.
 """
 
 import json

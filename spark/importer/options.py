@@ -53,8 +53,8 @@ class ImportOptions:
     partition: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     import_id: str | None = None
-    """None means an id made of the topic and the source: the same command continues where
-    it ended."""
+    """None means an id made of the topic and the source, so that the same command continues the
+    import."""
 
     schema: str | None = None
     """The columns of CSV and JSON (DDL)."""

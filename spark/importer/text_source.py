@@ -92,7 +92,7 @@ class _Text:
         self._folders = lines.schema.fields[1:]
         self._zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
-    # what is asked of the lines
+    # the jobs over the lines
 
     def _run(
         self, frame: "DataFrame", run: Callable[[Iterable[Any]], Any], numbers: Sequence[int]

@@ -1,7 +1,8 @@
 """Reads the offsets of a topic in a batch from Spark's checkpoint of a query.
 
-`offsets/N` has the offsets that batch N reads; `commits/N` shows that its sink has it. The file of
-a batch has a line of JSON for each source; a query that uses a topic twice has it in two lines.
+`offsets/N` has the offsets that batch N reads; `commits/N` shows that its sink has written the
+batch. The file of a batch has a line of JSON for each source, and two lines for a topic that the
+query uses twice.
 """
 
 import json

@@ -111,7 +111,7 @@ def _primitive(kind: Type) -> Shape:
             return Shape(_PRIMITIVES[kind.kind])
 
 
-# A field's default comes as the schema's JSON has it: bytes as text, decimals as the text of their
+# A field's default has the form of the schema's JSON: bytes as text, decimals as the text of their
 # bytes, dates and times as numbers.
 
 

@@ -5,7 +5,8 @@ them to the tasks: workers decode Arrow batches and never talk to the registry. 
 JSON text, which Spark's `from_json` turns into columns; with an Avro schema to read with, every
 version becomes that schema's columns.
 
-In a stream the ids of a batch are known when the batch is: call these functions in `foreachBatch`.
+In a stream, the ids of a batch are known only with the batch, so call these functions in
+`foreachBatch`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Protobuf messages in Spark's columns.
 
 A message is a struct. A field that knows whether it was set (`optional`, one of a `oneof`, a
-message) is null where it was not; any other has protobuf's default. Unsigned numbers of 32 bits are
-bigint, those of 64 bits decimal(20,0), so that none is lost. Enumerations are their names, or the
-number where the schema has no name for it. Of the well-known types, timestamps are timestamps,
-durations are microseconds, wrappers are the value or null, and Struct, Value and ListValue are
-JSON, as text.
+message) is null if it was not; any other field has protobuf's default. Unsigned numbers of 32 bits
+are bigint, and those of 64 bits are decimal(20,0), so that no value is lost. Enumerations are their
+names, or the number if the schema has no name for it. Among the well-known types, timestamps are
+timestamps, durations are microseconds, wrappers are the value or null, and Struct, Value and
+ListValue are JSON, as text.
 
 Protobuf finds fields by number, so the message of the schema to read with reads what every older
 and newer version wrote.

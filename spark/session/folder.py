@@ -2,7 +2,8 @@
 
 A session that is killed cannot remove it, and a pipeline that is killed each night would fill the
 disk. So the session's processes hold a lock in it, and the next session removes the folders whose
-lock nobody holds. All of them inherit the lock: a JVM may outlive its driver for a moment.
+lock no process holds. All processes of a session inherit the lock, because a JVM may outlive its
+driver for a moment.
 """
 
 import fcntl

@@ -5,8 +5,8 @@ waits, like a consumer: a Fetch from the end of each partition stays at its lead
 comes, and its answer also has the new end. So an idle stream costs one request per leader in three
 seconds, and a new record is seen at once.
 
-A connection answers in order. So these requests have connections of their own, and one that another
-leader's answer has overtaken is left where it is: its answer counts when it comes.
+A connection answers in order. So these requests have their own connections, and a request that
+another leader's answer has overtaken stays pending: its answer counts when it arrives.
 """
 
 from collections.abc import Mapping

@@ -65,7 +65,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         connections().run(self._stop_at_latest)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        # Trigger.Once asks for everything, whatever the options say, as it does of Spark's own
+        # Trigger.Once requests everything, regardless of the options, as it does from Spark's own
         # source.
         limited = not isinstance(limit, ReadAllAvailable)
         return connections().run(self._next, StreamOffset.parse(start), limited).json()

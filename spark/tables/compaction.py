@@ -1,8 +1,8 @@
 """Compacts a Delta table: many small files become few large ones.
 
-deltalake rewrites the files in the process that asks for it, and puts the new ones in place of the
-old ones in one commit. Rows that other writers append meanwhile stay, and so do the batch numbers
-that the table keeps for each writer. If another writer removes one of the files meanwhile, the
+deltalake rewrites the files in the calling process, and replaces the old ones by the new ones in
+one commit. Rows that other writers append in the meantime stay, and so do the batch numbers that
+the table keeps for each writer. If another writer removes one of the files in the meantime, the
 commit is refused, and nothing has changed. Old files stay for the table's
 `delta.deletedFileRetentionDuration`, a week by default, for readers of earlier versions.
 """
@@ -47,8 +47,8 @@ def compact_delta(store: Store) -> Compacted:
 class Compaction:
     """Compacts one table from time to time, after a batch.
 
-    The time is kept in a file, so that it counts over restarts. A compaction that fails does not
-    end what writes the table: the batch is in the table already, and the next attempt comes a
+    The time is kept in a file, so that it counts over restarts. A failed compaction does not stop
+    the writer of the table: the batch is already in the table, and the next attempt follows a
     period later.
     """
 

@@ -1,9 +1,9 @@
-"""JSON texts as columns, as they were or not at all.
+"""JSON texts as columns, unchanged or not at all.
 
 Spark's own parser accepts as much of a text as it can: it rounds decimals, cuts a time off a date,
-ignores what follows an object, takes the last of two equal keys, and writes a question mark for
-half a character. Here each of these is a reason why a text does not fit, and the caller decides
-what becomes of it.
+ignores text after an object, takes the last of two equal keys, and writes a question mark for half
+a character. Here, each of these is a reason why a text does not fit, and the caller decides what to
+do with it.
 
 Numbers with a fraction are kept as they are written until a column's type is known. A column of
 type STRING has a JSON string's text, and of everything else the JSON, with its order, types and

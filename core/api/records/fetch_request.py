@@ -617,7 +617,8 @@ class Fetch:
         return response
 
     def _found_again(self) -> list[tuple[FetchedPartition, PartitionData]]:
-        """What was found now, and for the other partitions what was found when they moved last."""
+        """The partitions found now. For the other partitions, the result of the round in which they
+        last changed."""
         news = dict(self.found)
         return [
             (fetched, data)
@@ -633,7 +634,8 @@ class Fetch:
             counted.replication_bytes_out += size
 
     def _wait_ms(self) -> int:
-        """How long the client must wait for what was found, in ms; 0 if it need not."""
+        """The time that the client must wait because of the records found, in ms; 0 if it need not
+        wait."""
         quotas = self.context.broker.client_quotas
         if not quotas.is_on or self.replica_id >= 0:
             return 0

@@ -1,7 +1,7 @@
 """ElectLeaders (43), versions 0–2: elects preferred replicas (KIP-183), or, from v1 on, any live
 replica (KIP-460).
 
-Before v1 there is no error for the whole request: each requested partition has it.
+Before v1, a response has no error for the whole request, so each requested partition has the error.
 """
 
 from typing import Final

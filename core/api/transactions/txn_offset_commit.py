@@ -1,9 +1,10 @@
 """TxnOffsetCommit (28), versions 0–5: commits offsets as part of a transaction (KIP-98).
 
 KIP-447 (v3: the member and its generation), KIP-890 (v4 TRANSACTION_ABORTABLE, v5: the group's
-partition is added to the transaction by this request). As before a producer's batch, the
-transaction's coordinator is asked first (core/broker/coordinator/add_partitions_to_txn_manager.py);
-here the partition is that of the group in `__consumer_offsets`.
+partition is added to the transaction by this request). As before a producer's batch, the broker
+first sends a request to the transaction's coordinator
+(core/broker/coordinator/add_partitions_to_txn_manager.py); here the partition is
+that of the group in `__consumer_offsets`.
 """
 
 from __future__ import annotations

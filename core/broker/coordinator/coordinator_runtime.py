@@ -1,7 +1,7 @@
 """The coordinators of this broker: one for each partition of an internal topic that it leads.
 
-It is the same for every kind of machine: which partition a key belongs to, and that the
-coordinators follow the leadership of their partitions. What a kind adds is in a file of its own
+It is the same for every kind of machine: it maps keys to partitions, and its coordinators follow
+the leadership of their partitions. A kind with more than that has its own file
 (group_coordinators.py).
 """
 

@@ -212,7 +212,7 @@ class Faults:
 
     @property
     def shift_ms(self) -> int:
-        """By how much the broker's clock is ahead of the machine's."""
+        """The time by which the broker's clock is ahead of the machine's."""
         return self._clock.shift_ms
 
     async def set_clock(self, shift_ms: int) -> None:

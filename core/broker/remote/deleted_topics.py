@@ -24,7 +24,7 @@ GONE_S: Final = 60.0
 LATE_S: Final = 3600.0
 """When the objects of a deleted topic are listed once more: no upload takes longer."""
 FORGOTTEN_S: Final = 6 * 3600.0
-"""How long after that a broker that does not lead drops what it knows of the topic."""
+"""The time after that until a broker that does not lead forgets the topic."""
 
 
 class DeletedTopics:

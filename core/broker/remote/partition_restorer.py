@@ -1,7 +1,7 @@
 """Lets a partition take over the segments of a lost cluster (`pk cluster restore`).
 
-The metadata is written anew from the objects in the store, and the log begins behind them, with the
-leader epochs and the producers of the last one (core/log/remote/restoring.py).
+It writes new metadata from the objects in the store, and the log begins after them, with the leader
+epochs and the producers of the last one (core/log/remote/restoring.py).
 """
 
 from __future__ import annotations

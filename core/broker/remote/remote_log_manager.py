@@ -13,8 +13,8 @@ A turn that failed is tried again after `RETRY_S`, then ever later, up to `RETRY
 
 A partition that takes over the segments of a lost cluster is led when its log is restored
 (partition_restorer.py). If remote storage is turned off for a topic, its leaders delete everything
-in the store, and each replica then begins with the first record on its own disk. What deleted
-topics leave in the store is deleted, too (deleted_topics.py).
+in the store, and each replica then begins with the first record on its own disk. The objects of
+deleted topics are deleted, too (deleted_topics.py).
 """
 
 from __future__ import annotations
@@ -246,9 +246,9 @@ class RemoteLogManager:
 
     async def _find_epochs(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
         """Read the leader epochs of remote records from the store if this broker has lost them with
-        its file: without them nobody finds the segments, and they would count as unknown. A segment
-        has the epochs from where the log began when it was copied, so several may be needed. Raises
-        RemoteStorageError."""
+        its file: without them, the segments cannot be found, and would count as unknown. A segment
+        has the epochs from the start that the log had when the segment was copied, so several
+        segments may be needed. Raises RemoteStorageError."""
         state = partition.log.state
         while (segment := remote.last_before_local(partition.log)) is not None:
             before = state.epochs.entries[:1]

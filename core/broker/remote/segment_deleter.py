@@ -1,5 +1,5 @@
-"""Deletes what is in remote storage and is not needed any more: expired segments, those of a topic
-whose remote storage was turned off, and objects that are no segments.
+"""Deletes unneeded data from remote storage: expired segments, segments of a topic whose remote
+storage was turned off, and objects that are not segments.
 
 A request whose answer was lost, or that comes after its sender gave up, can leave an object that is
 no segment. So leaders compare the store's list with the metadata, when they become leaders and
@@ -110,8 +110,8 @@ class SegmentDeleter:
         self._tasks.metrics.deleted_segments += 1
 
     async def delete_orphans(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
-        """Delete the objects of a partition that are no segments of it, and that nobody needs.
-        Raises KafkaError, RemoteStorageError."""
+        """Delete the objects of a partition that are not segments of it and are not needed. Raises
+        KafkaError, RemoteStorageError."""
         known = remote_partition(partition)
         async with self.limiter:
             listed = await self._listed(known)

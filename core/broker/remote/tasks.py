@@ -1,5 +1,5 @@
-"""What the tasks of remote storage share: the store, what is known of it, and the failures of each
-partition."""
+"""The state that the tasks of remote storage share: the store, its known contents, and the failures
+of each partition."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RemoteMetrics:
 
 
 class RemoteTasks:
-    """What every task of one broker needs."""
+    """The objects that every task of one broker needs."""
 
     def __init__(
         self,

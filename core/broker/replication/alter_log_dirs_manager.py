@@ -106,9 +106,9 @@ class AlterLogDirsManager:
         ]
 
     def move(self, topic: str, number: int, path: str) -> None:
-        """Begin to move a partition's log to the directory at `path`; a move under way to another
-        one ends, and one to where the log is already means that it stays. If the broker does not
-        hold the partition (yet), its log will be created in that directory, which
+        """Begin to move a partition's log to the directory at `path`; a move in progress to another
+        directory ends, and a move to the log's own directory means that it stays. If the broker
+        does not hold the partition (yet), its log will be created in that directory, which
         REPLICA_NOT_AVAILABLE reports. Raises LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT for a
         directory that is cordoned, KAFKA_STORAGE_ERROR, and the errors of `Replicas.partition`."""
         directory = next((d for d in self._dirs.directories if d.path == path.rstrip("/")), None)
@@ -226,8 +226,8 @@ class AlterLogDirsManager:
                 return
 
     async def _align(self, move: Move, future: Log) -> None:
-        """Truncate an earlier copy to where it agrees with the log, as a follower truncates its
-        log to its leader's."""
+        """Truncate an earlier copy to the offset up to which it agrees with the log, as a follower
+        truncates its log to its leader's."""
         log, path = move.partition.log, move.directory.path
         while future.state.size:
             ours = log.state.end_offset_for_epoch(future.state.epochs.latest)
@@ -248,7 +248,7 @@ class AlterLogDirsManager:
                 return
 
     async def _cut_copy(self, move: Move, future: Log) -> None:
-        """Truncate the copy where the log was truncated."""
+        """Truncate the copy at the offset at which the log was truncated."""
         offset, move.cut = move.cut, None
         assert offset is not None
         await offload(future.segments.truncate_to, offset, directory=move.directory.path)

@@ -149,7 +149,8 @@ class RepeatedFetch(FetchSession):
         self.in_use = False
         """Whether a fetch goes by it. The next one may come before that is answered."""
         self.terms: tuple[object, ...] = ()
-        """What the answers depended on, beside the partitions and what the client wants of each."""
+        """The terms on which the answers depended, other than the partitions and the client's
+        request for each."""
 
     def begin(self, terms: tuple[object, ...], partitions_max: int) -> None:
         """A fetch goes by it, on these terms."""

@@ -167,7 +167,7 @@ class LogOpener:
         return lacking
 
     def forget(self, topic: TopicImage) -> None:
-        """The topic was deleted: none of its partitions is lost."""
+        """Handle the deletion of a topic: its missing partitions no longer count as lost."""
         for one in topic.partitions if self._lost else ():
             tp = TopicPartition(topic.name, one.partition)
             if self._lost.get(tp) == topic.topic_id:

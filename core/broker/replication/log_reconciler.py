@@ -62,7 +62,8 @@ NOTE_FOR_S: Final = 30.0
 """How long to retry a checkpoint that must be written."""
 
 Divergence = tuple[PartitionFetchState, int, int]
-"""(partition, epoch, end offset): the leader's answer about where the logs diverge."""
+"""(partition, epoch, end offset): the leader's answer, which shows the offset at which the logs
+diverge."""
 
 
 class Fetcher(Protocol):
@@ -175,9 +176,9 @@ class LogReconciler:
 
     @asynccontextmanager
     async def _held(self, partitions: list[Partition]) -> AsyncGenerator[None]:
-        """No other task touches these logs from here on, also before the first task runs that cuts
-        one. Where one was cut below its recovery point, or its start, that is noted before they are
-        let go: nothing is appended to them sooner, under any leader."""
+        """No other task touches these logs within, even before the first task runs that truncates
+        one. If one was truncated below its recovery point, or its start, a checkpoint records that
+        before the logs are released: nothing is appended to them before, under any leader."""
         before = [
             (p, p.log.durability.recovery_point, p.log.state.log_start_offset, p.high_watermark)
             for p in partitions
@@ -210,8 +211,8 @@ class LogReconciler:
                 partition.touch()
 
     async def _note(self, write: Callable[[], None], directory: LogDir) -> None:
-        """Write a checkpoint of the directory, again and again where the disk is full. Other images
-        wait for this: after a while the directory is taken out of service, as Apache does at
+        """Write a checkpoint of the directory, and retry while the disk is full. Later images wait
+        for this, so after a while the directory is taken out of service, as Apache Kafka does at
         once."""
         clock = self._replicas.clock
         wait_s, give_up_at = NOTE_AGAIN_S_MIN, clock.time() + NOTE_FOR_S

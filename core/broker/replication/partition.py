@@ -137,8 +137,9 @@ class Partition:
         self.stopped: Stop | None = None
         """Why it follows no further, until the controller lets it, or elects another leader."""
         self.offline: KafkaError | None = None
-        # Only what is committed is copied to remote storage and dropped here. So a lower checkpoint
-        # of the watermark is old, and followers could not fetch what would raise it.
+        # Only committed records are copied to remote storage and dropped here. So a lower
+        # checkpoint of the watermark is old, and followers could not fetch the records that would
+        # raise it.
         start = log.state.local_log_start_offset
         noted = start if high_watermark is None else high_watermark
         self.high_watermark = min(max(noted, start), log.state.log_end_offset)
@@ -232,7 +233,7 @@ class Partition:
             and state.log_start_offset == state.log_end_offset <= restored.end_offset + 1
         )
 
-    # --- who may ask ---
+    # --- checks of requests ---
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise NOT_LEADER_OR_FOLLOWER on the wrong broker, or the error for an old or future epoch
@@ -746,7 +747,7 @@ class Partition:
             self._tell_readers()
 
     def _wake_all(self) -> None:
-        """As `touch`, and wake the tasks that wait for the high watermark."""
+        """Like `touch`, and also wake the tasks that wait for the high watermark."""
         self._offset_waiters.release_all()
         self.touch()
 

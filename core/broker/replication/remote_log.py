@@ -198,8 +198,8 @@ class RemoteLog:
 
     def last_before_local(self, log: Log) -> RemoteSegment | None:
         """If leader epochs of `log` before its first local segment are unknown: the segment that
-        has them, since it reaches there. Of several, after an unclean election, the one with the
-        newest epoch that can come before the local ones."""
+        has them, since it reaches there. If there are several after an unclean election, the one
+        with the newest epoch that can come before the local ones."""
         state, lineage = log.state, log.state.epochs.entries
         local_start = state.local_log_start_offset
         known_from = lineage[0].start_offset if lineage else local_start

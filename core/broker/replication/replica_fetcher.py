@@ -4,7 +4,7 @@
 A fetcher is a task with its own channel to the leader, since an answer that waits for records
 delays those behind it. A request names the partitions whose position has changed since the previous
 request; the leader remembers the others. It carries the epoch of the last record of each log, and
-the leader answers with the offset where the logs diverge, if they do (KIP-595). Then the log is
+the leader answers with the offset at which the logs diverge, if they do (KIP-595). Then the log is
 truncated (core/broker/replication/truncation.py) and fetched again.
 
 One request waits at the leader for new records. When partitions are added during that wait (their
@@ -282,7 +282,7 @@ class ReplicaFetcher:
                 await self._moved.wait()
         self._moved = trio.Event()
 
-    # --- what is asked ---
+    # --- requests ---
 
     def _reset_session(self) -> None:
         """The leader's session is not what we think: the next request opens a new one, and names
@@ -421,7 +421,7 @@ class ReplicaFetcher:
         )  # fmt: skip
         self._pause(fetch_state, fetch_state.backoff_s)
 
-    # --- what is answered ---
+    # --- answers ---
 
     async def _take(self, channel: Channel, asked: _Asked, answer: FetchResponse) -> None:
         """Act on an answer: append, truncate, restart, or retry. Raises KafkaError if the leader

@@ -3,8 +3,8 @@
 
 The fetchers follow the images. Before an image comes into force, `release` releases every partition
 whose leader, leader epoch or presence it changes, and waits until none of these is being truncated.
-After that, `follow` hands each to the fetcher of its new leader. In between nothing is appended to
-them, so a partition never changes its role with an answer half processed.
+After that, `follow` hands each to the fetcher of its new leader. In between, nothing is appended to
+them, so a partition never changes its role while an answer is only partly processed.
 """
 
 from __future__ import annotations

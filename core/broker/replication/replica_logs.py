@@ -49,7 +49,8 @@ FINAL: Final = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
     }
 )
-"""Taken, or out of date: the next image tells, and has it reported again."""
+"""The controller accepted the report, or the report is out of date. In the latter case, the next
+image shows that, and the broker reports again."""
 
 
 class ReplicaLogs:
@@ -102,15 +103,15 @@ class ReplicaLogs:
             self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
 
     def _add_marked(self, partition: Partition) -> None:
-        """A controller that is new does not know yet what this broker found when it started. In the
-        ISR the replica counts as whole again."""
+        """A new controller does not know yet about the damage that this broker found at startup. A
+        replica in the ISR counts as undamaged again."""
         image = partition.image
         if partition.log.mark is not None and image and self._state.node_id not in image.isr:
             self._due[TopicIdPartition(partition.topic_id, partition.tp.partition)] = None
 
     async def report_damage(self) -> None:
-        """Report logs that were found damaged: before this broker is unfenced, and may lead by
-        virtue of what it once had."""
+        """Report damaged logs. This happens before this broker is unfenced, because it could
+        otherwise lead on the strength of records that it has lost."""
         due: list[TopicIdPartition] = []
         for partition in list(self._replicas):
             await let_others_run()

@@ -67,8 +67,8 @@ class Quota:
             samples.popleft()
         if not samples:
             return 0.0
-        # As Kafka's SimpleRate: a window that is not full yet counts as long as it has been open,
-        # but a sample at least.
+        # As in Kafka's SimpleRate, a window that is not full yet counts for the time that it has
+        # been open, but at least for one sample.
         elapsed_s = max(now - samples[0][0], self._sample_s)
         return sum(count for _, count in samples) / elapsed_s
 

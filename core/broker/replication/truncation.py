@@ -1,4 +1,5 @@
-"""Finds where a follower truncates its log to a prefix of its leader's (KIP-101, KIP-279, KIP-595).
+"""Finds the offset at which a follower truncates its log to a prefix of its leader's (KIP-101,
+KIP-279, KIP-595).
 
 Two logs agree within each leader epoch that both have, as far as the shorter one goes. The follower
 names the epoch of its last record; the leader answers with the largest epoch not above it that *it*
@@ -24,8 +25,8 @@ class Cut(NamedTuple):
 
 def cut_at(epochs: LeaderEpochs, end: int, leader_epoch: int, leader_end_offset: int) -> Cut | None:
     """Interprets a leader's answer for a log of these `epochs` that ends at `end`: `leader_epoch`
-    is the largest epoch the leader knows that is not above the one it was asked for,
-    `leader_end_offset` where that ends there; -1 where it knows none.
+    is the largest epoch that the leader knows and that is not above the requested one, and
+    `leader_end_offset` is its end there; both are -1 if the leader knows none.
 
     Returns None if the leader's answer does not help: the two logs have no epoch in common.
     """

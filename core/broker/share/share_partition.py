@@ -66,7 +66,7 @@ class Reset:
 
 
 class SharePartitionOwner(Protocol):
-    """What a share partition uses of the broker, and reports to it."""
+    """The parts of the broker that a share partition uses, and to which it reports."""
 
     timers: Timers[SharePartition]
 
@@ -79,7 +79,7 @@ class SharePartitionOwner(Protocol):
         ...
 
     def reset_of(self, group_id: str) -> Reset:
-        """Where the group starts now (`share.auto.offset.reset`)."""
+        """The position at which the group starts now (`share.auto.offset.reset`)."""
         ...
 
     def dropped(self, share_partition: SharePartition) -> None:

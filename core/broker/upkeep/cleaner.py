@@ -1,10 +1,10 @@
 """Compaction as a background task of the broker: selects the next log, runs the job, and swaps in
 the result.
 
-Where it runs. Compaction is pure Python over every record, and a computing thread holds the
-interpreter for 5 ms at a time, which would delay every produce of another client by as much
-(measured: see `net/compactor.py`). So on a real disk the work is done in a separate process, passed
-in as a `Compactor`; otherwise (a disk in memory, the simulator) by `InThread`, step by step through
+Compaction is pure Python over every record, and a computing thread holds the interpreter for 5 ms
+at a time, which would delay every produce of another client by as much (measured: see
+`net/compactor.py`). So on a real disk, a separate process does the work, passed in as a
+`Compactor`. Otherwise (a disk in memory, the simulator), `InThread` does it step by step through
 `offload`.
 
 The loop itself does little: it selects the log (time indexes are read in a thread), ensures that
@@ -278,7 +278,7 @@ def compaction_of(partition: Partition) -> CompactionConfig:
 
 
 def _next(steps: Iterator[Step], directory: str) -> Step | None:
-    """In a thread: the next step of a job; None at its end."""
+    """The next step of a job; None at its end. Runs in a thread."""
     with of_one_log(f"compact {directory}"):
         return next(steps, None)
 
@@ -286,7 +286,8 @@ def _next(steps: Iterator[Step], directory: str) -> Step | None:
 def _plan(
     candidates: list[tuple[Partition, CompactionConfig]], now_ms: int
 ) -> list[tuple[Partition, Cleanable | Unforeseen]]:
-    """In a thread: the logs that are due. The next reader of an unreadable log gets its error."""
+    """The logs that are due. Runs in a thread. The next reader of an unreadable log gets its
+    error."""
     due: list[tuple[Partition, Cleanable | Unforeseen]] = []
     for partition, config in candidates:
         try:

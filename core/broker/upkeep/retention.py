@@ -181,7 +181,7 @@ def copies(partition: Partition) -> bool:
 def _plan_local(
     asked: list[tuple[Partition, Log, Retention, int, int]], now_ms: int
 ) -> list[tuple[Partition, int | Unforeseen]]:
-    """As `_plan`, where the local files of logs will begin."""
+    """Like `_plan`, for the offsets at which the local files of logs will begin."""
     due: list[tuple[Partition, int | Unforeseen]] = []
     for partition, log, wanted, high_watermark, copied in asked:
         try:

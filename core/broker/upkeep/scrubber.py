@@ -1,4 +1,4 @@
-"""Looks for damage in closed segments before a reader encounters it, and has it repaired: once per
+"""Finds damage in closed segments before a reader encounters it, and starts the repair: once per
 `pk.log.scrub.interval.ms`, no faster than `pk.log.scrub.bytes.per.second`.
 
 A disk may flip a bit in old data. A read detects that (core/log/checked_bytes.py), but old records

@@ -294,7 +294,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
             del self.static_members[old.instance_id or ""]
 
     def replay_regex(self, regex: str, resolved: Resolved | None) -> None:
-        """Set the topics that an expression matched. None: no member has it any more."""
+        """Set the topics that an expression matched. None means that no member has the expression
+        any more."""
         if resolved is None:
             self.resolved.pop(regex, None)
         else:

@@ -240,8 +240,8 @@ class _Assignment:
     # Both
 
     def _least_loaded(self, members: Iterable[str], task: Task | None) -> str | None:
-        """The member with the least load; with `task`, None if the process of the first has
-        it, as in Kafka."""
+        """The member with the least load. With `task`, returns None if the process of the first
+        member already has the task, as in Kafka."""
         candidate: str | None = None
         first: _Process | None = None
         load = tasks = 0.0

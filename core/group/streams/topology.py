@@ -46,7 +46,8 @@ class Topology(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def in_java_order(self) -> list[wire.Subtopology]:
-        """The subtopologies in the order of Java's `HashMap`, for places where the order shows."""
+        """The subtopologies in the order of Java's `HashMap`, for results that depend visibly on
+        it."""
         return [self.subtopologies[name] for name in java_ordered(self.subtopologies)]
 
     @cached_property

@@ -50,7 +50,7 @@ class Job(Struct, frozen=True):
 
     directory: str
     parts: tuple[Part, ...]
-    """The log's segments from the first up to the end, none of them active."""
+    """The log's segments from the first up to the end, without the active one."""
     first_dirty_offset: int
     end_offset: int
     now_ms: int

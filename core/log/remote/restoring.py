@@ -2,11 +2,11 @@
 partition.
 
 `__remote_log_metadata` is lost with the cluster, so the objects alone must say which of them form
-the log. Each has the leader epochs of its log up to its end. The object whose last epoch is the
-newest, and of those the one that reaches furthest, has the log that counts, as in an election by
-the longest log. From its end the plan goes back through the segments that have the epochs of this
-log, to the first gap, or to where the log began when that object was copied. Offsets are never
-given again, so a gap costs the records before it, not those behind it.
+the log. Each has the leader epochs of its log up to its end. The object with the newest last epoch,
+and among several such objects the one with the highest end offset, has the log that counts, as in
+an election by the longest log. From its end, the plan goes back through the segments that have the
+epochs of this log, to the first gap, or to the start that the log had when that object was copied.
+Offsets are never assigned twice, so a gap loses the records before it, not the records after it.
 
 Other objects that reach beyond the start are taken over too, since the manager of the new cluster
 deletes what other segments replace. Those before the start are left alone: an operator may need the
@@ -60,7 +60,7 @@ class PartitionPlan(Struct, frozen=True):
     segments: tuple[RemoteSegment, ...]
     """The segments that are taken over."""
     log_start_offset: int
-    """Where the log began when the last segment was copied; if `start_offset` is higher, the
+    """The start of the log when the last segment was copied. If `start_offset` is higher, the
     records between them are lost."""
 
     @property

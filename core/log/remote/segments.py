@@ -266,7 +266,7 @@ def range_at(
 ) -> RemoteRange | None:
     """The segment that has `offset` of the log with these leader epochs, and how far it has the
     log's records of that epoch: an unclean leader may have begun another epoch within it. None
-    beyond the end of the log, where a follower may be that is not in sync."""
+    beyond the end of the log; an out-of-sync follower may be there."""
     if offset >= log_end_offset:
         return None
     entry = bisect_right(lineage, offset, key=lambda e: e.start_offset) - 1

@@ -84,8 +84,8 @@ class _Beside(Struct):
 
 
 class _Walked:
-    """A summary of a segment's batches, for checking the files that refer to them. In arrays, since
-    there may be millions."""
+    """A summary of a segment's batches, for checking the files that refer to them. It uses arrays,
+    because there may be millions of batches."""
 
     def __init__(self) -> None:
         self.positions = array("q")
@@ -391,6 +391,6 @@ class PartitionCheck:
 
 
 def _after(walked: _Walked, position: int) -> int:
-    """The expected offset at a position where no batch could be read; -1 for the first."""
+    """The expected offset at a position at which no batch could be read; -1 for the first."""
     i = bisect_left(walked.positions, position)
     return walked.lasts[i - 1] + 1 if i else -1

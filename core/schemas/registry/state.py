@@ -178,8 +178,8 @@ class State:
         return sorted(self._references.get((subject, version), ()))
 
     def config(self, subject: str | None, *, inherited: bool = True) -> Mapping[str, Any] | None:
-        """The settings of a subject (None: the registry); None if it has none of its own, unless
-        `inherited`."""
+        """The settings of a subject (None: the registry). Without `inherited`, returns None if the
+        subject has no settings of its own."""
         if not inherited:
             return self.configs.get(subject)
         merged: dict[str, Any] = {"compatibilityLevel": DEFAULT_LEVEL}

@@ -34,7 +34,7 @@ class PkFaultsRequest(Request["PkFaultsResponse"]):
     partition: Int32 = -1
     group: str = ""
     shift_ms: Int64 = 0
-    """By how much the broker's clock is ahead of the machine's, in ms."""
+    """The time by which the broker's clock is ahead of the machine's, in ms."""
 
     def changes_nothing(self) -> bool:
         """Whether this request only reads."""

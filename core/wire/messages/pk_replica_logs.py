@@ -24,7 +24,7 @@ class ReplicaLog(Struct):
     """The offset after the last whole batch; -1 if the log cannot be read."""
     start_offset: Int64 = -1
     high_watermark: Int64 = -1
-    """As last checkpointed."""
+    """The last checkpointed value."""
     damage: Int8 = 0
     """The damage that recovery found (core/log/damaged.py); 0 for none, and for a torn tail."""
     kept_bytes: Int64 = 0

@@ -1,4 +1,4 @@
-"""The records of `__remote_log_metadata` (KIP-405), which say what is in remote storage.
+"""The records of `__remote_log_metadata` (KIP-405), which list the segments in remote storage.
 
 A record has no key. Its value begins with a frame version (1), the record's type and its version,
 each an unsigned varint.

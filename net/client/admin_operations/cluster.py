@@ -89,8 +89,8 @@ class ClusterOperations(AdminBase):
         return await self._by_broker(None, ask)
 
     async def describe_features(self, node_id: int | None = None) -> r.FeatureDescription:
-        """The features that a broker (None: any) supports and the cluster has finalized, requested
-        anew (KIP-584)."""
+        """Request the features that a broker (None: any) supports and the cluster has finalized
+        (KIP-584)."""
         from pk.core.wire.messages.api_versions import ApiVersionsRequest
 
         request = ApiVersionsRequest(client_software_name="pk", client_software_version="0")
@@ -207,7 +207,7 @@ class ClusterOperations(AdminBase):
     async def find_coordinators(
         self, keys: Iterable[str], type: r.CoordinatorType = r.CoordinatorType.GROUP
     ) -> Answers[str, r.Node]:
-        """The coordinators of several groups or transactional ids, requested anew."""
+        """Request the coordinators of several groups or transactional ids."""
         wanted = list(dict.fromkeys(keys))
         answers: Answers[str, r.Node] = Answers()
 

@@ -307,8 +307,8 @@ def _naming(error: KafkaError, group_id: str) -> KafkaError:
 def _raise_if_moved(
     answers: Answers[TopicPartition, None],
 ) -> Answers[TopicPartition, None]:
-    """Raise the error of a coordinator that moved: each partition has it, and it is one of the
-    whole request, which is sent again."""
+    """Raise the error of a coordinator that moved. Each partition has this error, although it is an
+    error of the whole request, which is then sent again."""
     for error in answers.errors.values():
         moved = isinstance(error, KafkaError) and error.code in (
             ErrorCode.NOT_COORDINATOR,

@@ -219,7 +219,7 @@ class TopicOperations(AdminBase):
     async def remote_storage(
         self, brokers: Iterable[int] | None = None
     ) -> dict[TopicPartition, r.RemoteState]:
-        """What of the tiered partitions that brokers lead (None: all of them) is in remote storage.
+        """The remote storage of the tiered partitions that brokers lead (None: of all brokers).
         Empty for Apache Kafka, which has no such request. Raises KafkaError, ClientError."""
         from pk.core.wire.messages.pk_remote_storage import (
             PkRemoteStorageRequest,

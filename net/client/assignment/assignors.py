@@ -39,7 +39,7 @@ Subscriptions = Mapping[str, Subscription]
 
 
 class RebalanceProtocol(IntEnum):
-    """What a member does with its partitions before it joins again (KIP-429)."""
+    """The partitions that a member revokes before it joins again (KIP-429)."""
 
     EAGER = 0
     """It revokes all of them."""

@@ -58,7 +58,7 @@ TOPICS_MAX: Final = 1024
 
 
 Answered = bytes | list[Part] | DelayedProduce | FailedProduce
-"""What `append` returns for a request: its answer, or that it must wait, or that it failed."""
+"""The result of `append` for a request: an answer, an answer that must wait, or a failure."""
 
 
 class ProduceFastPath:

@@ -1,9 +1,9 @@
 """The framing of the last record that a client sent by itself, as the fast path remembers it.
 
 A producer that sends small records one at a time frames each like the one before: the lengths and
-deltas are the same, and only the content differs. What `validate_records` says of a record depends
-on its framing alone. So a batch of one record that is framed like one that passed would pass as
-well, and comparing a few bytes shows it.
+deltas are the same, and only the content differs. The result of `validate_records` for a record
+depends only on its framing. So if a batch of one record passed, another one with the same framing
+passes, too, and comparing a few bytes shows that.
 """
 
 from __future__ import annotations
