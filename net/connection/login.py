@@ -1,5 +1,5 @@
 """Authentication of the peer: before any other request, and again when its session ends
-(KIP-368)."""
+(re-authentication, KIP-368)."""
 
 from __future__ import annotations
 

@@ -71,9 +71,7 @@ class DelayedFetch(DelayedOperation):
             return None
         if not enough and not expired:
             return _TOO_LITTLE
-        response = fetch.answer()
-        fetch.close()
-        return response
+        return fetch.answer()
 
 
 _TOO_LITTLE = object()
@@ -82,6 +80,4 @@ _TOO_LITTLE = object()
 async def wait(fetch: Fetch, deadline: float) -> Outcome[FetchResponse]:
     """Read again whenever a partition moves, until there is enough or `deadline` (trio's clock)."""
     await fetch.read_until(fetch.keys(), deadline)
-    response = fetch.answer()
-    fetch.close()
-    return response
+    return fetch.answer()

@@ -33,6 +33,4 @@ def handle(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
         return wait(fetch, fetch.deadline)
     if not enough:
         return DelayedFetch(fetch)
-    response = fetch.answer()
-    fetch.close()
-    return response
+    return fetch.answer()

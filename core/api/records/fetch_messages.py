@@ -16,7 +16,7 @@ VERSION_MESSAGE_V1 = 2
 
 
 async def answer_messages(fetch: Fetch) -> Outcome[FetchResponse]:
-    """Look, convert, and answer. If only control batches were found, of which nothing remains, wait
+    """Read, convert, and answer. If only control batches were found, of which nothing remains, wait
     for more: the client would repeat its request immediately after an empty answer."""
     purgatory, deadline = fetch.context.broker.purgatory, fetch.deadline
     partitions = fetch.partitions()

@@ -142,6 +142,8 @@ class Fetch:
             reads_zstd=version >= VERSION_ZSTD,
         )
 
+    # --- the partitions that it wants ---
+
     def begin(self) -> None:
         """Find or open the session, and the partitions wanted in it. Call this first."""
         request, broker = self.request, self.context.broker
@@ -280,6 +282,8 @@ class Fetch:
                     session.dirty[key] = fetched
                 fetched.want(wish)
         return partitions
+
+    # --- reading them ---
 
     def read(self) -> bool:
         """Read the records available now. True if they suffice for an answer, or if some must first
@@ -551,12 +555,6 @@ class Fetch:
                     leader_id=leader[0], leader_epoch=leader[1]
                 )
 
-    def close(self) -> None:
-        """Note that the answer is complete."""
-        if self.repeated is not None:
-            self.repeated.in_use = False
-            self.wanted = {}
-
     def partitions(self) -> list[Partition]:
         """The wanted partitions that this broker has."""
         replicas = self.context.broker.data.replicas
@@ -579,11 +577,15 @@ class Fetch:
             keys += partitions
         return keys
 
+    # --- the answer ---
+
     def answer(self) -> FetchResponse:
-        """The response, by topic. In a session it has only what changed."""
+        """The response, by topic. In a session it has only what changed. It ends the request."""
         self._count_throttled()
         if self.repeated is not None:
             self.found = self._found_again()
+            self.repeated.in_use = False
+            self.wanted = {}
         if (wait_ms := self._wait_ms()) > 0:
             return self._held_back(wait_ms)
         response = FetchResponse(session_id=self.session.id if self.session is not None else 0)
