@@ -14,7 +14,7 @@ from pk.core.config.keys import (
     value_text,
     without_secrets,
 )
-from pk.core.config.roles import Listener
+from pk.core.config.listeners import Listener
 from pk.core.config.tables import (
     BROKER_KEYS,
     CLIENT_METRICS_KEYS,

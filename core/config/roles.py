@@ -11,21 +11,13 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from pk.core.config.keys import ConfigError
+from pk.core.config.listeners import Listener
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 EMBEDDED: Final = "embedded"
 ETCD: Final = "etcd://"
 ZOOKEEPER: Final = "zookeeper://"
-
-
-class Listener(NamedTuple):
-    """One endpoint of a node."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: str
 
 
 class Voter(NamedTuple):

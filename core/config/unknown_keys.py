@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from pk.core.config.keys import ConfigError
 from pk.core.config.listener_keys import LISTENER_KEYS, MECHANISM_KEYS, MECHANISMS, of_listener
-from pk.core.config.roles import Listener
+from pk.core.config.listeners import Listener
 from pk.core.config.tables import BROKER_KEYS, DYNAMIC_ONLY_KEYS, LISTENER_PREFIX, OWN_PREFIX
 from pk.core.config.unsupported import PLUGIN_KEYS
 

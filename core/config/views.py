@@ -12,8 +12,16 @@ from typing import Any, Final, Generic, TypeVar, cast, overload
 
 from pk.core.config import roles
 from pk.core.config.keys import ConfigError, Value
+from pk.core.config.listeners import (
+    Listener,
+    advertised_listeners,
+    check_listeners,
+    controller_login,
+    inter_broker_listener_name,
+    inter_broker_login,
+    listeners_of,
+)
 from pk.core.config.log_limits import EVERY_DIRECTORY, check_cleaners, check_cordoned
-from pk.core.config.roles import Listener
 from pk.core.config.tables import (
     TOPIC_KEYS,
     TOPIC_SYNONYMS,
@@ -141,16 +149,7 @@ class BrokerConfig:
         check_unknown_keys(cast(ListenerNames, self))
         if self.node_id >= 0 and self["broker.id"] not in (-1, self.node_id):
             raise ConfigError("node.id and broker.id are both given and differ")
-        names = [listener.name for listener in self.listeners]
-        if len(set(names)) != len(names):
-            raise ConfigError("listeners names a listener twice")
-        ports = [(li.host, li.port) for li in self.listeners if li.port]
-        if len(set(ports)) != len(ports):
-            raise ConfigError("listeners has two listeners on one port")
-        if stray := {li.name for li in self.advertised_listeners} - set(names):
-            raise ConfigError(f"advertised.listeners has {min(stray)}, which listeners lacks")
-        if any(li.host == "0.0.0.0" for li in self.advertised_listeners):
-            raise ConfigError("advertised.listeners must name a host that clients can reach")
+        check_listeners(self.listeners, self.advertised_listeners)
         roles.check(cast(roles.RoleKeys, self))
         if self.replica_selector_class not in (None, "", *REPLICA_SELECTORS):
             raise ConfigError(
@@ -188,12 +187,12 @@ class BrokerConfig:
     node_id = Setting[int](lambda c: c["node.id"] if c["node.id"] is not None else c["broker.id"])
     broker_rack = Setting["str | None"]("broker.rack")
     log_dirs = Setting[tuple[str, ...]](lambda c: c["log.dirs"] or c["log.dir"])
-    listeners = Setting[tuple[Listener, ...]](lambda c: _listeners(c, "listeners"))
-    advertised_listeners = Setting[tuple[Listener, ...]](lambda c: _advertised(c))
-    inter_broker_listener_name = Setting[str](lambda c: _inter_broker_listener_name(c))
-    inter_broker_login = Setting[tuple[str, str, str]](lambda c: _inter_broker_login(c))
+    listeners = Setting[tuple[Listener, ...]](lambda c: listeners_of(c, "listeners"))
+    advertised_listeners = Setting[tuple[Listener, ...]](advertised_listeners)
+    inter_broker_listener_name = Setting[str](inter_broker_listener_name)
+    inter_broker_login = Setting[tuple[str, str, str]](inter_broker_login)
     """How brokers connect to each other: listener, security protocol, SASL mechanism."""
-    controller_login = Setting[tuple[str, str, str]](lambda c: _controller_login(c))
+    controller_login = Setting[tuple[str, str, str]](controller_login)
     """The same for controllers."""
 
     # Roles: broker, controller or both, and how nodes find each other (`roles.py`)
@@ -631,78 +630,6 @@ def _parsable(given: Mapping[str, str]) -> dict[str, str]:
             continue
         kept[name] = text
     return kept
-
-
-def _protocols(config: BrokerConfig) -> dict[str, str]:
-    pairs = cast(str, config["listener.security.protocol.map"]).split(",")
-    protocols: dict[str, str] = {}
-    for pair in filter(None, (p.strip() for p in pairs)):
-        name, colon, protocol = pair.rpartition(":")
-        if not colon or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-            raise ConfigError(f"listener.security.protocol.map: {pair!r} is not NAME:PROTOCOL")
-        protocols[name.upper()] = protocol.upper()
-    if config.given("listener.security.protocol.map") is None:
-        _map_controllers(config, protocols)
-    return protocols
-
-
-def _map_controllers(config: BrokerConfig, protocols: dict[str, str]) -> None:
-    """As in Kafka, a controller's listener needs no entry in the map if no key asks for TLS or
-    SASL."""
-    names = [
-        text.partition("://")[0].upper() for text in cast(tuple[str, ...], config["listeners"])
-    ]
-    names += config.controller_listener_names
-    if all(protocols.get(name, "PLAINTEXT") == "PLAINTEXT" for name in names):
-        for name in config.controller_listener_names:
-            protocols.setdefault(name, "PLAINTEXT")
-
-
-def _listeners(config: BrokerConfig, key: str) -> tuple[Listener, ...]:
-    protocols = _protocols(config)
-    return tuple(_listener(key, text, protocols) for text in cast(tuple[str, ...], config[key]))
-
-
-def _listener(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
-    name, separator, address = text.partition("://")
-    host, colon, port = address.rpartition(":")
-    if not separator or not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(f"{key}: {text!r} is not NAME://HOST:PORT")
-    name = name.upper()
-    if name not in protocols:
-        raise ConfigError(f"{key}: listener.security.protocol.map lacks {name}")
-    return Listener(name, host.removeprefix("[").removesuffix("]"), int(port), protocols[name])
-
-
-def _advertised(config: BrokerConfig) -> tuple[Listener, ...]:
-    if config["advertised.listeners"]:
-        return _listeners(config, "advertised.listeners")
-    # "" listens on every address and advertises this machine's name, which only net/ can determine.
-    return tuple(li._replace(host="") if li.host == "0.0.0.0" else li for li in config.listeners)
-
-
-def _inter_broker_listener_name(config: BrokerConfig) -> str:
-    name = config["inter.broker.listener.name"]
-    if name is not None:
-        return cast(str, name).upper()
-    protocol = config["security.inter.broker.protocol"]
-    for listener in config.broker_listeners:
-        if listener.security_protocol == protocol:
-            return listener.name
-    return cast(str, protocol)
-
-
-def _inter_broker_login(config: BrokerConfig) -> tuple[str, str, str]:
-    name = config.inter_broker_listener_name
-    mechanism = cast(str, config["sasl.mechanism.inter.broker.protocol"])
-    return name, _protocols(config).get(name, "PLAINTEXT"), mechanism
-
-
-def _controller_login(config: BrokerConfig) -> tuple[str, str, str]:
-    # As in Kafka, brokers use the first controller listener, and its keys.
-    name = next(iter(config.controller_listener_names), "")
-    mechanism = cast(str, config["sasl.mechanism.controller.protocol"])
-    return name, _protocols(config).get(name, "PLAINTEXT"), mechanism
 
 
 def _per_ip(config: BrokerConfig) -> dict[str, int]:
