@@ -107,9 +107,6 @@ OTHERS_S: Final = 1.0
 
 CLOSE_S: Final = 3.0
 
-CONNECT_TIMEOUT_MS: Final = 15_000
-"""How long etcd may be unreachable until an error is reported."""
-
 HOW_TO_MAKE_ROOM: Final = (
     "compact its history, defragment its members and disarm the alarm (etcdctl compact, defrag, "
     "alarm disarm)"
@@ -138,29 +135,25 @@ class EtcdStore:
     def __init__(
         self,
         client: EtcdClient,
-        root: str,
+        locator: EtcdLeader,
         controller_id: int,
         endpoint: Endpoint,
         nursery: trio.Nursery,
         *,
         session_timeout_ms: int = 6000,
-        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
     ) -> None:
-        """`root` is the path; `endpoint` is the address of this controller, for the locators of
-        others. Tasks that keep the lease and follow the leader run in the nursery, and end with it.
-        `close` also closes the client."""
+        """`endpoint` is the address of this controller, for the locators of others. The task that
+        keeps the lease runs in the nursery, and ends with it. `close` also closes the client."""
         self.controller_id = controller_id
-        self.locator = EtcdLeader(client, root, nursery, connect_timeout_ms=connect_timeout_ms)
+        self.locator = locator
         """Finds the controller."""
         self.locator.changed.append(self._leader_read)
         self.lost: list[Callable[[int, str], None]] = []
         self.bytes_since_snapshot = 0
         self._client = client
-        self._root = root
         self._endpoint = endpoint
         self._nursery = nursery
         self._session_timeout_ms = session_timeout_ms
-        self._connect_timeout_s = connect_timeout_ms / 1000
         self._lease: EtcdLease | None = None
         self._leadership: _Leadership | None = None
         self._why = "there was no campaign"
@@ -193,7 +186,7 @@ class EtcdStore:
         while True:
             lease = await self._hold_lease()
             again = self._look_again = trio.Event()
-            key = await self.locator.read(within_s=self._connect_timeout_s)
+            key = await self.locator.read(within_s=self.locator.connect_timeout_s)
             if not self._may_take(key):
                 await again.wait()
                 continue
@@ -293,7 +286,7 @@ class EtcdStore:
                     self._client,
                     self._session_timeout_ms,
                     self._nursery,
-                    within_s=self._connect_timeout_s,
+                    within_s=self.locator.connect_timeout_s,
                 )
             except EtcdRefused as e:
                 raise self._said(e) from e
@@ -312,7 +305,7 @@ class EtcdStore:
         with trio.move_on_after(OTHERS_S):
             while True:
                 again = self._look_again = trio.Event()
-                key = await self.locator.read(within_s=self._connect_timeout_s)
+                key = await self.locator.read(within_s=self.locator.connect_timeout_s)
                 if key.modified_at and not self._is_ours(key):
                     return
                 await again.wait()
@@ -347,7 +340,9 @@ class EtcdStore:
                 self._put("leader", DOCUMENTS.leader(ours, self._endpoint), lease.id),
             ],
         }
-        answer = await self._client.call("/v3/kv/txn", body, within_s=self._connect_timeout_s)
+        answer = await self._client.call(
+            "/v3/kv/txn", body, within_s=self.locator.connect_timeout_s
+        )
         if not answer.body.get("succeeded"):
             return None
         leadership = _Leadership(ours.epoch, answer.revision, lease)
@@ -483,7 +478,7 @@ class EtcdStore:
         return {"request_delete_range": {"key": self._key(first), "range_end": self._key(end)}}
 
     def _key(self, name: str) -> str:
-        return encoded(f"{self._root}/{name}")
+        return encoded(f"{self.locator.root}/{name}")
 
     # --- reading
 
@@ -546,7 +541,7 @@ class EtcdStore:
 
     async def _ask(self, body: dict[str, Any]) -> Answer:
         return await self._client.call(
-            "/v3/kv/range", body, within_s=self._connect_timeout_s, try_s=PAGE_S
+            "/v3/kv/range", body, within_s=self.locator.connect_timeout_s, try_s=PAGE_S
         )
 
     @staticmethod

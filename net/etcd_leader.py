@@ -27,6 +27,9 @@ DOCUMENTS: Final = Documents("pk.etcd", "etcd")
 LOOK_S: Final = 2.0
 """How long to wait for a watch before reading the key again."""
 
+CONNECT_TIMEOUT_MS: Final = 15_000
+"""How long etcd may be unreachable until an error is reported."""
+
 
 class LeaderKey(Struct, frozen=True):
     """The key `leader` at some revision of the database."""
@@ -50,16 +53,22 @@ class EtcdLeader:
     runs in the nursery from the first `find` until it is cancelled."""
 
     def __init__(
-        self, client: EtcdClient, root: str, nursery: trio.Nursery, *, connect_timeout_ms: int
+        self,
+        client: EtcdClient,
+        root: str,
+        nursery: trio.Nursery,
+        *,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
     ) -> None:
         """`root` is the path of the store. `connect_timeout_ms`: how long the first answer may
         take."""
+        self.root = root
+        self.connect_timeout_s = connect_timeout_ms / 1000
         self.changed: list[Callable[[LeaderKey], None]] = []
         """Called on the loop with the key whenever it has been read."""
         self._client = client
         self._key = f"{root}/leader"
         self._nursery = nursery
-        self._connect_timeout_s = connect_timeout_ms / 1000
         self._found: tuple[int, Endpoint] | None = None
         self._read_once = trio.Event()
         self._following: trio.CancelScope | None = None
@@ -79,7 +88,7 @@ class EtcdLeader:
         """The controller's id and address; None without a controller. While etcd is unreachable,
         returns the last one at once, since it may itself be reachable."""
         self.follow()
-        with trio.move_on_after(self._connect_timeout_s):
+        with trio.move_on_after(self.connect_timeout_s):
             await self._read_once.wait()
         return self._found
 
@@ -100,7 +109,7 @@ class EtcdLeader:
     async def _go_on(self) -> None:
         while True:
             try:
-                key = await self.read(within_s=self._connect_timeout_s)
+                key = await self.read(within_s=self.connect_timeout_s)
             except StoreFailed as e:
                 logger.debug("looking for the controller failed: %s", e)
                 await trio.sleep(LOOK_S)

@@ -3,31 +3,15 @@ depending on `pk.metadata.store`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import trio
-from msgspec import Struct
 
-from pk.core.broker.controller.controller_client import Locator
+from pk.core.broker.node_lifecycle import Leadership
 from pk.core.config import BrokerConfig
 from pk.core.config.roles import EMBEDDED, ETCD
-from pk.core.meta.store import MetadataStore
 from pk.net.endpoints import BoundListener, StartError
 from pk.net.store_address import parse_address
-
-Closing = Callable[[], Awaitable[None]]
-
-
-class Leadership(Struct, frozen=True):
-    """Those parts; all None with the embedded store."""
-
-    store: MetadataStore | None = None
-    """Set for a controller. The node's lifecycle closes it."""
-
-    locator: Locator | None = None
-
-    close: Closing | None = None
-    """Closes connections that it does not close."""
 
 
 def leadership_of(
@@ -55,7 +39,7 @@ def _on_etcd(
     nursery: trio.Nursery,
 ) -> Leadership:
     try:
-        from pk.net.etcd import CONNECT_TIMEOUT_MS, EtcdStore
+        from pk.net.etcd import EtcdStore
         from pk.net.etcd_client import EtcdClient
         from pk.net.etcd_leader import EtcdLeader
         from pk.net.etcd_tls import tls_of
@@ -74,17 +58,17 @@ def _on_etcd(
         password=config.pk_etcd_password,
         try_s=config.pk_etcd_session_timeout_ms / 6000,
     )
+    locator = EtcdLeader(client, root, nursery)
     if config.is_controller:
         store = EtcdStore(
             client,
-            root,
+            locator,
             config.node_id,
             controllers[0].advertised,
             nursery,
             session_timeout_ms=config.pk_etcd_session_timeout_ms,
         )
-        return Leadership(store, store.locator)
-    locator = EtcdLeader(client, root, nursery, connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        return Leadership(store, locator)
     return Leadership(locator=locator, close=client.close)
 
 

@@ -50,7 +50,7 @@ from pk.net.compactor import InProcess
 from pk.net.endings import drop_dead_terminal, ending_signals
 from pk.net.endpoints import BoundListener, StartError, bind
 from pk.net.interpreter_switches import short_switches
-from pk.net.leadership import Closing, leadership_of
+from pk.net.leadership import leadership_of
 from pk.net.listener_security import check_kerberos, check_oauth, check_tls
 from pk.net.peers import NetPeers, Security, security_of
 from pk.net.server import Server
@@ -76,8 +76,6 @@ class Parts(Struct, frozen=True):
     """The controller's listeners among them."""
     lifecycle: NodeLifecycle
     server: Server
-    let_go: Closing | None
-    """Closes what the lifecycle does not manage."""
 
 
 class Node:
@@ -209,8 +207,6 @@ class Node:
                 if parts is None:
                     dirs.release()
                 else:
-                    if parts.let_go is not None:
-                        await parts.let_go()
                     await parts.lifecycle.close(clean=clean)
 
     async def _serve_metrics(self, nursery: trio.Nursery) -> None:
@@ -274,7 +270,14 @@ class Node:
         real = isinstance(self._disk, RealDisk) and not is_inline()
         lifecycle = NodeLifecycle(
             config,
-            Platform(self._disk, dirs, self._clock, self._random, _remote_storage(config)),
+            Platform(
+                self._disk,
+                dirs,
+                self._clock,
+                self._random,
+                _remote_storage(config),
+                InProcess() if real else None,
+            ),
             Listeners(
                 NetPeers(nursery, client_id=client_id, security=broker_security),
                 [(api.key, *api.versions) for api in apis],
@@ -286,14 +289,12 @@ class Node:
                 [one.advertised for one in controllers],
             ),
             dispatch=dispatch,
-            store=leadership.store,
-            locator=leadership.locator,
-            compactor=InProcess() if real else None,
+            leadership=leadership,
         )
         faults = lifecycle.broker.faults
         apis = apis if faults is None else with_faults(apis, faults)
         server = Server(lifecycle.broker, apis, config)
-        return Parts(listeners, controllers, lifecycle, server, leadership.close)
+        return Parts(listeners, controllers, lifecycle, server)
 
 
 def _remote_storage(config: BrokerConfig) -> RemoteStorage | None:

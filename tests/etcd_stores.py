@@ -13,6 +13,7 @@ from etcd_server import EtcdServers
 from pk.core.meta.events import Endpoint
 from pk.net.etcd import EtcdStore
 from pk.net.etcd_client import EtcdClient
+from pk.net.etcd_leader import EtcdLeader
 
 SESSION_MS = 30_000
 """Long enough for a busy machine."""
@@ -34,18 +35,23 @@ class EtcdStores:
         self.nursery: trio.Nursery | None = None
 
     def make(
-        self, controller_id: int, *, connect_timeout_ms: int = 15_000, try_s: float = 1.0
+        self,
+        controller_id: int,
+        client: EtcdClient | None = None,
+        *,
+        connect_timeout_ms: int = 15_000,
+        try_s: float = 1.0,
     ) -> EtcdStore:
         """The store of a controller that listens on port 9000 + its id."""
         assert self.nursery is not None
+        client = client or EtcdClient(self.servers.address, try_s=try_s)
         return EtcdStore(
-            EtcdClient(self.servers.address, try_s=try_s),
-            self.path,
+            client,
+            EtcdLeader(client, self.path, self.nursery, connect_timeout_ms=connect_timeout_ms),
             controller_id,
             Endpoint("CONTROLLER", "127.0.0.1", 9000 + controller_id, 0),
             self.nursery,
             session_timeout_ms=self.session_ms,
-            connect_timeout_ms=connect_timeout_ms,
         )
 
     async def expire(self, store: EtcdStore) -> None:

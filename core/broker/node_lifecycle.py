@@ -129,6 +129,20 @@ class Platform(Struct, frozen=True):
     random: Random
     remote_storage: RemoteStorage | None = None
     """The store to which segments are copied; without it, no topic is tiered."""
+    compactor: Compactor | None = None
+    """Compacts logs; without it, threads of this process do."""
+
+
+class Leadership(Struct, frozen=True):
+    """How a node campaigns for the controller's leadership, and how it finds the controller."""
+
+    store: MetadataStore | None = None
+    """Set for a controller whose store campaigns. A node with `pk.metadata.store=embedded` makes
+    its own store in its first log directory."""
+    locator: Locator | None = None
+    """Finds the controller; without it, the config names the controllers."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Closes the locator's connections, if no store does."""
 
 
 class Listeners(Struct, frozen=True):
@@ -155,17 +169,10 @@ class NodeLifecycle:
         controller_listeners: Listeners,
         *,
         dispatch: Dispatch,
-        store: MetadataStore | None = None,
-        locator: Locator | None = None,
-        compactor: Compactor | None = None,
+        leadership: Leadership = Leadership(),
     ) -> None:
         """`listeners` are those for brokers and clients, `controller_listeners` those of
-        controllers. `dispatch` calls the handlers of this process's controller.
-
-        `store` is for stores that campaign: a node with `pk.metadata.store=embedded` makes its own
-        in its first log directory. `locator` finds the controller; the default uses the config.
-        `compactor` compacts logs; by default threads on the disk do.
-        """
+        controllers. `dispatch` calls the handlers of this process's controller."""
         self._config = config
         self._dirs, self._disk = dirs, disk = platform.dirs, platform.disk
         self._random = platform.random
@@ -182,11 +189,12 @@ class NodeLifecycle:
             shifted = ShiftedClock(platform.clock)
             platform, faults = structs.replace(platform, clock=shifted), Faults(shifted)
         now_ms = platform.clock.now_ms
-        self._store = (
-            EmbeddedStore(disk, self._metadata_directory(), now_ms) if self._embedded else store
-        )
+        self._store = leadership.store
+        if self._embedded:
+            self._store = EmbeddedStore(disk, self._metadata_directory(), now_ms)
+        self._close_locator = leadership.close
         self._controller = self._make_controller(now_ms, listeners.peers)
-        locator = locator if locator is not None else StaticLocator(config)
+        locator = leadership.locator or StaticLocator(config)
         self._controller_client = ControllerClient(
             locator,
             controller_listeners.peers,
@@ -215,7 +223,7 @@ class NodeLifecycle:
         self.broker = self._make_broker(platform, listeners, controller_listeners.served, faults)
         self._scrubber = self._make_scrubber(listeners.peers)
         self._upkeep = ScheduledTasks(self.broker.data.replicas, dirs, config)
-        self._compactor = compactor if compactor is not None else InThread(disk)
+        self._compactor = platform.compactor or InThread(disk)
         self.newest = MetadataImage(cluster_id=cluster_id)
         """The newest known image; the broker's may be behind it."""
         self._learned = trio.Event()
@@ -349,6 +357,8 @@ class NodeLifecycle:
                 await self._store.close()
             except StoreFailed as e:
                 logger.error("the metadata log was not closed cleanly: %s", e)
+        if self._close_locator is not None:
+            await self._close_locator()
         await offload(self._close_logs if clean else self._dirs.release)
 
     def _close_logs(self) -> None:

@@ -31,7 +31,7 @@ from pk.core.meta.store import Fenced, Leader, StoreFailed, StoreFull
 from pk.net import etcd as module
 from pk.net.etcd import EtcdStore
 from pk.net.etcd_client import EtcdClient
-from pk.net.etcd_leader import LeaderKey
+from pk.net.etcd_leader import EtcdLeader, LeaderKey
 from pk.net.etcd_tls import tls_of
 
 TEST_S = 240.0
@@ -425,10 +425,7 @@ def test_a_controller_that_is_cut_off_is_replaced_and_fenced_when_it_is_back(
     port = wires.wire_from(1, 2, etcd.members[0].port)
 
     async def main() -> None:
-        assert far.nursery is not None
-        client = EtcdClient(f"127.0.0.1:{port}", try_s=0.5)
-        endpoint = Endpoint("CONTROLLER", "127.0.0.1", 9001, 0)
-        first = EtcdStore(client, far.path, 1, endpoint, far.nursery, session_timeout_ms=SHORT_MS)
+        first = far.make(1, EtcdClient(f"127.0.0.1:{port}", try_s=0.5))
         second = near.make(2)
         losses = Losses(first)
         epoch = await first.campaign(1)
@@ -559,13 +556,7 @@ def test_what_a_first_try_may_have_done_is_not_called_undone_when_the_second_is_
 
         stores.nursery.start_soon(serve)
         port = listeners[0].socket.getsockname()[1]
-        store = EtcdStore(
-            EtcdClient(f"127.0.0.1:{port},{stores.servers.address}"),
-            stores.path,
-            1,
-            Endpoint("CONTROLLER", "127.0.0.1", 9001, 0),
-            stores.nursery,
-        )
+        store = stores.make(1, EtcdClient(f"127.0.0.1:{port},{stores.servers.address}"))
         epoch = await store.campaign(1)
         swallow = True
         with pytest.raises(StoreFailed, match="may have taken effect"):
@@ -866,7 +857,8 @@ def test_users_log_in_and_connections_are_encrypted(tmp_path: Path) -> None:
             del member.words[-2:]  # from now on without certificates of clients
             member.launch()
             endpoint = Endpoint("CONTROLLER", "127.0.0.1", 9001, 0)
-            store = EtcdStore(client(trusts, "pk", "secret"), "/pk", 1, endpoint, nursery)
+            own = client(trusts, "pk", "secret")
+            store = EtcdStore(own, EtcdLeader(own, "/pk", nursery), 1, endpoint, nursery)
             epoch = await store.campaign(1)
             await store.append(epoch, 0, [allocated(1)])
             await trio.to_thread.run_sync(member.kill)

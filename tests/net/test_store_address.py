@@ -17,6 +17,7 @@ from pk.core.meta.events import Endpoint
 from pk.core.meta.store import StoreFailed
 from pk.net.etcd import EtcdStore
 from pk.net.etcd_client import EtcdClient
+from pk.net.etcd_leader import EtcdLeader
 from pk.net.store_address import parse_address
 from pk.net.zookeeper import ZooKeeperStore
 
@@ -36,8 +37,10 @@ def test_without_a_server_it_is_said_what_to_look_at(kind: str) -> None:
     async def main() -> None:
         here = Endpoint("C", "h", 1, 0)
         async with trio.open_nursery() as nursery:
+            client = EtcdClient(DEAD)
+            locator = EtcdLeader(client, "/x", nursery, connect_timeout_ms=200)
             store = (
-                EtcdStore(EtcdClient(DEAD), "/x", 1, here, nursery, connect_timeout_ms=200)
+                EtcdStore(client, locator, 1, here, nursery)
                 if kind == "etcd"
                 else ZooKeeperStore(f"{DEAD}/x", 1, here, connect_timeout_ms=200)
             )

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import trio
 from sim.chronicle import Violation
@@ -25,6 +25,7 @@ from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
 from pk.core.api.registry import Api
 from pk.core.broker.broker import Broker
 from pk.core.broker.node_lifecycle import (
+    Leadership,
     Listeners,
     NodeLifecycle,
     Platform,
@@ -270,7 +271,7 @@ class SimNode:
         random = child(world.random, f"{self.host}.{process.incarnation}")
         disk: Disk = ProcessDisk(self.disk, process)
         dirs = await hold_directories(config, disk, random, holder=str(process))
-        metadata, watch = self._metadata(process)
+        leadership, watch = self._leadership(process)
         peers = SimPeers(world.network, process)
         endpoint = Endpoint("PLAINTEXT", self.host, BROKER_PORT, 0)
         lifecycle = NodeLifecycle(
@@ -279,7 +280,7 @@ class SimNode:
             Listeners(peers, served(APIS), [endpoint] if config.is_broker else []),
             Listeners(peers, served(CONTROLLER_APIS)),
             dispatch=dispatch,
-            **metadata,
+            leadership=leadership,
         )
         self.lifecycle = lifecycle
         deals = self.deals = DealCoordinators(
@@ -314,23 +315,22 @@ class SimNode:
         # One whose disk was too full to say that it ended well counts as crashed at its next start.
         return clean and not any(directory.failed for directory in dirs.directories)
 
-    def _metadata(
+    def _leadership(
         self, process: Process
-    ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
-        """The arguments of `NodeLifecycle` for the metadata's location, and a task that must run
-        for it."""
+    ) -> tuple[Leadership, Callable[[], Awaitable[None]] | None]:
+        """The store of the metadata, and a task that must run for it."""
         world = self._world
         if world.ensemble is None:
-            return {}, None
+            return Leadership(), None
         store = EnsembleStore(world.ensemble, process)
 
         def endpoint_of(node_id: int) -> Endpoint:
             return Endpoint("CONTROLLER", f"n{node_id}", CONTROLLER_PORT, 0)
 
-        found = {
-            "store": ObservedStore(store, world.history, process),
-            "locator": EnsembleLocator(world.ensemble, process, endpoint_of),
-        }
+        found = Leadership(
+            ObservedStore(store, world.history, process),
+            EnsembleLocator(world.ensemble, process, endpoint_of),
+        )
         return found, store.watch
 
 
