@@ -50,7 +50,7 @@ def ratio_ms(text: str, bare: str = "s") -> tuple[int, int]:
     """The milliseconds of a duration, exactly, as numerator and denominator.
 
     A duration is a number with a unit (`500ms`, `1.5m`, `7 days`), or several of them (`1h30m`). A
-    number alone is in the unit `bare`. Raises ValueError.
+    number without a unit is in the unit `bare`. Raises ValueError.
     """
     text = text.strip()
     if _BARE.fullmatch(text):

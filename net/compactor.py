@@ -13,8 +13,8 @@ interval), which delays the loop after every wait. A process shares only the dis
 higher niceness, so on a busy machine the broker goes first.
 
 The child gets its job on stdin, reports its steps on stdout (`core/log/compaction/job_cbor.py`),
-and ends with its parent: it watches stdin, which ends when the parent closes it or dies. Otherwise
-an orphan could go on writing `.cleaned` files while the next broker opens the log.
+and ends with its parent: it watches stdin, which ends when the parent closes it or dies. Otherwise,
+an orphan could continue to write `.cleaned` files while the next broker opens the log.
 """
 
 import os

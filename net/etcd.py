@@ -31,8 +31,8 @@ refuses an append at any other offset without asking etcd. It reads that end aft
 of its campaign; from then on no earlier controller can write.
 
 **Repeats.** Writes are idempotent, since the same controller writes the same value to the same key.
-So when an etcd server dies or hangs, the next one is asked (see etcd_client.py), and the controller
-keeps its leadership as long as its lease lasts.
+So when an etcd server dies or hangs, the client uses the next one (see etcd_client.py), and the
+controller keeps its leadership as long as its lease lasts.
 
 **Doubt.** If no server answers in time, the outcome of an append is unknown: it fails with
 StoreFailed, and the leadership is given up. The same happens if the first try got no answer and the
@@ -173,7 +173,7 @@ class EtcdStore:
         its lease is lost; raises StoreFailed if etcd is unreachable for longer than the connect
         timeout.
 
-        A store that comes back without having appended anything lets others try first. A controller
+        A store that returns without having appended anything lets others try first. A controller
         that cannot take over (because it is too old for the events of the log, say) must not block
         all others.
         """

@@ -5,10 +5,10 @@ Every etcd has the gateway, and pk already has an HTTP client on trio; there is 
 etcd's own protocol.
 
 A request goes to one server. If that server refuses connections, disconnects, does not answer for a
-while, or has no leader, the next one is asked, and so on until the time is over. The next request
-starts with the server that answered last, so a server that dies or hangs delays a request by at
-most `try_s`. A retried request may have taken effect twice, or once although the second answer
-refuses it; then `doubt` is set. All requests of the store are idempotent.
+while, or has no leader, the client tries the next one, and so on until the time is over. The next
+request starts with the server that answered last, so a server that dies or hangs delays a request
+by at most `try_s`. A retried request may have taken effect twice, or once although the second
+answer refuses it; then `doubt` is set. All requests of the store are idempotent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The controller's address, from etcd: one key, read every few seconds and watched in between.
 
-A watch alone is not enough: on a server that hangs or is partitioned, it stays silent forever. So
-each watch lasts at most `LOOK_S`; then the key is read again, from another server if necessary. The
-watch reports a change within milliseconds.
+A watch by itself is not enough: on a server that hangs or is partitioned, it stays silent forever.
+So each watch lasts at most `LOOK_S`; then the key is read again, from another server if necessary.
+The watch reports a change within milliseconds.
 """
 
 from __future__ import annotations

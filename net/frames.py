@@ -10,7 +10,8 @@ A bytearray is zeroed when created and copied when it grows, which takes 20 ms o
 in place.
 
 `RequestMemory` limits the total size of all buffers of a server. The first `FREE_BYTES` of each are
-not counted, so that small requests always get through, however many large ones are stalled.
+not counted, so that small requests always get through, regardless of the number of stalled large
+ones.
 """
 
 import mmap

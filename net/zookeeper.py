@@ -175,9 +175,8 @@ class ZooKeeperStore:
         when the session is lost; raises StoreFailed if ZooKeeper is unreachable for longer than the
         connect timeout.
 
-        A controller that comes back without having appended anything goes to the end of the queue.
-        One that cannot take over (because it is too old for the log, say) must not block all
-        others.
+        A controller that returns without having appended anything goes to the end of the queue. One
+        that cannot take over (because it is too old for the log, say) must not block all others.
         """
         assert controller_id == self.controller_id
         self._give_up("it campaigns again")

@@ -160,7 +160,7 @@ class ConnectSpark:
 
 
 def connect(where: "Where") -> ConnectSpark:
-    """A session of the server `where.remote`, made when it is asked for. Raises SparkMissing."""
+    """A session of the server `where.remote`, created at its first use. Raises SparkMissing."""
     try:
         import google.rpc.error_details_pb2  # noqa: F401
         import grpc_status  # noqa: F401

@@ -76,7 +76,7 @@ class Request(Struct, frozen=True):
     version: int
     client_id: str | None
     connection: int
-    """A number that tells connections apart."""
+    """A number that distinguishes connections."""
     message: Any
     """Its fields, by Kafka's names in snake_case."""
 

@@ -86,8 +86,8 @@ def assemble(
     """A broker that has not started. It holds no partition before the first image is published.
 
     `served` and `controller_served` are what ApiVersions says on either kind of listener.
-    `image_listeners` hear of each image before the coordinators do. `faults` are given if tests may
-    ask for some.
+    `image_listeners` are called with each image before the coordinators are. `faults` are given if
+    tests may ask for some.
     """
     state, background, clock = environment.state, environment.background, environment.clock
     controller_client, controller = environment.controller_client, environment.controller

@@ -15,7 +15,7 @@ class Background:
 
     def __init__(self) -> None:
         self.failed = trio.Event()
-        """Set when the broker cannot go on; `failure` says why."""
+        """Set when the broker cannot continue; `failure` says why."""
         self.failure = ""
         self._nursery: trio.Nursery | None = None
 
@@ -29,7 +29,7 @@ class Background:
         self._nursery.start_soon(fn, *args)
 
     def fail(self, why: str) -> None:
-        """The broker cannot go on: its node must end."""
+        """The broker cannot continue: its node must end."""
         if not self.failed.is_set():
             logger.critical("the broker is stopping: %s", why)
             self.failure = why

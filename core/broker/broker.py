@@ -6,10 +6,11 @@ difference: logs are created and opened, leaders take over, topics are deleted, 
 their partitions. Only when all that is done does the image take effect for handlers, so that a
 client that learns of a topic can use it.
 
-An image may change tens of thousands of partitions, so others run during the reaction. Nobody sees
-half of it in the image, which is replaced in one step, together with what coordinators know. The
-partitions themselves turn one after another before that: each is wholly what the old image or the
-new one says, and one that a client looks for too early or too late says that it does not lead.
+An image may change tens of thousands of partitions, so others run during the reaction. No reader
+sees half of it in the image, which is replaced in one step, together with the coordinators'
+knowledge. The partitions themselves turn one after another before that: each is wholly what the old
+image or the new one says, and one that a client looks for too early or too late says that it does
+not lead.
 
 Its parts do not know it: `assemble` (assembly.py) creates them all and gives each the few things
 that it needs.

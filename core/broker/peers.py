@@ -55,7 +55,7 @@ class Channel(Protocol):
 
         A request without an answer in `timeout_ms` ends the channel, and those behind it fail too.
         A cancelled caller only stops waiting. `records` of the answer are views of a buffer that
-        belongs to this answer alone.
+        belongs only to this answer.
 
         Raises PeerLost; KafkaError(UNSUPPORTED_VERSION) if there is no common version.
         """

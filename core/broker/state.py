@@ -1,7 +1,7 @@
 """The state of a broker: its ids, its configuration, and the image of the cluster that is in force
 here.
 
-The parts of a broker share one of these instead of knowing each other. `Broker.publish` alone sets
+The parts of a broker share one of these instead of knowing each other. Only `Broker.publish` sets
 the image and the configuration; registering sets the broker epoch.
 """
 
@@ -17,7 +17,7 @@ ClientEndpoint = tuple[str, int, str | None]
 
 
 class BrokerState:
-    """See the top of this file. One for each process, also for one that is a controller only."""
+    """See the top of this file. One for each process, even for one that is only a controller."""
 
     def __init__(self, config: BrokerConfig, *, node_id: int, cluster_id: str) -> None:
         """`config` is the static one; `cluster_id` is "" if the cluster is not known yet."""

@@ -93,7 +93,7 @@ class GroupsOfType(Protocol):
 
     def describe(self, group_id: str) -> Any:
         """The group, in the answer of the request that describes its type. Raises
-        GROUP_ID_NOT_FOUND, also for a group of another type."""
+        GROUP_ID_NOT_FOUND, even for a group of another type."""
         ...
 
     def fire(self, key: tuple[Any, ...], decision: DecisionBuilder) -> None:

@@ -65,8 +65,8 @@ class ServerAssignor(Protocol):
     name: str
 
     def assign(self, group: GroupSpec) -> dict[str, Assignment]:
-        """Every member with its partitions; each partition of a topic somebody reads is given to
-        one member."""
+        """Every member with its partitions; each partition of a topic that a member reads is
+        assigned to one member."""
         ...
 
 

@@ -365,9 +365,9 @@ class GroupMachine:
         return decision
 
     def rebalance(self, group_id: str, now_ms: int) -> Decision[Record, bool]:
-        """Have a group distribute its partitions again, as a test asked for. Members of the classic
-        protocol join again; those of the consumer protocol are fenced, lose what they have, and
-        come back.
+        """Have a group distribute its partitions again, at the request of a test. Members of the
+        classic protocol join again; those of the consumer protocol are fenced, lose their
+        partitions, and join again.
 
         Raises KafkaError GROUP_ID_NOT_FOUND, and INVALID_REQUEST for a group of another type.
         """

@@ -3,7 +3,7 @@ target assignment, and the records of them.
 
 The *group epoch* counts the changes after which the target assignment must be made again. The
 target assignment has the epoch for which it was made, and each member the epoch of the target that
-it follows. The `replay_…` methods alone change them. The time of the next look at the topics is
+it follows. Only the `replay_…` methods change them. The time of the next look at the topics is
 soft: a new coordinator looks at once.
 """
 

@@ -67,7 +67,7 @@ from pk.core.wire.messages.offset_fetch import (
 from pk.core.wire.messages.offsets_topic import OffsetCommitKey, OffsetCommitValue
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
-"""The OffsetCommit that hears of an unknown group by its own code; older ones
+"""From this version on, OffsetCommit has an error code for an unknown group; older versions return
 ILLEGAL_GENERATION."""
 
 NO_RETENTION: Final = -1

@@ -21,7 +21,7 @@ class Groups(dict[str, AnyGroup]):
         return group
 
     def find_of(self, group_type: type[G], group_id: str) -> G:
-        """The group of this type. Raises GROUP_ID_NOT_FOUND, also for one of another type."""
+        """The group of this type. Raises GROUP_ID_NOT_FOUND, even for one of another type."""
         group = self.find(group_id)
         if not isinstance(group, group_type):
             raise not_of_type(group_id, group_type.type)

@@ -5,7 +5,7 @@ The member, its generation and the group are looked at as for OffsetCommit, so t
 has lost its partitions cannot commit for them. Two things differ: a client older than KIP-447 names
 no member, and may commit into a group that has some, since its transactional id is what fences it;
 and a rebalance under way is no reason to refuse, since the transaction could not be finished
-otherwise. The commit is no sign of life of the member.
+otherwise. The commit does not count as a heartbeat of the member.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ def between(log: LogState, offset: int, end: int) -> list[AbortedTxn]:
 
 
 def within(log: LogState, segment: Segment) -> list[AbortedTxn]:
-    """The aborted transactions whose markers are in `segment`, which is one of the log's, or a copy
-    that is to replace one. They come from the producers at its start, and from its batches. Raises
-    OSError, CorruptBatch."""
+    """The aborted transactions whose markers are in `segment`, which is a segment of the log, or a
+    copy that will replace one. They come from the producers at its start, and from its batches.
+    Raises OSError, CorruptBatch."""
     base = segment.base_offset
     after = next((s.base_offset for s in log.segments if s.base_offset > base), log.log_end_offset)
     batches = recovery.batches_between([segment], base, after)

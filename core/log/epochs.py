@@ -90,7 +90,8 @@ class LeaderEpochs:
         return self._entries[i - 1].epoch if i else NO_EPOCH
 
     def precede(self, earlier: Iterable[EpochStart]) -> None:
-        """Add epochs from before the first one that is known. `earlier` may go on beyond that."""
+        """Add epochs from before the first one that is known. `earlier` may continue beyond
+        that."""
         earlier = list(earlier)
         if not earlier:
             return

@@ -101,8 +101,8 @@ class Log:
             self.kept_bytes = sum(kept_files(state.disk, state.directory).values())
 
     def mend(self, *, keep: bool = False) -> None:
-        """Remove the mark once the log is in sync again, and with it the data that was cut off,
-        unless `keep`. Raises StorageError."""
+        """Remove the mark after the log is in sync again, and also the truncated data, unless
+        `keep` is set. Raises StorageError."""
         state = self.state
         with self.durability.lock, storage_errors(state.directory, "remove what was kept"):
             if not state.abandoned:
@@ -126,8 +126,8 @@ class Log:
         StorageError."""
         durability = self.durability
         with durability.lock:
-            # A new epoch alone needs no sync: 10,000 partitions get one at every start, and most
-            # write nothing.
+            # A new epoch by itself needs no sync: 10,000 partitions get one at every start, and
+            # most write nothing.
             if self._finish():
                 durability.flush(force=True)
                 if durability.recovery_point < self.state.log_end_offset:

@@ -295,9 +295,9 @@ class LogDir:
                         self.log_start_offsets.pop(tp, None)
 
     def has_noted_start(self, state: LogState, offset: int) -> bool:
-        """Whether a log that is to begin at `offset` does not begin earlier after a crash. A tiered
-        log begins at the start in the checkpoint, even if its first segment is far behind that, and
-        then has a gap if what lies between was not copied. Any other begins with its first
+        """Whether a log that begins at `offset` does not begin earlier after a crash. A tiered log
+        begins at the start in the checkpoint, even if its first segment is far below that, and then
+        has a gap if the records in between were not copied. Any other begins with its first
         segment."""
         return (
             not state.config.remote_storage_enable

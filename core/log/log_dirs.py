@@ -264,7 +264,7 @@ class LogDirs:
             return _Location(directory, identity, created=True, foreign=foreign)
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
-        """The log that is to replace `log` in another directory
+        """The log that will replace `log` in another directory
         (`<topic>-<partition>.<hex>-future`), empty or as far as an earlier run of this broker
         copied it. Copied data is checked, which takes long; other moves can proceed. Raises
         StorageError."""

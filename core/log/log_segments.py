@@ -325,7 +325,7 @@ class LogSegments:
         return True
 
     def finish_swap(self) -> None:
-        """Finish a swap in progress, so that replaced segments cannot come back after the following
+        """Finish a swap in progress, so that replaced segments cannot reappear after the following
         change."""
         log = self._log
         unfinished, self._swap = self._swap, None

@@ -62,7 +62,7 @@ class LogView(NamedTuple):
 def read(
     log: LogView, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool, recheck: bool
 ) -> FetchSlice:
-    """See `LogReader.read`. Batches at or after `offset_end` are excluded also while the log
+    """See `LogReader.read`. Batches at or after `offset_end` are excluded even while the log
     grows."""
     segments, active_size, log_end_offset = log
     nothing = FetchSlice(EMPTY, offset)

@@ -56,7 +56,7 @@ def damage_of(
 
 
 class Replaced(NamedTuple):
-    """A segment to be replaced."""
+    """A segment to replace."""
 
     segment: Segment
     size: int

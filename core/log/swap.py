@@ -12,7 +12,7 @@ new one are removed. One that begins after the new one's last batch, because com
 its records, may stay: its records are superseded by the segments after it, or by the next round.
 
 Between two steps the names are synced, off the loop; the renames run on the loop. Code that
-truncates the log in that time finishes the swap first, so that no old segment comes back after the
+truncates the log in that time finishes the swap first, so that no old segment reappears after the
 truncation.
 
 The index of aborted transactions always exists while it is swapped, even when empty: its absence

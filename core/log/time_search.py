@@ -48,7 +48,7 @@ def batches_from(
 
 
 def _agrees(segment: Segment, entry: TimestampOffset) -> bool:
-    """Whether the batch with the entry's offset has its timestamp; True also if that batch is
+    """Whether the batch with the entry's offset has its timestamp; True even if that batch is
     damaged."""
     try:
         position = segment.begin_at(entry.offset)

@@ -10,7 +10,7 @@ is written immediately, and reads load the whole file; without entries there is 
 A reader that gets too few entries takes aborted records for committed ones. So an index that was
 removed, truncated or overwritten is *lost*: nothing is read from it until the log has rebuilt it.
 That an index existed is known while the log is open, if its segment's other indexes are missing
-too, and after a clean shutdown (txnindex_sizes.py). If it alone is removed after a crash, only `pk
+too, and after a clean shutdown (txnindex_sizes.py). If only this file is lost in a crash, only `pk
 log verify` notices, as in Kafka.
 """
 

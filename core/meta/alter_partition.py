@@ -78,7 +78,7 @@ def alter_partition(
 
 
 def _epochs(data: PartitionData, version: int) -> list[tuple[int, int]]:
-    """The ISR asked for, with the broker epochs that the leader knows, or -1."""
+    """The requested ISR, with the broker epochs that the leader knows, or -1."""
     if version < EPOCHS_SINCE:
         return [(node, NO_EPOCH) for node in data.new_isr]
     return [(state.broker_id, state.broker_epoch) for state in data.new_isr_with_epochs]
@@ -94,7 +94,8 @@ def _objection(
 ) -> ErrorCode:
     """The reason to refuse this ISR, or NONE."""
     nodes = [node for node, _ in isr]
-    # A leader that is ahead of this image heard from another controller, which is the true one.
+    # A leader that is ahead of this image got its state from another controller, which is the
+    # current one.
     if data.leader_epoch > partition.leader_epoch:
         return ErrorCode.NOT_CONTROLLER
     if data.partition_epoch > partition.partition_epoch:

@@ -278,7 +278,7 @@ def _directories_lost(
 def fence_broker(
     image: MetadataImage, broker_id: int, broker_epoch: int, config: BrokerConfig
 ) -> Decision[Event, bool]:
-    """Fence a broker that is not heard of any more. Does nothing if it is fenced already, or has
+    """Fence a broker that no longer sends heartbeats. Does nothing if it is fenced already, or has
     registered again since; the reply is whether anything changed."""
     if image.is_stale(broker_id, broker_epoch):
         return Decision(reply=False)

@@ -206,7 +206,7 @@ def elect_leaders(
 
 
 def refused(request: ElectLeadersRequest, error: KafkaError) -> list[ReplicaElectionResult]:
-    """The same error for each partition that is asked for by name."""
+    """The same error for each partition that the request names."""
     return [
         ReplicaElectionResult(
             topic=topic.topic,

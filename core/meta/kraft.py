@@ -79,7 +79,7 @@ class KraftMetadata:
         self.unread = 0
         """Records that should have been understood and were not."""
         self.other_configs: set[str] = set()
-        """Keys of resources that are no topics: brokers, groups, client metrics."""
+        """Keys of resources other than topics: brokers, groups, client metrics."""
         self._configs: dict[str, dict[str, str]] = {}
         self._pending: list[bytes] | None = None
 

@@ -7,7 +7,7 @@ Apache's class of that name, it takes these steps:
 1. A reassignment whose target replicas are all in the ISR is complete: the removed replicas are
    dropped.
 2. While the ISR is smaller than `min.insync.replicas` nothing is acknowledged and the high
-   watermark stands still. So a replica that leaves the ISR then has everything that was
+   watermark does not rise. So a replica that leaves the ISR then has everything that was
    acknowledged, and stays an *eligible leader replica* until the ISR is large enough again. A
    replica that may have lost what it once had (its broker came back without having shut down
    cleanly) leaves the ISR and is never eligible by virtue of its past.

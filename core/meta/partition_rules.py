@@ -25,7 +25,7 @@ class PartitionRules:
         self._alive = {b.broker_id: b.log_dirs for b in image.brokers.values() if b.may_lead}
 
     def may_lead(self, node: int, directory: Uuid = UNASSIGNED) -> bool:
-        """Whether `node` is there, is to stay, and its replica's directory works."""
+        """Whether `node` is alive and not shutting down, and its replica's directory works."""
         log_dirs = self._alive.get(node)
         return log_dirs is not None and (directory in UNKNOWN_DIRECTORIES or directory in log_dirs)
 

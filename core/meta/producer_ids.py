@@ -24,7 +24,7 @@ def allocate_producer_ids(
 ) -> Decision[Event, ProducerIdBlock]:
     """The next block of producer ids for a broker; the reply is a `ProducerIdBlock`.
 
-    Raises KafkaError(STALE_BROKER_EPOCH), also if no such broker is registered.
+    Raises KafkaError(STALE_BROKER_EPOCH), even if no such broker is registered.
     """
     if image.is_stale(broker_id, broker_epoch):
         raise KafkaError(

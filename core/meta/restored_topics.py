@@ -1,7 +1,7 @@
 """Decides about the topics of a lost cluster, which begin with its segments in remote storage.
 
 A restored topic has its old id, since the names of the objects have it. A partition with segments
-begins in a leader epoch above theirs, and with its leader alone in the ISR: the others have nothing
+begins in a leader epoch above theirs, and with only its leader in the ISR: the others have nothing
 until they have fetched from it. The image keeps what the log begins with (`RestoredLog`), and the
 leader restores it before it leads (core/broker/remote/partition_restorer.py).
 

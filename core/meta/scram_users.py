@@ -55,7 +55,7 @@ _MISSING: Final[Refusal] = (
 def describe(
     image: MetadataImage, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """The mechanisms and iterations of the users asked for, or of all."""
+    """The mechanisms and iterations of the requested users, or of all."""
     infos: dict[str, list[CredentialInfo]] = {}
     for user, mechanism in sorted(image.scram):
         info = CredentialInfo(

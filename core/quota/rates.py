@@ -4,7 +4,7 @@ may go far beyond the limit, and its client then waits until the average is righ
 
 `SampledRate` is Apache Kafka's `Rate`: the sum of the last `num` samples of `size_s` seconds each,
 divided by the time that they cover. A window that has just begun counts as if all but its last
-sample had passed in silence, so a client that was idle may take some seconds' worth at once.
+sample had been idle, so a client that was idle may use some seconds' worth at once.
 
 `TokenBucket` is the one of KIP-599, for a few large requests: it refills at the rate of the quota,
 and holds at most what a whole window allows. It may go below zero; then the client waits until it

@@ -1,8 +1,8 @@
 """Stretches of records of one shape: the same lengths and the same widths of numbers, as
 measurements, counters and benchmarks send them.
 
-Such records lie at a fixed stride. A slice with that stride is one byte of all of them, a column,
-and is compared at the speed of C.
+Such records have a fixed stride. A slice with that stride is one byte of all of them, a column, and
+is compared at the speed of C.
 """
 
 from collections.abc import Callable

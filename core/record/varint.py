@@ -17,7 +17,7 @@ LONG_BYTES_MAX: Final = 10
 
 
 def encode_varint(number: int) -> bytes:
-    """The zigzag varint of `number`, which lies within 64 signed bits."""
+    """The zigzag varint of `number`, which must fit in 64 signed bits."""
     code = (number << 1) ^ (number >> 63)
     if code < 0x80:
         return bytes((code,))
@@ -43,9 +43,9 @@ _FIRST_BYTES: Final = [bytes((number << 1 | 0x80,)) for number in range(_RUN)]
 
 
 class _Varints(dict[int, bytes]):
-    """Number → its varint, filled as numbers are asked for: a lookup costs a tenth of an encoding.
-    A run of 64 numbers is filled at once, which costs as much as to encode six of them: a batch
-    counts its records from 0 up."""
+    """Number → its varint, filled at the first use of each number: a lookup costs a tenth of an
+    encoding. A run of 64 numbers is filled at once, which costs as much as to encode six of them: a
+    batch counts its records from 0 up."""
 
     def __missing__(self, number: int) -> bytes:
         data = encode_varint(number)

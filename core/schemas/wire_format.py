@@ -6,7 +6,7 @@
 
 With protobuf the message's position in its file follows the id or the GUID: the indexes of the
 message and its enclosing messages, as zigzag varints with their count first; the single byte 0 is
-short for the first message. The id alone may be in the header as well.
+short for the first message. The header may also contain only the id.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class ShareCoordinatorMachine:
 
     def read(self, key: ShareKey, leader_epoch: int, now_ms: int) -> Decision[Record, ReadState]:
         """ReadShareGroupState 0: replies with a `ReadState`. A higher `leader_epoch` is remembered,
-        and fences writes of earlier leaders from then on; -1 is a reader that is no leader.
+        and fences writes of earlier leaders from then on; -1 means a reader that is not a leader.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """

@@ -20,9 +20,9 @@ the `StateWrite`s, one at a time, merging those that have to wait (`merge`), and
 `written`. A record that is acquired is not stored as such: a new leader finds it available, with
 the deliveries that were stored before.
 
-A record that makes its consumers fail would use up the deliveries of all that is delivered with it.
-So from half of the limit on, fewer and fewer records are acquired together, and the last time each
-comes alone.
+A record that makes its consumers fail would use up the deliveries of all records that are delivered
+with it. So from half of the limit on, fewer and fewer records are acquired together, and for the
+last delivery, each record is acquired by itself.
 
 This class does no I/O and reads no clock. Its caller fetches the records and reports which offsets
 it found.
@@ -192,7 +192,7 @@ class SharePartitionState:
         self.start_offset = start_offset
         self._runs: list[_Run] = []
         self._complete = 0
-        """Records of the window that are done with."""
+        """Finished records of the window."""
         self._completing = 0
         """Records that will be when the writes under way are stored."""
         self._locks: list[tuple[int, int, int]] = []
@@ -242,7 +242,7 @@ class SharePartitionState:
 
     @property
     def delivery_complete_count(self) -> int:
-        """Records from the start offset on that are done with."""
+        """Finished records from the start offset on."""
         return self._complete
 
     def states(self) -> list[StateBatch]:
@@ -491,7 +491,7 @@ class SharePartitionState:
         return RecordState.ARCHIVED
 
     def _begin(self, run: _Run, write_id: int, state: RecordState) -> None:
-        """The state of `run` is to change when the write is stored."""
+        """The state of `run` changes when the write is stored."""
         run.write_id, run.next_state = write_id, state
         if state.is_terminal:
             self._completing += run.last - run.first + 1

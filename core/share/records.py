@@ -70,7 +70,7 @@ class Snapshot(NamedTuple):
     start_offset: int
     """The offset where delivery begins; -1 while the leader has not chosen."""
     delivery_complete_count: int
-    """Records from the start offset on that are done with; -1 if unknown."""
+    """Finished records from the start offset on; -1 if unknown."""
     batches: tuple[StateBatch, ...] = ()
     created_ms: int = 0
     written_ms: int = 0

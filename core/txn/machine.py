@@ -81,8 +81,8 @@ class ProducerKey(NamedTuple):
 
 
 class SendMarkers(Effect, frozen=True):
-    """Have the leader of each partition write the marker that ends this transaction
-    there, however long that takes, and call `TransactionMachine.marked` for those that did."""
+    """Have the leader of each partition write the marker that ends this transaction there, without
+    a time limit, and call `TransactionMachine.marked` for those that did."""
 
     transactional_id: str
     producer: ProducerKey

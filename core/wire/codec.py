@@ -163,7 +163,7 @@ def decode_request(
 def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
     """The message that fills `buffer` from `position` on.
 
-    Raises ProtocolError, also if there are bytes after it.
+    Raises ProtocolError, for example if bytes follow it.
     """
     message, end = decode(cls, buffer, version, position)
     check_end(cls, buffer, version, end)

@@ -8,8 +8,8 @@ against the remaining bytes before anything is allocated.
 
 An array element may be one byte on the wire and a hundred in memory, and take a few microseconds of
 a loop that serves all clients. So the arrays of one request may have at most ELEMENTS_MAX elements
-in total, or the caller's limit. Responses contain what the client asked for, and are not limited
-here.
+in total, or the caller's limit. Responses contain data that the client requested, and are not
+limited here.
 """
 
 from collections.abc import Callable

@@ -41,8 +41,8 @@ def version_of(buffer: Buffer) -> int:
 
 
 def decode_versioned(cls: type[M], buffer: Buffer, *, newer: bool = False) -> M:
-    """Decode the message after its version, with nothing following. Raises ProtocolError, also for
-    an unknown version.
+    """Decode the message after its version, with nothing following. Raises ProtocolError, for
+    example for an unknown version.
 
     With `newer` a version above the highest known one is decoded as that, and further bytes are
     ignored: for consumers of classic groups, newer versions only append.

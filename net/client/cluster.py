@@ -44,8 +44,8 @@ CONTROLLERS: Final = "controller"
 controller hangs, requests behind them are not answered, but other connections continue."""
 
 _SLOW_S: Final = 1.0
-"""A broker that has not answered by then may have stopped; if any broker will do, another is asked
-too."""
+"""A broker that has not answered by then may have stopped; if any broker will do, another one gets
+the request, too."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
@@ -349,8 +349,8 @@ class Cluster:
         """The result of `ask` from any broker that answers; only for requests that change nothing,
         since two brokers may be asked.
 
-        If the first is slow, another is asked as well: the first may have stopped with its
-        connections open. Raises what `ask` raises, and NoBrokers.
+        If the first is slow, another one gets the request as well: the first may have stopped with
+        its connections open. Raises what `ask` raises, and NoBrokers.
         """
         answers: list[R] = []
         errors: list[Exception] = []

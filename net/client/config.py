@@ -82,8 +82,8 @@ class AdminConfig(ClientConfig, frozen=True, kw_only=True):
     default_api_timeout_ms: int = config_key(60_000, low=0, high=INT_MAX)
     retries: int = config_key(INT_MAX, low=0, high=INT_MAX)
     pk_straggler_timeout_ms: int = config_key(-1, low=-1, high=INT_MAX)
-    """When several brokers are asked at once, how long the others may take once one has answered;
-    -1: up to `default.api.timeout.ms`. Changes wait regardless of it."""
+    """For a request to several brokers at the same time: how long the others may take after one has
+    answered; -1: up to `default.api.timeout.ms`. Changes wait regardless of it."""
 
 
 class ProducerConfig(ClientConfig, frozen=True, kw_only=True):

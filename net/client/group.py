@@ -13,8 +13,8 @@ done:
                                                            +--> Step lost --> outside
 
 With the eager protocol everything is given up before joining again; with the cooperative one
-(KIP-429) a member keeps its partitions, learns which ones to revoke, revokes them, and joins once
-more so that another member may get them.
+(KIP-429) a member keeps its partitions, learns which ones to revoke, revokes them, and joins again
+so that another member may get them.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -711,7 +711,7 @@ class Producer:
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """The maximum size of a record alone in a batch, which `max.request.size` limits."""
+    """The maximum size of a batch with a single record, which `max.request.size` limits."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for name, header in headers:
         name_bytes = len(name) if name.isascii() else len(name.encode())

@@ -23,7 +23,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 """The special timestamps of ListOffsets; any other value is a time in epoch milliseconds."""
 
 NO_OPERATIONS: Final = -2147483648
-"""`authorized_operations` when they were not asked for."""
+"""`authorized_operations` if they were not requested."""
 
 
 class ResourceType(IntEnum):

@@ -4,9 +4,9 @@ flight to each.
 Idempotence (KIP-98, KIP-360) keeps records in order and prevents duplicates. A batch gets the
 sequence of its first record when it is first sent, and batches are sent in that order; a broker
 refuses a gap (OUT_OF_ORDER) and recognizes duplicates. So a batch to be retried goes before its
-successors; those are refused because of the gap, come back too, and follow it. When the broker's
-state and ours really differ (it forgot us, or a batch was refused or given up for good), the
-partition continues with a higher epoch and sequences from 0, once it has nothing in flight:
+successors; those are refused because of the gap, return to the queue, too, and follow it. When the
+broker's state and ours really differ (it forgot us, or a batch was refused or given up for good),
+the partition continues with a higher epoch and sequences from 0, once it has nothing in flight:
 OUT_OF_ORDER means that the batch was not appended, so sending it again cannot duplicate it. If a
 given-up batch may be in the log, so may its successors: they keep their sequences until the broker
 has answered them, since with new ones it would append them again.
@@ -412,7 +412,7 @@ class BrokerSender:
         return due
 
     def _due(self, queue: PartitionQueue, now: float) -> float:
-        """When to send the first batch of a queue; never, if a batch in flight must come back
+        """When to send the first batch of a queue; never, if a batch in flight must return
         first."""
         batch = queue.batches[0]
         deadline = batch.created + self.config.delivery_timeout_ms / 1000

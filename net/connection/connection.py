@@ -473,7 +473,7 @@ class Connection:
             await hold
 
     async def _decode_in_steps(self, head: RequestHead, frame: memoryview) -> Any:
-        """Decode a large request. Raises ProtocolError, also if the request has too many
+        """Decode a large request. Raises ProtocolError, for example if the request has too many
         elements."""
         cls, most = MESSAGES[head.api_key].request, self._limits.elements_max
         try:

@@ -68,7 +68,7 @@ class HttpClient:
             return await self._gone_is_an_error(lambda: self._begin(request))
 
     async def more(self) -> bytes:
-        """The next part of the body after `begin`, however long it takes; empty at its end. Raises
+        """The next part of the body after `begin`, without a time limit; empty at its end. Raises
         HttpError, OSError."""
         return await self._gone_is_an_error(self._part)
 

@@ -107,8 +107,8 @@ class SchemaSerializer(LoadingSerializer[T]):
 
         `to_value` converts a value before it is written; `to_payload` returns the bytes after the
         schema's id, which are then not checked. `message` is the name of the protobuf message
-        (default: the first). With `in_header` the schema's GUID is in a record header, and the
-        bytes are the payload alone.
+        (default: the first). With `in_header`, the schema's GUID is in a record header, and the
+        bytes are only the payload.
 
         `send` then raises UnfitValue for a value that does not fit the schema, SchemaError,
         RegistryError if the registry refuses the schema, and RegistryUnreachable.
@@ -223,7 +223,7 @@ class SchemaDeserializer(LoadingDeserializer[T]):
         schema's id, such as `FromString` of a generated protobuf class. `schema` is an Avro schema
         of the reader: fields that it lacks are dropped, those that only it has get their defaults.
 
-        `poll` then raises UndecodableRecord, also if the registry does not have the schema;
+        `poll` then raises UndecodableRecord, even if the registry does not have the schema;
         RegistryError if the registry refuses to answer, and RegistryUnreachable.
         """
         self._schemas = schemas

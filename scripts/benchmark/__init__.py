@@ -1,1 +1,1 @@
-"""pk beside Apache Kafka on one machine, in one run: `scripts/bench`."""
+"""pk and Apache Kafka on one machine, in one run: `scripts/bench`."""

@@ -1,5 +1,5 @@
-"""Python clients beside each other, against one broker of pk: records a second, and the client's
-CPU time for a million records.
+"""Compares Python clients, with one broker of pk: records a second, and the client's CPU time for a
+million records.
 
 Each client produces records to a partition of its own and then reads them, one record at a time, as
 programs do: `send` for each, and a loop over the records. Time counts from the second record on, so
@@ -324,7 +324,7 @@ def main() -> int:
 
 def show(found: dict[tuple[str, str, str, str], float]) -> None:
     """The table: thousands of records a second, and seconds of CPU time for a million records; in
-    the last columns, pk over the client beside it."""
+    the last columns, the ratio of pk's client to the client in the column before."""
     table = Table(title="1,000 records a second (seconds of CPU time for a million records)")
     table.add_column("")
     for name in CLIENTS:

@@ -25,7 +25,7 @@ from benchmark.systems import TOOL_JVM, System, run
 from benchmark.work import TIMEOUT_S, Size, Topics
 
 LEAST_RATE = 150_000
-"""Records of 100 B a second that pk's own tools are to reach, with its broker on the same two
+"""The goal for pk's own tools, in records of 100 B a second, with the broker on the same two
 cores."""
 
 RECORDS_A_LINE = 4

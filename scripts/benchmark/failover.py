@@ -7,7 +7,7 @@ stopped from running (SIGSTOP, as a pause or a hang of the machine), or ended in
 The brokers and the producer have their defaults, except that the producer waits only one second for
 an answer (request.timeout.ms, socket.timeout.ms). By default, it would wait a minute for a stopped
 broker, even if another broker already leads. The figure is the longest time without an
-acknowledgement around that moment; in each round the broker comes back, and the next round waits
+acknowledgement around that moment; in each round, the broker returns, and the next round waits
 until all replicas are in sync. At the end the log is checked against the producer's
 acknowledgements.
 

@@ -1,8 +1,8 @@
 """Compares the logs of pk and Apache Kafka: starts, recovery, compaction, reads from a cold disk,
 offsets by time, a coordinator's replay of its log. `scripts/bench --log`.
 
-Each measurement stops, kills and starts its broker, so the two systems take turns, each alone on
-the machine. The records are those of scripts/bench. Files are removed from the page cache one by
+Each measurement stops, kills and starts its broker, so the two systems take turns, and only one
+runs at a time. The records are those of scripts/bench. Files are removed from the page cache one by
 one (posix_fadvise), so that other programs keep their pages.
 """
 

@@ -7,8 +7,9 @@ records are in the same partition of `__consumer_offsets`, sends a heartbeat eve
 The table shows for each phase, in milliseconds:
 
 - settled: until the group had settled. A classic group waits three seconds for its first members
-  (`group.initial.rebalance.delay.ms`), and hears of those that left with the others' heartbeats,
-  which come every three seconds; a member of the consumer protocol sends one every five seconds;
+  (`group.initial.rebalance.delay.ms`), and members learn of others that left from their heartbeats,
+  which they send every three seconds; a member of the consumer protocol sends one every five
+  seconds;
 - hold: the longest step of a task of the broker, of the processor's time, and the task's name;
 - p99 and max: how long the other member waited for its answers.
 

@@ -1,5 +1,5 @@
-"""Draws what `scripts/bench` wrote: `scripts/bench --plot [FILE]`. A picture for each unit, with pk
-beside Apache Kafka, as SVG. The machine and the day are in the picture."""
+"""Draws what `scripts/bench` wrote: `scripts/bench --plot [FILE]`. Draws an SVG chart of pk and
+Apache Kafka for each unit. The machine and the day are in the picture."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ killed (-9) and started. With three brokers, and every partition on all of them:
 of the third of the partitions that one broker leads, and a restart of each broker in turn while a
 producer sends.
 
-The systems run one after the other, each alone on the machine. Apache Kafka gets fewer partitions,
-as the names of its rows say: more than about 15,000 exceed its heap of a gigabyte and the mappings
+The systems run one after the other, never at the same time. Apache Kafka gets fewer partitions, as
+the names of its rows say: more than about 15,000 exceed its heap of a gigabyte and the mappings
 that Linux allows a process. The ratios do not correct for this. No files are removed before the
 end, because ext4 creates files slowly for minutes after many files were removed.
 """

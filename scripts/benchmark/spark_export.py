@@ -1,5 +1,5 @@
-"""`pk spark-export` beside Spark's own Kafka connector: one topic to parquet, each in a fresh
-process.
+"""Compares `pk spark-export` with Spark's own Kafka connector: one topic to parquet, each in a
+fresh process.
 
 Both read from the same Apache Kafka, use the same cores, write the same columns (headers too) with
 the same codec, and are timed from the start of the process to its end. The connector is version

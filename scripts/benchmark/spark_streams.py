@@ -1,4 +1,5 @@
-"""Streams of `format("pk")` beside those of Spark's own Kafka connector, from one Apache Kafka.
+"""Compares streams of `format("pk")` with those of Spark's own Kafka connector, from one Apache
+Kafka.
 
 Each run is a fresh process with one query, which reads a whole topic with a fixed number of rows a
 batch (`maxOffsetsPerTrigger`, trigger AvailableNow) to nothing (`noop`) or to another topic: pk

@@ -9,7 +9,7 @@ in milliseconds:
   processor's time, which a busy machine does not lengthen, and the task's name;
 - collector: how long the garbage collector took at most, which is part of some hold;
 - produce p99 and max: how long another client, which sends a record every two milliseconds, waited
-  for its answers meanwhile.
+  for its answers in the meantime.
 
 While a request names 10,000 elements, another client's p99 must stay below 20 ms. While one names
 100,000, the maximum (`pk.request.elements.max`), it must stay below 150 ms. An array whose elements

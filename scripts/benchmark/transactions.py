@@ -1,11 +1,11 @@
-"""Measures transactions, pk beside Apache Kafka: how many a second, the broker's CPU for each, and
+"""Measures transactions of pk and Apache Kafka: how many a second, the broker's CPU for each, and
 how long a record takes to a reader of committed records; and how many records a second share
 consumers take. `scripts/bench --transactions`.
 
-One broker each, alone on the machine, in turns. The clients are librdkafka's, in threads of this
-process: a transaction is begun, its records of 100 bytes are sent to one of four partitions, and it
-is committed, one transaction after another. Share consumers are Apache's perf tool's, which accept
-what they get: librdkafka has none.
+Each system has one broker, and they run alternately. The clients are librdkafka's, in threads of
+this process: a transaction is begun, its records of 100 bytes are sent to one of four partitions,
+and it is committed, one transaction after another. Share consumers are Apache's perf tool's, which
+accept what they get: librdkafka has none.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 its progress.
 
 Spark tells a driver how many tasks are done, but not the progress of one, and it returns a worker's
-exception as text. So each task keeps a small file beside the export's unfinished files, with the
+exception as text. So each task keeps a small file next to the export's unfinished files, with the
 number of records read and, after a failure, the error. It is in the export's directory, so workers
 and driver need no other shared storage.
 """

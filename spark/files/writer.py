@@ -62,7 +62,7 @@ class WrittenFile(NamedTuple):
     """The number of the task, which is that of its partition in Spark."""
 
     footer: bytes
-    """A parquet file of a footer alone."""
+    """A parquet file that consists only of a footer."""
 
     @property
     def metadata(self) -> Any:

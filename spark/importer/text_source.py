@@ -356,7 +356,7 @@ class _Named:
             self._names(children.apply(number))
 
     def with_columns(self, columns: Mapping[tuple[str, ...], str]) -> ImportOptions:
-        """The options, with columns in place of the fields that are named alone."""
+        """The options, with columns in place of expressions that are only a field's name."""
 
         def of(text: str | None) -> str | None:
             return columns[self._paths[text]] if text in self._paths else text

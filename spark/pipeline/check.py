@@ -1,9 +1,9 @@
 """Checks a pipeline without running it: Spark's analyzer and its rules for streams look at every
 step and sink.
 
-The columns that a step needs come from their sources: a topic whose fields the file does not
-declare is sampled, a directory of files and a database's table are asked for their columns. Nothing
-is written.
+The columns that a step needs come from their sources: the check samples a topic whose fields the
+file does not declare, and reads the columns of a directory of files and of a database's table.
+Nothing is written.
 """
 
 import tempfile

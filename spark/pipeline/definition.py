@@ -73,7 +73,7 @@ class WrongPipeline(SparkError):
 
     @property
     def lasting(self) -> bool:
-        """Whether somebody has to change something first."""
+        """Whether the failure recurs until something is changed."""
         return not all(each.passing for each in self.problems)
 
 

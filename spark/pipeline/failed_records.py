@@ -1,5 +1,5 @@
-"""Records with which a step of a query fails: kept beside the checkpoint, so that the batch that
-holds them runs without them, also after a crash."""
+"""Records with which a step of a query fails: kept next to the checkpoint, so that the batch that
+contains them runs without them, even after a crash."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from pk.spark.read.ranges import OffsetRange
 
 
 class FailedRecord(NamedTuple):
-    """A record, and why a step fails with it."""
+    """A record, and the reason why a step fails with it."""
 
     topic: str
     partition: int

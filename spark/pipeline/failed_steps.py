@@ -1,8 +1,8 @@
 """Finds the records that make a step fail, such as a failed cast or a division by zero.
 
-Spark says that a batch failed, not with which record. So the records of the batch are read once
-more and run through the same steps in parts, until those are found that fail by themselves. Nothing
-of this runs while batches succeed.
+Spark says that a batch failed, not with which record. So the records of the batch are read again
+and run through the same steps in parts, until the records that fail by themselves are found.
+Nothing of this runs while batches succeed.
 """
 
 import json
@@ -99,7 +99,7 @@ class Search:
         versions: Mapping[str, Mapping[str, str]],
         asked: Callable[[], bool],
     ) -> None:
-        """`asked` says whether the pipeline is to stop."""
+        """`asked` says whether the pipeline should stop."""
         self._spark = spark
         self._pipeline = pipeline
         self._places = places

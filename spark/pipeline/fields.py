@@ -1,4 +1,4 @@
-"""The fields of JSON values: declared in the file, remembered beside the checkpoint, or found in a
+"""The fields of JSON values: declared in the file, stored next to the checkpoint, or found in a
 sample of the topic."""
 
 import json

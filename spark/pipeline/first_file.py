@@ -60,8 +60,8 @@ def quoted(name: str) -> str:
 
 
 def fields_of(values: Iterable[bytes]) -> dict[str, str] | None:
-    """The fields of the JSON objects among the values with their types in DDL; None if there
-    are no objects. Only the first of names that differ in case alone is a field."""
+    """The fields of the JSON objects among the values with their types in DDL; None if there are no
+    objects. If names differ only in case, only the first one is a field."""
     kinds: dict[str, str | None] = {}
     seen = False
     for text in in_one_case(values):

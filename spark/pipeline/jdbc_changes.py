@@ -2,8 +2,8 @@
 
 Spark's JDBC source reads a table once. So the driver looks for changes itself: it asks for the rows
 that are greater, in the columns `changes`, than the last that it has, and puts them into a
-directory of a spool, from which Spark streams. The greatest values stand in the same directory,
-which gets its name in one step: a crash leaves either both or none.
+directory of a spool, from which Spark streams. The greatest values are in the same directory, which
+gets its name in one step: a crash leaves either both or none.
 
 It sees inserts and updates, as Kafka Connect's JDBC source does; deleted rows it does not see, nor
 a row that a transaction commits later than one with greater values. A row that is updated twice

@@ -1,8 +1,8 @@
 """Whether a pipeline that failed would fail in the same way if it started again.
 
-A failure lasts if it comes from the file, a record, a table's columns or a permission: somebody has
-to change something first. Every other failure may pass: a broker, a database, a bucket or a disk
-may be back later. pk treats an unknown failure as one that may pass.
+A failure lasts if it comes from the file, a record, a table's columns or a permission: something
+must be changed first. Every other failure may pass: a broker, a database, a bucket or a disk may be
+back later. pk treats an unknown failure as one that may pass.
 """
 
 import re
@@ -38,7 +38,7 @@ _SAID: Final = re.compile(
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether a pipeline that ended with `error` would end with it again."""
+    """Whether a pipeline that ended with `error` would end with the same error again."""
     said = getattr(error, "lasting", None)
     if isinstance(said, bool):
         return said

@@ -20,4 +20,4 @@ class Query:
     """The sources that it reads."""
 
     sink: Sink | None
-    """None: dead letters alone."""
+    """None: only dead letters."""

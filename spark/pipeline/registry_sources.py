@@ -124,7 +124,7 @@ def is_new_version(failure: str) -> bool:
 
 
 class RegistryVersions:
-    """The schema versions of each source, stored beside the checkpoint."""
+    """The schema versions of each source, stored next to the checkpoint."""
 
     def __init__(self, pipeline: Pipeline, places: Places, kafka: Mapping[str, str]) -> None:
         self._pipeline = pipeline
@@ -136,8 +136,8 @@ class RegistryVersions:
         self, plan: Plan, say: Callable[[str], None] = lambda _: None
     ) -> dict[str, dict[str, str]]:
         """Source → the options that set the versions. A version with wider numbers is used if the
-        queries that `plan` makes of such options can go on with it; else `say` tells why not.
-        Raises WrongPipeline."""
+        queries that `plan` makes of such options can continue with it; otherwise, `say` gets the
+        reason. Raises WrongPipeline."""
         before = self._remembered()
         found: dict[str, dict[str, str]] = {}
         wider: list[tuple[TopicSource, Column, int]] = []

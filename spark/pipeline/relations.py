@@ -204,8 +204,8 @@ class Builder:
         return raw.select(*_named(columns))
 
     def _json(self, source: TopicSource, raw: "DataFrame") -> "DataFrame":
-        """The records, and beside each its JSON value as a struct, or why it does not parse. One
-        with a field that is not known fails the batch."""
+        """The records, each with its JSON value as a struct, or the reason why it does not parse.
+        One with a field that is not known fails the batch."""
         evolves = self._pipeline.schema == "evolve"
         try:
             parse = json_parser(self._spark, self._fields[source.name], evolves=evolves)

@@ -77,8 +77,7 @@ class PipelineFailed(SparkFailed):
     def __init__(self, message: str, *, lasting: bool | None = None) -> None:
         super().__init__(message)
         self.lasting = lasting
-        """Whether it would fail again until somebody changes something. None: judge by the
-        message."""
+        """Whether it would fail again until something is changed. None: judge by the message."""
 
 
 class _JavaFailed(PipelineFailed):
@@ -190,8 +189,8 @@ def open_spark(
 def run_pipeline(
     pipeline: Pipeline, options: RunOptions, spark: "SparkSession | None" = None
 ) -> Outcome:
-    """Runs a pipeline: with `once` until all that was there at the start is done, else until it is
-    asked to stop.
+    """Runs a pipeline: with `once`, until the records present at the start are processed, and
+    otherwise until it is told to stop.
 
     It runs in `spark`, which then needs the `settings` of the pipeline and its jars; without it in
     a Spark of its own. Raises WrongPipeline, AlreadyRunning, PipelineFailed, SparkFailed,
@@ -323,7 +322,7 @@ class _Asked:
     def __call__(self) -> bool:
         if self._signals.count > 0:
             return True
-        # Object storage is asked less often.
+        # Object storage is checked less often.
         now, far = time.monotonic(), isinstance(self._stop, ObjectPath)
         if not self._found and (not far or now - self._looked >= _FAR_POLL_S):
             self._looked = now
@@ -585,8 +584,8 @@ class _Run:
         before: "JsonFields",
         after: "JsonFields",
     ) -> str | None:
-        """Why the pipeline cannot go on with other fields of a source. Raises WrongPipeline if it
-        cannot go on with those `before` either."""
+        """Why the pipeline cannot continue with other fields of a source. Raises WrongPipeline if
+        it cannot continue with the fields `before` either."""
         from pk.spark.pipeline.widening import why_not
 
         versions = self._versions(spark, known)

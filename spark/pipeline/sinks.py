@@ -59,7 +59,7 @@ def queries(
     own: Mapping[str, Relations] | None = None,
 ) -> list[Query]:
     """The queries to run. `own` maps a sink to the relations of a query that leaves records out.
-    Raises WrongPipeline, also if a sink's target cannot be written."""
+    Raises WrongPipeline, for example if a sink's target cannot be written."""
     waiting = set(shared.dead_letters)
     found: list[Query] = []
     for sink in pipeline.sinks:
@@ -146,7 +146,7 @@ def records(pipeline: Pipeline, sink: TopicSink, frame: "DataFrame") -> "DataFra
 
 
 def _check_key(sink: TopicSink, frame: "DataFrame") -> None:
-    """Has Spark look at the key alone, so that an error is known to be the key's. Raises
+    """Has Spark analyze only the key, so that an error must be the key's. Raises
     PySparkException."""
     assert sink.key is not None
     key = frame.select(f.expr(sink.key).alias("key"))
@@ -163,7 +163,7 @@ def start(
     once: bool,
     say: Callable[[str], None],
 ) -> "StreamingQuery":
-    """Starts a query. `say` tells the user what a sink did. Raises PySparkException, OSError."""
+    """Starts a query. `say` shows the user a sink's message. Raises PySparkException, OSError."""
     writer = query.frame.writeStream.outputMode(query.mode).queryName(
         f"{pipeline.name}-{query.name}"
     )

@@ -1,4 +1,4 @@
-"""The files of a running pipeline beside its checkpoint: a status file, a lock, and a file that
+"""The files of a running pipeline next to its checkpoint: a status file, a lock, and a file that
 asks it to stop.
 
 `pk spark pipeline status` and `stop` read and write these files, so they need neither Spark nor the

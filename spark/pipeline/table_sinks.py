@@ -6,8 +6,8 @@ makes them part of the table in one step. Delta and Iceberg keep, in that step, 
 batch, by the identity of the sink: a batch that is there is left out. The files of a batch are in a
 folder of its own, so what an earlier attempt left is found without a look at the rest of the table.
 A directory of parquet files has no such step, so the files of a batch get their names at its end,
-and the names are remembered beside the checkpoint: an attempt begins with removing those of an
-earlier one.
+and the names are stored next to the checkpoint: an attempt begins with removing those of an earlier
+one.
 
 With mode = "upsert" the rows of a batch are changes by key. The libraries of tables apply them in
 this process, in one step that notes the number of the batch too: they rewrite the files that have

@@ -70,7 +70,7 @@ class Change(NamedTuple):
 
     problem: Problem
     refused: bool
-    """Whether the pipeline cannot go on from the checkpoint."""
+    """Whether the pipeline cannot continue from the checkpoint."""
 
 
 def shape_of(pipeline: Pipeline) -> Shape:
@@ -175,8 +175,8 @@ def changes(pipeline: Pipeline, places: Places) -> list[Change]:
 
 
 def check_changes(pipeline: Pipeline, places: Places) -> list[str]:
-    """The changes with which the pipeline can go on, each as a sentence with its place. Raises
-    WrongPipeline if there are others, OSError."""
+    """The changes with which the pipeline can continue, each as a sentence with its line and
+    column. Raises WrongPipeline if there are others, OSError."""
     found = changes(pipeline, places)
     refused = [each.problem for each in found if each.refused]
     if refused:

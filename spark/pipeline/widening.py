@@ -1,4 +1,5 @@
-"""Whether a pipeline can go on with columns of wider types: its state and its sinks must take them.
+"""Whether a pipeline can continue with columns of wider types: its state and its sinks must take
+them.
 
 Both plans are made, with the types of today and with the wider ones, and compared. So a step that
 casts a column keeps it from its sinks, and a step that does not use it keeps it from its state.
@@ -42,7 +43,7 @@ _NARROW: Final[dict[int, tuple[type[DataType], ...]]] = {
 def why_not(
     places: Places, before: Sequence["Query"], plan: Callable[[], Sequence["Query"]]
 ) -> str | None:
-    """Why a pipeline with the queries `before` cannot go on with those that `plan` makes, whose
+    """Why a pipeline with the queries `before` cannot continue with those that `plan` makes, whose
     columns have wider types; None if it can. Raises SparkFailed, OSError."""
     try:
         after = {query.name: query for query in plan()}

@@ -49,7 +49,7 @@ def infer(
     in `folder`, or where temporary files are. Without objects there are none."""
     with tempfile.NamedTemporaryFile(prefix="pk-sample-", suffix=".json", dir=folder) as file:
         os.chmod(file.name, 0o644)  # a server of Spark Connect may be another user's
-        # Spark would stop at names that differ in case alone, and at texts that are not objects.
+        # Spark would stop at names that differ only in case, and at texts that are not objects.
         file.write(b"\n".join(in_one_case(texts)))
         file.flush()
         return spark.read.options(**_OPTIONS).json(f"file://{file.name}").schema

@@ -12,7 +12,7 @@ lacks most whole numbers above 2^53. Avro reads the values of one as the other; 
 
 def widened(known: StructType, found: StructType) -> StructType:
     """`known` with the fields that only `found` has, also inside structs. The known types stay, and
-    so do the known names of fields that differ in upper and lower case alone."""
+    so do the known names of fields that differ only in upper and lower case."""
     fields: list[StructField] = []
     others = {field.name.lower(): field for field in found.fields}
     for field in known.fields:

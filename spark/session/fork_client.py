@@ -1,8 +1,8 @@
 """The program that Spark starts as Python in pk's sessions: asks the fork server for a process.
 
 Runs by its path, with nothing but Python's own modules, because it must be quick: SOCKET PYTHON
-ARGUMENTS. It lives as long as the process that it asked for, passes SIGTERM on to it, and ends with
-its status. If the server is gone or does not handle a request, PYTHON itself runs it.
+ARGUMENTS. It lives as long as the process that it requested, passes SIGTERM on to it, and exits
+with its status. If the server is gone or does not handle a request, PYTHON itself runs it.
 """
 
 import array

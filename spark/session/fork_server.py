@@ -3,7 +3,7 @@
 Spark starts a Python for each kind of work: one that looks for data sources, one that creates them,
 one that plans, one that follows a stream, one that commits, one that forks workers. Each would
 import pyspark, pyarrow, numpy, trio and pk by itself, most of them one after another, 0.7 s of CPU
-each: most of what a stream's first batch takes. So a session starts this process beside its JVM,
+each: most of what a stream's first batch takes. So a session starts this process alongside its JVM,
 and names a script as Spark's Python that asks this one for a fork (pk.spark.session.fork_client).
 
 Linux only: on macOS the system's libraries do not survive a fork.
@@ -110,7 +110,7 @@ def can_fork(folder: Path) -> bool:
 
 
 class _Fork(NamedTuple):
-    """A process that was forked, and who asked for it."""
+    """A process that was forked, and the process that requested it."""
 
     process_id: int
     descriptor: int

@@ -2,8 +2,8 @@
 
 A KeyboardInterrupt may come between any two steps of the main thread: in a request to the JVM,
 which makes py4j log a traceback, or in a finalizer, where Python prints and ignores it. So while a
-block runs, Ctrl-C is only recorded. `TerminatedAsInterrupted` has SIGTERM do what Ctrl-C does, also
-in a script's background command, where Ctrl-C itself is ignored.
+block runs, Ctrl-C is only recorded. `TerminatedAsInterrupted` makes SIGTERM act like Ctrl-C, even
+in a script's background command, which ignores Ctrl-C itself.
 """
 
 import logging

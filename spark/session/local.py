@@ -186,8 +186,8 @@ class OwnSpark:
         (self._folder / "log4j2.properties").write_text(_LOG4J)
         program = os.path.join(environ["SPARK_HOME"], "bin", "spark-submit")
         with (self._folder / "log").open("wb") as log:
-            # The gateway ends when its standard input closes, so also when this process dies. Its
-            # own process session keeps Ctrl-C away from it: we stop the job and clean up.
+            # The gateway ends when its standard input closes, and therefore also when this process
+            # dies. Its own process session keeps Ctrl-C away from it: we stop the job and clean up.
             return subprocess.Popen(
                 [program, "--properties-file", str(settings), "pyspark-shell"],
                 env=environ,

@@ -4,7 +4,7 @@
 Two files. `pk.zip` has pk itself, with entries for its directories (without them Python's zip
 importer does not see packages). `pk-deps.tar.gz` has the libraries that tasks import, as they are
 installed here; some are compiled, so the workers need the same Python version and platform. Spark
-unpacks it beside its workers, which find it on PYTHONPATH.
+unpacks it in the workers' directory, and they find it on PYTHONPATH.
 """
 
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""A stream's batch that `foreachBatch` writes to topics: once, however large it is.
+"""A stream's batch that `foreachBatch` writes to topics: once, regardless of its size.
 
 A task that seals more than a limit keeps it in files. If the whole batch is small, the driver
 publishes it in one transaction with the batch's marker (pk.spark.sink.commit). For a larger one the

@@ -2,8 +2,8 @@
 
 Spark collects the messages of all tasks on the driver and fails a job whose results exceed
 `spark.driver.maxResultSize` together, and no task knows how many others there are. So the first
-tasks may hand over much and the later ones less and less, such that all of them together stay below
-half of that size however many there are; the rest is staged.
+tasks may hand over much and the later ones less and less, so that all of them together stay below
+half of that size, regardless of their number; the rest is staged.
 """
 
 import re

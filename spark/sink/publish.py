@@ -175,7 +175,7 @@ class Publisher:
                         break
                     taken.append(queue)
                 went = await self._send(connection, taken)
-                # Those that went stand behind the others; those refused wait for new metadata.
+                # Queues that were sent go behind the others; refused ones wait for new metadata.
                 queues = [*queues[len(taken) :], *(q for q in taken if q in went and q.head)]
         except (ClientError, ProtocolError) as e:
             self._problem = e

@@ -10,7 +10,7 @@ query's id and the lane, which is part of a file's name. This order makes it cor
 2. Read the markers of files. Whatever was committed before is visible now.
 3. Publish the files that have none, with their markers.
 
-So a batch may be published as often as it takes, and however long after it was begun.
+So a batch may be published as often as necessary, at any time after it was begun.
 """
 
 import time

@@ -4,16 +4,16 @@
      "@start": {"orders": {"0": 20, "1": 7}}}
 
 Topics and partitions are as Spark's own Kafka source writes them, so programs that read a query's
-progress keep working; no topic's name contains an @. `@ids` tells a topic from a later one of the
-same name.
+progress keep working; no topic's name contains an @. `@ids` distinguishes a topic from a later one
+of the same name.
 
 Spark asks for the initial offset more than once, keeps none of the answers, and asks again after a
 restart inside the first batch: "latest" would then be another offset each time, and records in
 between would be lost. So the initial offset is `{}`, "where the options say", and the end of the
 first batch also holds the start that this meant, in `@start`.
 
-Spark compares offsets as text: equal ones must be written equally. So topics and partitions stand
-in order.
+Spark compares offsets as text: equal ones must be written equally. So topics and partitions are in
+order.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 A table notes, in the step that adds the files, which writer added which batch. So a batch that is
 added again, after a crash, changes nothing. Exports and the sinks of pipelines use this; the files
-lie in the table's place before, and their footers say what the table must know of them: nothing is
-read but footers, and no directory is listed.
+are already in the table's directory, and their footers contain everything that the table must know
+about them: nothing is read but footers, and no directory is listed.
 """
 
 import io
@@ -36,7 +36,7 @@ class LakeFile:
 
     size: int
     footer: bytes
-    """A parquet file of this file's footer alone."""
+    """A parquet file that consists only of this file's footer."""
 
     @property
     def metadata(self) -> Any:

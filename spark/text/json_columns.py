@@ -1,4 +1,4 @@
-"""A column of JSON texts as a struct, beside the reason why a text does not fit."""
+"""A column of JSON texts as a struct, with the reason why a text does not fit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +54,8 @@ def json_parser(
         return read_column(texts.to_pylist(), known, zone, names)
 
     made = StructType().add(VALUE, schema).add(ERROR, StringType()).add(NEW, StringType())
-    # Spark would parse once for a filter by `error` and once more for `value`, if it might.
+    # Nondeterministic, because Spark might otherwise parse twice: for a filter by `error`, and for
+    # `value`.
     arrow_udf: Any = f.arrow_udf
     return arrow_udf(parse, made).asNondeterministic()
 

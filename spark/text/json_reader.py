@@ -393,7 +393,8 @@ def read_date(text: str) -> datetime.date:
 
 def read_time(text: str, zone: str | None) -> datetime.datetime:
     """A date and time such as 2026-01-31T09:30:00.123456Z; `zone` is that of one that names none,
-    and without it none may. Raises ValueError, also for more digits than microseconds have."""
+    and without it none may. Raises ValueError, for example for more digits than microseconds
+    have."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise ValueError

@@ -1,7 +1,8 @@
 """Fields of JSON objects that have no column yet, and names that cannot become one.
 
-Spark's columns, and those of most tables and databases, do not differ in upper and lower case
-alone. So of two such names the first is a column, and an object with the other one does not fit.
+The names of Spark's columns, and of those of most tables and databases, must differ in more than
+upper and lower case. So if two names differ only in case, the first is a column, and an object with
+the other one does not fit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -90,8 +91,8 @@ def as_text(found: Mapping[str, Any], names: Names) -> StructType:
 
 
 def in_one_case(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """The JSON objects among texts, for Spark to find their columns. Only the first of names that
-    differ in case alone is kept; very deep values become text."""
+    """The JSON objects among texts, for Spark to find their columns. If names differ only in case,
+    only the first is kept; very deep values become text."""
     known: dict[str, Any] = {}
     for text in texts:
         try:

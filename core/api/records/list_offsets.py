@@ -111,7 +111,8 @@ async def _find(
             if request.replica_id == CONSUMER
             else partition.log.state.log_end_offset
         )
-    # KIP-207: what the last leader acknowledged may lie above the high watermark we know.
+    # KIP-207: records that the last leader acknowledged may be above the high watermark that this
+    # broker knows.
     behind = (
         request.replica_id == CONSUMER and partition.high_watermark < partition.epoch_start_offset
     )

@@ -24,7 +24,7 @@ from pk.core.wire.messages.offset_for_leader_epoch import (
 async def handle(
     context: Context, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """The largest epoch not above the one asked for, and the offset at which it ends."""
+    """The largest epoch not above the requested one, and the offset at which it ends."""
     response = OffsetForLeaderEpochResponse()
     of_cluster = allows_cluster(context, Operation.CLUSTER_ACTION, log=False)
     for topic, wish, answer in _each(request, response):

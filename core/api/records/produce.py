@@ -12,8 +12,8 @@ watermark. With acks=0 there is no answer, and an error closes the connection af
 request is appended.
 
 The first batch of a transaction in a partition needs the consent of the transaction's coordinator
-(KIP-890), and the connection waits for it. From version 12 on the coordinator is asked to add the
-partition, before that whether the client has added it.
+(KIP-890), and the connection waits for it. From version 12 on, the broker requests that the
+coordinator add the partition; before that, it asks whether the client has added it.
 
 Only coordinators write to internal topics, since they read every record there as their state.
 """
@@ -92,7 +92,7 @@ RETRIED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""Errors after which the coordinator may consent when it is asked again."""
+"""Errors after which the coordinator may accept a repeated request."""
 
 Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
 """A partition of the request: its topic's name ("" if the id is unknown), its data, its answer."""

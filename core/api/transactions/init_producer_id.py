@@ -20,7 +20,7 @@ PRODUCER_FENCED_SINCE: Final = 4
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """A new id with epoch 0, or the coordinator's decision. Raises INVALID_REQUEST if the producer
-    sends its id without its epoch, or the epoch alone; and the errors of
+    sends its id without its epoch, or only the epoch; and the errors of
     `TransactionMachine.init_producer_id`."""
     transactional_id = request.transactional_id
     if transactional_id is not None:

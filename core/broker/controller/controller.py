@@ -158,7 +158,7 @@ class Controller:
         with logs on this node: if there are any, an empty metadata log does not mean a new cluster
         but a lost log, and starting would turn all of them into strays.
 
-        Raises StoreFailed, also if the leadership has been lost again in the meantime, and
+        Raises StoreFailed, even if the leadership has been lost again in the meantime, and
         KafkaError(INCONSISTENT_CLUSTER_ID).
         """
         assert not self.active

@@ -119,8 +119,8 @@ class HeartbeatManager:
         session.connection_id = connection_id
 
     def alive(self, broker_id: int) -> bool:
-        """Whether a broker was heard from within its session, on a connection that is still open:
-        then no other process may register with its id."""
+        """Whether a broker has sent a heartbeat within its session, on a connection that is still
+        open: then no other process may register with its id."""
         session = self._sessions.get(broker_id)
         if session is None or session.connection_id == NO_CONNECTION:
             return False
@@ -248,8 +248,8 @@ class HeartbeatManager:
             session.probing = False
 
     async def _gone(self, session: _Session) -> bool:
-        """Whether no process listens there, or a suspect does not answer; False if it is heard from
-        again, or its session ends in another way."""
+        """Whether no process listens there, or a suspect does not answer; False if it sends a
+        heartbeat again, or its session ends in another way."""
         pause_s = PROBE_AGAIN_S
         while (endpoint := self._endpoint(session)) is not None:
             try:

@@ -80,7 +80,7 @@ class FollowingNode(Protocol):
 
     @property
     def newest(self) -> MetadataImage:
-        """The image from which to go on."""
+        """The image from which to continue."""
         ...
 
     @property

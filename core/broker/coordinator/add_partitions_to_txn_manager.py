@@ -1,9 +1,9 @@
 """Asking a transaction's coordinator before the first batch of the transaction is appended to a
 partition (KIP-890).
 
-A batch that a leader took although its transaction was over would stay undecided for ever, and with
-it all that is behind it: no coordinator would send a marker. So the leader asks first. Clients of
-the first protocol have added the partition themselves, and the leader has that verified; for
+If a leader accepted a batch after the end of its transaction, the batch and everything after it
+would stay undecided forever: no coordinator would send a marker. So the leader asks first. Clients
+of the first protocol have added the partition themselves, and the leader has that verified; for
 clients of the second the leader adds it.
 
 Each broker gets one request at a time. Questions that come up before its answer share the next one,
@@ -97,10 +97,9 @@ class AddPartitionsToTxnManager:
         begin: Callable[[], None],
     ) -> PartitionErrors:
         """An error code for each partition, as the producer's client must see it. If the last
-        transaction of a client of the second protocol is still ending, the coordinator is
-        asked again, for `add.partitions.to.txn.retry.backoff.max.ms`. `begin` is called before each
-        request, because a marker of that last transaction may have ended the verification begun
-        before it."""
+        transaction of a client of the second protocol is still ending, the request is repeated, for
+        `add.partitions.to.txn.retry.backoff.max.ms`. `begin` is called before each request, because
+        a marker of that last transaction may have ended the verification begun before it."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)

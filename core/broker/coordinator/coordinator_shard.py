@@ -11,9 +11,9 @@ COORDINATOR_LOAD_IN_PROGRESS. When the broker loses leadership, it drops the sta
 requests get NOT_COORDINATOR. When an append fails, nothing has been replayed, and the machine
 stays. A machine that raised an unexpected exception is dropped and loaded again.
 
-The effects of a decision, which happen outside, wait for the same watermark, so that nobody sees an
-effect that a failover takes back. The result of an effect comes back as another decision, if this
-is still the coordinator.
+The effects of a decision, which happen outside, wait for the same watermark, so that a failover
+cannot undo an effect that was already visible. The result of an effect becomes another decision, if
+this is still the coordinator.
 """
 
 from __future__ import annotations
@@ -257,8 +257,8 @@ class CoordinatorShard(Generic[M]):
     def _run_quietly(
         self, decide: Callable[[M, Hashable, int], Decision[Any, Any]], timer: Hashable = None
     ) -> bool:
-        """Run a decision that no request asked for; its exceptions are logged. Returns False if
-        the log refused its records. `timer` is the timer that caused it, if any."""
+        """Run a decision that does not answer a request; its exceptions are logged. Returns False
+        if the log refused its records. `timer` is the timer that caused it, if any."""
         try:
             self._run(decide, None)
         except KafkaError as e:

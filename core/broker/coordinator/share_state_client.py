@@ -47,7 +47,7 @@ PATIENCE_S: Final = 30.0
 """How long a coordinator is looked for."""
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
-"""Before a coordinator is asked again, doubling."""
+"""The limits of the wait before a repeated request to a coordinator, which doubles each time."""
 TIMEOUT_MS: Final = 10_000
 """The timeout for one answer of another broker."""
 
@@ -58,7 +58,7 @@ AGAIN: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""After these somebody else coordinates, or will in a moment."""
+"""After these errors, another broker is the coordinator, or will soon be."""
 
 Partitions = Mapping[Uuid, frozenset[int]]
 

@@ -35,7 +35,7 @@ RESTORED_AT_ONCE: Final = 500
 
 
 class PartitionRestorer:
-    """Restores partitions that this broker is to lead."""
+    """Restores partitions before this broker leads them."""
 
     def __init__(self, tasks: RemoteTasks, replicas: Replicas) -> None:
         self._tasks = tasks

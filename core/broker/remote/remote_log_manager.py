@@ -51,7 +51,7 @@ logger = logging.getLogger("pk.remote")
 FIRST_S_MAX: Final = 1.0
 """The longest time until the first turn after the start."""
 SCAN_S: Final = 6 * 3600.0
-"""How often a leader looks for objects that are no segments: one LIST request for each 1,000
+"""How often a leader looks for objects that are not segments: one LIST request for each 1,000
 objects of a partition."""
 
 
@@ -74,7 +74,7 @@ class RemoteLogManager:
         self._epochs: dict[TopicIdPartition, int] = {}
         """The leader epoch in which all metadata of earlier leaders was read."""
         self._scanned: dict[TopicIdPartition, float] = {}
-        """When this broker looked for objects that are no segments, in its leadership."""
+        """When this broker looked for objects that are not segments, in its leadership."""
 
     async def run(self) -> None:
         """Give turns until cancelled."""
@@ -118,7 +118,7 @@ class RemoteLogManager:
 
     @property
     def orphans(self) -> dict[TopicPartition, list[str]]:
-        """The objects that are no segments, and that were kept when a leader last looked."""
+        """The objects that are not segments, and that were kept when a leader last looked."""
         return self.deleter.orphans
 
     @property
@@ -268,8 +268,8 @@ class RemoteLogManager:
 
     def _find_start(self, partition: Partition, remote: RemoteLog, epoch: int) -> None:
         """Let the log of a new leader begin with the first record that there is. The last leader
-        may have deleted others in the store, and this broker has not heard of that, or forgot it in
-        a crash. Raises KafkaError."""
+        may have deleted others in the store, and this broker may not know that, or have forgotten
+        it in a crash. Raises KafkaError."""
         if not still_leads(partition, epoch) or partition.busy:
             return
         first = min(remote.first_offset(partition.log), partition.high_watermark)

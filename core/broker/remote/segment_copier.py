@@ -59,7 +59,7 @@ class SegmentCopier:
         self._begun: dict[TopicIdPartition, _Begun] = {}
 
     def forget(self, key: TopicIdPartition) -> None:
-        """Do not go on with a copy that failed."""
+        """Do not continue a copy that failed."""
         self._begun.pop(key, None)
 
     def copying(self, key: TopicIdPartition, epoch: int) -> tuple[Uuid, ...]:
@@ -119,7 +119,7 @@ class SegmentCopier:
 
     @staticmethod
     def _is_same(begun: _Begun, record: RemoteSegment, epoch: int, remote: RemoteLog) -> bool:
-        """Whether a failed copy can go on as it began. A new one would begin with `record`."""
+        """Whether a failed copy can continue as it began. A new one would begin with `record`."""
         known = remote.segments.get(begun.record.id)
         if begun.epoch != epoch or known is None or known.state is not SegmentState.COPY_STARTED:
             return False

@@ -1,9 +1,9 @@
 """Deletes unneeded data from remote storage: expired segments, segments of a topic whose remote
 storage was turned off, and objects that are not segments.
 
-A request whose answer was lost, or that comes after its sender gave up, can leave an object that is
-no segment. So leaders compare the store's list with the metadata, when they become leaders and
-every `SCAN_S`, and delete such objects.
+A request whose answer was lost, or that arrives after its sender gave up, can leave an object that
+is not a segment. So leaders compare the store's list with the metadata, when they become leaders
+and every `SCAN_S`, and delete such objects.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SegmentDeleter:
         self.limiter = trio.CapacityLimiter(threads)
         """How many partitions delete at the same time."""
         self.orphans: dict[TopicPartition, list[str]] = {}
-        """The objects that are no segments, and that were kept when a leader last looked."""
+        """The objects that are not segments, and that were kept when a leader last looked."""
 
     async def delete_due(
         self, partition: Partition, remote: RemoteLog, epoch: int, copying: tuple[Uuid, ...]

@@ -273,7 +273,7 @@ class AlterLogDirsManager:
         if rest:
             future.appender.append_as_follower(rest, self._replicas.clock.now_ms())
         elif future.state.log_end_offset < log.state.log_end_offset:
-            # Compaction left nothing of what lies before an active segment that is empty.
+            # Compaction left no records before an active segment that is empty.
             future.segments.roll_to(log.state.log_end_offset, self._replicas.clock.now_ms())
         if future.state.log_end_offset != log.state.log_end_offset:
             return False

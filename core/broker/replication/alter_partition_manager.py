@@ -120,7 +120,7 @@ class AlterPartitionManager:
                     self._proposals.add(partition)
 
     async def _ask(self, due: Due) -> list[Partition]:
-        """Send the proposals in `due`. Returns the partitions that must be asked for again."""
+        """Send the proposals in `due`. Returns the partitions whose request must be repeated."""
         request = request_of(self._state.node_id, self._state.broker_epoch, due)
         try:
             answer: AlterPartitionResponse = await self._controller_client.request(
@@ -174,7 +174,7 @@ def request_of(node_id: int, broker_epoch: int, due: Due) -> AlterPartitionReque
 
 
 def take(partition: Partition, proposal: Proposal, data: ResponsePartitionData) -> bool:
-    """Take the answer for one partition; False if it has to be asked for again."""
+    """Take the answer for one partition; False if the request must be repeated."""
     code = data.error_code
     if code == ErrorCode.NONE:
         logger.info("%s: ISR is now %s", partition.tp, ", ".join(map(str, data.isr)))

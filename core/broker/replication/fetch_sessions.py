@@ -13,8 +13,8 @@ The cache is bounded (`max.incremental.fetch.session.cache.slots`). A full cache
 only in the place of one that was idle for `min.incremental.fetch.session.eviction.ms`; other
 clients are answered without a session, session id 0.
 
-A session may hold thousands of partitions of which a few move at a time. Each partition tells the
-sessions that watch it when it has moved (`Partition.watch`); a request reads these (`dirty`),
+A session may hold thousands of partitions of which a few move at a time. Each partition notifies
+the sessions that watch it when it has moved (`Partition.watch`); a request reads these (`dirty`),
 those it names, and no other. A partition stays dirty until a request has found the end of its log,
 and nothing to tell.
 

@@ -144,7 +144,7 @@ class LogReconciler:
         return may_cut
 
     async def _stop_before(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """The log may not be cut now: find out how it goes beside its leader's, and stop."""
+        """The log may not be cut now: compare it with its leader's, and stop."""
         stop = Stop()
         try:
             stop = await self._compared(channel, fetch_state)
@@ -279,7 +279,7 @@ class LogReconciler:
             )
 
     async def start_over(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """The leader does not have the offset asked for: its log ends before ours, or begins behind
+        """The leader does not have the requested offset: its log ends before ours, or begins behind
         it."""
         if not self._fetcher.is_current(fetch_state):
             return
@@ -304,7 +304,7 @@ class LogReconciler:
             self._fetcher.fail(fetch_state, "out of range, although the leader has it")
 
     async def start_behind_remote(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """The leader has the offset asked for only in remote storage: restart the log with what the
+        """The leader has the requested offset only in remote storage: restart the log with what the
         leader has on its disk. Leader epochs and producers come from the last remote segment before
         that (KIP-405)."""
         if not self._fetcher.is_current(fetch_state):
@@ -364,7 +364,7 @@ class LogReconciler:
             end = await self._leader_epoch_end(channel, fetch_state, epoch)
             if end.end_offset <= offset:
                 break
-            # The largest epoch not above the one asked for, which ends behind the offset.
+            # The largest epoch not above the requested one, which ends after the offset.
             found, epoch = end.epoch, end.epoch - 1
         if found is None:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"no epoch of offset {offset}")

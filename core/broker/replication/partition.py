@@ -65,7 +65,7 @@ class Stop(NamedTuple):
     leader_last_epoch: int = NO_EPOCH
     """The leader epoch of the last batch of the leader's log."""
     may_cut: bool = False
-    """Whether the controller lets it go on."""
+    """Whether the controller lets it continue."""
     why: str = ""
     """The controller's reason."""
 
@@ -704,7 +704,7 @@ class Partition:
         )
 
     async def wait_until_safe(self, offset: int, epoch: int) -> bool:
-        """Wait, however long, until the high watermark has reached `offset`; False when the
+        """Wait without a time limit until the high watermark has reached `offset`; False when the
         leadership of `epoch` ends before that, or the disk. Too few in-sync replicas only make it
         longer."""
 
@@ -726,7 +726,7 @@ class Partition:
         )
 
     async def wait_for_flush(self, offset: int, deadline: float) -> bool:
-        """Wait until what lies below `offset` is synced, or no sync is asked for any more. Raises
+        """Wait until the records below `offset` are synced, or no sync is wanted any more. Raises
         as the above."""
 
         def ready() -> bool:

@@ -11,7 +11,7 @@ P_contra = TypeVar("P_contra", contravariant=True)
 
 
 class Proposal(NamedTuple):
-    """A change of the ISR that the controller is asked for."""
+    """A change of the ISR that the leader requests from the controller."""
 
     isr: tuple[tuple[int, int], ...]
     """(node id, broker epoch) of each member; the epoch is -1 if unknown."""

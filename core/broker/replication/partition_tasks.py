@@ -70,7 +70,7 @@ class PartitionTasks:
         return self._registry.image.brokers.get(node_id)
 
     def flush(self, partition: Partition) -> None:
-        """Start a sync of the partition's log; it tells the partition when it is through."""
+        """Start a sync of the partition's log; it notifies the partition when it has finished."""
         self._start_soon(self.sync, partition)
 
     async def sync(self, partition: Partition) -> None:
@@ -103,7 +103,7 @@ class PartitionTasks:
 
     def dropped(self, partition: Partition) -> None:
         """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may
-        still be at them; and the other segments dropped that lie below the start of the log."""
+        still be at them; and the other segments below the start of the log dropped."""
         self._start_soon(self._remove_segments, partition, partition.log.segments.deleted_files)
         if is_behind(partition.log):
             self._start_soon(self._drop_more, partition, partition.log)

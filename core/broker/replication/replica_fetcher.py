@@ -180,7 +180,7 @@ class ReplicaFetcher:
             self._forgotten[fetch_state.key] = fetch_state.partition.tp.topic
 
     def is_current(self, fetch_state: PartitionFetchState) -> bool:
-        """Whether it is still fetched, in the epoch in which it was asked for."""
+        """Whether it is still fetched, in the epoch of the request."""
         return (
             self._fetch_states.get(fetch_state.key) is fetch_state
             and fetch_state.partition.offline is None
@@ -512,7 +512,7 @@ class ReplicaFetcher:
         self.remove(partition)
 
     def stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
-        """It may not be cut. Have the controller told, and try again later."""
+        """It may not be cut. Report it to the controller, and try again later."""
         before = fetch_state.partition.stopped
         fetch_state.partition.stopped = stop._replace(why=before.why if before is not None else "")
         fetch_state.backoff_s = min(max(fetch_state.backoff_s * 2, STOPPED_S_MIN), STOPPED_S_MAX)

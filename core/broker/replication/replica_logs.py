@@ -1,7 +1,7 @@
 """Reports logs to the controller: those of partitions without a leader, since the replica with the
 longest log leads next (core/meta/unclean_recovery.py), those that were found damaged, when the
 broker started or while it runs, and those of followers that stopped, since the controller decides
-whether they go on (log_reconciler.py).
+whether they continue (log_reconciler.py).
 
 This broker neither leads nor follows a partition without a leader, so the log stays as it was
 reported until another image comes. Each log is reported once to each controller, in each

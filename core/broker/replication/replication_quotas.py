@@ -8,7 +8,7 @@ answer may exceed the quota, and the next has to wait.
 
 The topic names the throttled replicas: `leader.replication.throttled.replicas` and `follower.…` are
 lists of `partition:broker`, or `*` for all. A leader never throttles a replica that is in sync,
-because that would hold up producers.
+because that would delay producers.
 """
 
 from __future__ import annotations

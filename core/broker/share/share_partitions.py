@@ -1,7 +1,7 @@
 """The share partitions that this broker leads, and the share sessions of the members who fetch from
 them.
 
-A share partition is loaded when it is first asked for. It goes when the partition's leadership
+A share partition is loaded when a request first needs it. It goes when the partition's leadership
 changes, when its topic is deleted, and when the last session of its group on this broker ends: then
 nothing is in flight, and offsets that are set from outside count from the next session on.
 """

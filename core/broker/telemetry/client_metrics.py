@@ -178,8 +178,8 @@ class ClientMetrics:
 
     def read(self, compression: int, data: bytes) -> list[Pushed]:
         """The values of a push; takes long, so call it in a thread. Raises
-        KafkaError(INVALID_RECORD), also if it is too large after decompression, as in Apache
-        Kafka."""
+        KafkaError(INVALID_RECORD), even if the push is only too large after decompression, as in
+        Apache Kafka."""
         try:
             plain = bytes(decompress(Codec(compression), data, EXPANSION_MAX * self.bytes_max))
             return read_metrics(plain)

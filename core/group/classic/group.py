@@ -344,7 +344,7 @@ class ClassicGroup(Struct, eq=False):
     # Protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether somebody of this type, who speaks `names`, may join."""
+        """Whether a client of this type, with the protocols `names`, may join."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         members = len(self.members)

@@ -293,7 +293,7 @@ def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _named(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember | ErrorCode:
-    """The member that is to leave, or why it cannot."""
+    """The member to remove, or the reason why it cannot leave."""
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if instance_id is None:
         member = group.members.get(member_id)

@@ -2,7 +2,7 @@
 `group.consumer.migration.policy`).
 
 *Upgrade*: the first member of the consumer protocol joins a classic group of consumers. Its members
-go on with the classic protocol inside a consumer group: generation, assignment and target become
+continue with the classic protocol inside a consumer group: generation, assignment and target become
 the group's epoch, and a new epoch follows for the member that joins.
 
 *Downgrade*: the last member of the consumer protocol goes. Those that stay are a classic group in

@@ -56,7 +56,7 @@ class ClassicMember(Struct, frozen=True):
 
     @property
     def protocol(self) -> str:
-        """The protocol whose name it hears."""
+        """The protocol whose name its JoinGroup responses have."""
         return self.protocols[0][0]
 
     @property
@@ -85,7 +85,7 @@ class ConsumerMember(Struct, frozen=True):
     regex: str = ""
     """An RE2 expression for the names of others."""
     assignor: str | None = None
-    """The server-side assignor that it asked for."""
+    """The server-side assignor that it requested."""
     assigned: Current = field(default_factory=dict[Uuid, Mapping[int, int]])
     revoking: Current = field(default_factory=dict[Uuid, Mapping[int, int]])
     """The partitions that it must give up and has not yet confirmed."""

@@ -99,7 +99,7 @@ def owned_by(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says everything, as after an error: then it wants to hear everything."""
+    """Whether the member says everything, as after an error: then it needs a complete response."""
     subscribes = (
         request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     )

@@ -1,8 +1,8 @@
 """One share group: the state in its records, and the state derived from it.
 
 The *group epoch* counts the changes after which partitions must be assigned again: a member came,
-went or reads other topics, a topic changed, share partitions got a beginning. Everything here is
-changed by `replay_…` alone, but for the deadline of the next look at the topics, which is soft.
+went or reads other topics, a topic changed, share partitions got a beginning. Only `replay_…`
+changes the state here, except the deadline of the next check of the topics, which is soft.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
         raise self._no_consumer_group()
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """There is nothing to be fetched, and it is no error to ask."""
+        """There is nothing to fetch, and a request is not an error."""
 
     def check_offset_delete(self) -> None:
         """Raise GROUP_ID_NOT_FOUND."""

@@ -9,9 +9,9 @@ steps, each of which writes records:
 2. If the group epoch is ahead of the target assignment, and the last one is old enough, the
    assignor makes a new one: here for a small group, off the loop for a large one.
 3. The member takes its target.
-4. Share partitions without a start offset are recorded as *initializing*, and the share
-   coordinator is asked to set one (`InitializeShareState`). When it has, they are *initialized*;
-   only then does the next heartbeat assign them.
+4. Share partitions without a start offset are recorded as *initializing*, and the share coordinator
+   sets one on request (`InitializeShareState`). When it has, they are *initialized*; only then does
+   the next heartbeat assign them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ INLINE_WORK_MAX: Final = 2000
 """The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs
 each."""
 ASK_AGAIN_MS: Final = 30_000
-"""After which a share coordinator that has not answered is asked again. Kafka's."""
+"""The time after which a request to a silent share coordinator is repeated. Kafka's."""
 
 ASSIGNOR: Final = SimpleAssignor()
 
@@ -356,7 +356,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareGroupSettings]):
     def begin_delete(
         self, group_id: str, topic_ids: Sequence[Uuid], decision: DecisionBuilder
     ) -> None:
-        """DeleteShareGroupOffsets: the share coordinator is to forget the share partitions of these
+        """DeleteShareGroupOffsets: the share coordinator will delete the share partitions of these
         topics. Replies with topic id → partitions, of those topics of which there is something to
         delete.
 

@@ -27,11 +27,11 @@ class StatePartitions(NamedTuple):
     """How far the share partitions of a group are, by topic id."""
 
     initializing: Mapping[Uuid, SharedTopic] = {}
-    """The share coordinator is asked to give them a beginning."""
+    """The share coordinator will give them a start offset."""
     initialized: Mapping[Uuid, SharedTopic] = {}
     """They can be assigned."""
     deleting: Mapping[Uuid, str] = {}
-    """Topics (id → name) whose share partitions the share coordinator is asked to forget."""
+    """Topics (id → name) whose share partitions the share coordinator will delete."""
 
     def without(self, topic_ids: Collection[Uuid]) -> StatePartitions:
         """The same without these topics."""

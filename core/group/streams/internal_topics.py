@@ -18,7 +18,7 @@ FAILURES_MAX: Final = 3
 
 
 class CreateInternalTopics(Effect, frozen=True):
-    """Make these topics. The result comes back by `StreamsGroups.topics_created`."""
+    """Make these topics. `StreamsGroups.topics_created` gets the result."""
 
     group_id: str
     topics: tuple[CreatableTopic, ...]
@@ -28,7 +28,7 @@ class CreateInternalTopics(Effect, frozen=True):
 class _Failure(NamedTuple):
     message: str
     until_ms: int
-    """When the topic may be asked for again."""
+    """When the topic may be requested again."""
 
 
 class InternalTopics:
@@ -43,7 +43,7 @@ class InternalTopics:
     def create(
         self, group_id: str, missing: Mapping[str, CreatableTopic], timeout_ms: int, now_ms: int
     ) -> CreateInternalTopics | None:
-        """Ask for those of `missing` that may be asked for; None if there are none."""
+        """Request the topics of `missing` that may be requested now; None if there are none."""
         asked = self._asked.setdefault(group_id, {})
         failed = self._failed.get(group_id, {})
         new = [

@@ -1,4 +1,4 @@
-"""Checks the objects in remote storage from themselves alone, without a broker."""
+"""Checks the objects in remote storage without a broker and without other data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CheckedObject(Struct, frozen=True):
 
     stored: StoredObject
     segment: SegmentName | None
-    """None for an object that is no segment."""
+    """None for an object that is not a segment."""
     tail: Tail | None
     """None if the object is not whole."""
     problem: str

@@ -53,12 +53,12 @@ class RemotePartition(Struct, frozen=True):
 
     @property
     def key(self) -> TopicIdPartition:
-        """The partition by the topic's id alone."""
+        """The partition with only the topic's id."""
         return TopicIdPartition(self.topic_id, self.partition)
 
     @property
     def tp(self) -> TopicPartition:
-        """The partition by the topic's name alone."""
+        """The partition with only the topic's name."""
         return TopicPartition(self.topic, self.partition)
 
 

@@ -52,8 +52,8 @@ class ObjectStorage:
         """The storage at `url`, such as `s3://bucket/prefix` or `file:///path`.
 
         `options` are settings of the store, named as object_store names them (`access_key_id`,
-        `endpoint`, `region`); those that are missing come from the store's usual environment.
-        Nothing is asked of the store yet. A missing directory is made if `create`. Raises
+        `endpoint`, `region`); those that are missing come from the store's usual environment. Sends
+        no request to the store yet. A missing directory is made if `create`. Raises
         RemoteStorageError."""
         client: dict[str, Any] = {"timeout": "60s", "connect_timeout": "5s"}
         if url.startswith("http:") or options.get("endpoint", "").startswith("http:"):

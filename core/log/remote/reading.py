@@ -98,8 +98,8 @@ class RemoteReader:
         fetched: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`cluster_id` gives the id of the cluster, once it is known. `index_bytes_max` limits the
-        indexes that are kept. `fetched` is called with the number
-        of bytes of each chunk that comes from the store, in the thread that asked for it."""
+        indexes that are kept. `fetched` is called with the number of bytes of each chunk that comes
+        from the store, in the thread that requested it."""
         self._storage = storage
         self._cluster_id = cluster_id
         self._fetched = fetched

@@ -1,7 +1,7 @@
 """Decides what a new cluster takes over from the objects of a lost one: pure planning, for each
 partition.
 
-`__remote_log_metadata` is lost with the cluster, so the objects alone must say which of them form
+`__remote_log_metadata` is lost with the cluster, so only the objects can show which of them form
 the log. Each has the leader epochs of its log up to its end. The object with the newest last epoch,
 and among several such objects the one with the highest end offset, has the log that counts, as in
 an election by the longest log. From its end, the plan goes back through the segments that have the

@@ -7,7 +7,8 @@ from pk.core.log.remote.storage import RemoteStorage, RemoteStorageError
 
 
 def open_storage(url: str, options: Mapping[str, str], *, create: bool = True) -> RemoteStorage:
-    """See `ObjectStorage.open`. Raises RemoteStorageError, also if the library is not installed."""
+    """See `ObjectStorage.open`. Raises RemoteStorageError, for example if the library is not
+    installed."""
     try:
         from pk.core.log.remote.object_storage import ObjectStorage
     except ImportError:

@@ -1,4 +1,4 @@
-"""Moves the start of partitions forward, so that what lies before it can go (KIP-107)."""
+"""Moves the start of partitions forward, so that earlier records can be deleted (KIP-107)."""
 
 from pk.core.wire.schema import Request, Response, Struct, field, message, struct
 from pk.core.wire.types import Int16, Int32, Int64

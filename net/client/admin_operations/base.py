@@ -1,9 +1,9 @@
 """The common parts of the admin operations: routing, retries, and one answer per item.
 
 An operation on many items is *routed* (to find which broker answers for which item). All those
-brokers are asked at once. The items that failed with a passing error are routed again, until all
-are settled or `default.api.timeout.ms` has passed. Each item has its own result or error; a failed
-item does not affect the others.
+brokers get the request at the same time. The items that failed with a passing error are routed
+again, until all are settled or `default.api.timeout.ms` has passed. Each item has its own result or
+error; a failed item does not affect the others.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -284,7 +284,7 @@ class AdminBase:
         """Route and ask; repeat for the items that failed with a passing error. Raises if no broker
         is reachable.
 
-        With `changes`, wait for slow brokers however long ago the others answered.
+        With `changes`, wait for slow brokers even if the others answered long ago.
         """
         remaining = list(dict.fromkeys(items))
         answers: Answers[K, Any] = Answers()

@@ -48,7 +48,8 @@ class GroupOperations(AdminBase):
         """The groups of all coordinators (ListGroups). Filters by state need brokers from 2.6 on,
         by type from 3.8 on.
 
-        A coordinator that is still loading its groups is asked again, as by Java's client.
+        A request to a coordinator that is still loading its groups is repeated, as Java's client
+        does.
         """
         from pk.core.wire.messages.list_groups import ListGroupsRequest
 

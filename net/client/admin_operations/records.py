@@ -2,8 +2,8 @@
 
 A Fetch asks for a little data from many partitions at once. The broker returns the first batch of
 the first partition whole, however large (KIP-74), and leaves out other partitions whose first batch
-is too large. Those are requested again, each alone. If the batch at an offset has no record at or
-after it (a transaction marker, or a gap that compaction left at a batch's end), the next one is
+is too large. Those are requested again, one at a time. If the batch at an offset has no record at
+or after it (a transaction marker, or a gap that compaction left at a batch's end), the next one is
 read.
 
 Many offsets of one partition are often close together, such as those of a topic's groups. So the

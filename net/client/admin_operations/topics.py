@@ -196,8 +196,8 @@ class TopicOperations(AdminBase):
         """Creates topics of a lost cluster that begin with its segments in remote storage; only pk
         can.
 
-        `producer_id_next` is above the ids of all producers in the segments. A topic that is here
-        already, with its id, is no error. Returns before the leaders have restored anything.
+        `producer_id_next` is above the ids of all producers in the segments. A topic that already
+        exists with the same id is not an error. Returns before the leaders have restored anything.
         """
         from pk.core.wire.messages.pk_restore_topics import PkRestoreTopicsRequest
 

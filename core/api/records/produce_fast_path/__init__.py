@@ -1,7 +1,7 @@
 """The fast path of Produce: the requests that most producers send, appended in runs, without
 decoding a request or encoding an answer.
 
-A producer pipelines its requests, so several of them lie in the connection's buffer. For each,
+A producer pipelines its requests, so the connection's buffer often has several of them. For each,
 `ProduceFastPath.accept` compares bytes with those of the request before (frames.py) and validates
 the batches where they lie. `ProduceFastPath.append` then appends what was accepted by one write for
 each partition (run.py), and builds the answers by copying bytes of the requests (answers.py).

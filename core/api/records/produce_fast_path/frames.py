@@ -6,7 +6,7 @@ and the topics differ. So a `FramePattern` is made from the first of them, and `
 frame compares those bytes, then steps through the topics to find where each batch lies.
 
 The answer to a request that was appended repeats the request: its topics, each encoded as it came,
-with as many partitions, and each partition's index; between these stand offsets. `Batch.before` is
+with as many partitions, and each partition's index; between these are offsets. `Batch.before` is
 what the answer says before a batch's offsets.
 
 The versions are 3 to 13. Those from 9 on are flexible (compact lengths, tagged fields), and 13
