@@ -20,6 +20,7 @@ from pk.core.group.consumer.classic_members import ClassicMembers
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.consumer.groups import ConsumerGroups
 from pk.core.group.consumer.replay import KEYS as CONSUMER_KEYS
+from pk.core.group.join import Join
 from pk.core.group.offsets import CommitRecords, Offsets
 from pk.core.group.records import Record, decode_record, encode_record
 from pk.core.group.registry import Groups
@@ -118,30 +119,23 @@ class GroupMachine:
     ) -> Decision[Record, JoinGroupResponse]:
         """JoinGroup 0–9: answered through `token`."""
         decision = DecisionBuilder(now_ms=now_ms)
+        join = Join(request, version, client, token)
         group = self.groups.get(request.group_id)
         if group is None or isinstance(group, ClassicGroup):
-            self.classic.join(request, version, client, token, decision)
+            self.classic.join(join, decision)
         elif group.is_empty and group.type is not GroupType.SHARE:
-            self._join_instead(group, request, version, client, token, decision)
+            self._join_instead(group, join, decision)
         elif isinstance(group, ConsumerGroup):
-            self.classic_members.join(group, request, version, client, token, decision)
+            self.classic_members.join(group, join, decision)
         else:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return decision
 
-    def _join_instead(
-        self,
-        group: AnyGroup,
-        request: JoinGroupRequest,
-        version: int,
-        client: Client,
-        token: Hashable,
-        decision: DecisionBuilder,
-    ) -> None:
+    def _join_instead(self, group: AnyGroup, join: Join, decision: DecisionBuilder) -> None:
         """A consumer or streams group without members makes room for a classic group of its
         name."""
         del self.groups[group.group_id]
-        self.classic.join(request, version, client, token, decision)
+        self.classic.join(join, decision)
         if group.group_id in self.groups:
             decision.records[:0] = group.tombstones()
             decision.take_back = lambda: self.groups.put(group)

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.group.any_group import CheckPartition, Committer, GroupType
 from pk.core.group.java import hash_map_order
+from pk.core.group.join import Join
 from pk.core.group.records import Record, group_metadata, group_tombstone
 from pk.core.values import NO_TIMESTAMP
 from pk.core.wire.codec import decode
@@ -219,21 +220,14 @@ class ClassicGroup(Struct, eq=False):
         self.pending_join.discard(member_id)
         self.pending_sync.discard(member_id)
 
-    def update(
-        self,
-        member: Member,
-        protocols: list[tuple[str, bytes]],
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        token: Token | None,
-    ) -> Token | None:
-        """Take what a rejoining member says now. Returns the token of an older JoinGroup of it that
-        still waited."""
+    def update(self, member: Member, join: Join, token: Token | None) -> Token | None:
+        """Take what a rejoining member says now. Its JoinGroup waits for an answer through `token`,
+        if that is given. Returns the token of an older JoinGroup of it that still waited."""
         self._count_protocols(member, -1)
-        member.protocols = protocols
+        member.protocols = join.protocols
         self._count_protocols(member, 1)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = join.rebalance_timeout_ms
+        member.session_timeout_ms = join.request.session_timeout_ms
         superseded = member.join_token
         self.joining += (token is not None) - (superseded is not None)
         member.join_token = token

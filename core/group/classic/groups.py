@@ -24,6 +24,7 @@ from typing import Any, Final
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.classic.describe import describe
 from pk.core.group.classic.group import ClassicGroup, Member, State, Token
+from pk.core.group.join import Join
 from pk.core.group.records import Record, empty_group_metadata
 from pk.core.group.registry import Groups
 from pk.core.group.settings import (
@@ -48,7 +49,6 @@ from pk.core.wire.messages.leave_group import (
 from pk.core.wire.messages.offsets_topic import GroupMetadataKey, GroupMetadataValue
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-MEMBER_ID_REQUIRED_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9
 PROTOCOL_MANDATORY_SINCE: Final = 5
 """The SyncGroup that must name protocol type and name (KIP-559)."""
@@ -71,16 +71,10 @@ class ClassicGroups:
 
     # JoinGroup
 
-    def join(
-        self,
-        request: JoinGroupRequest,
-        version: int,
-        client: Client,
-        token: Token,
-        decision: DecisionBuilder,
-    ) -> None:
-        """JoinGroup. Answered through `token`, now or later."""
-        error = self._join_refusal(request, client)
+    def join(self, join: Join, decision: DecisionBuilder) -> None:
+        """JoinGroup. Answered now or later."""
+        request, token = join.request, join.token
+        error = self._join_refusal(request, join.client)
         if error is not None:
             decision.answer(token, _join_error(request.member_id, error))
             return
@@ -101,9 +95,9 @@ class ClassicGroups:
                 token, _join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             )
         elif request.member_id:
-            self._join_known(group, request, version, client, token, decision)
+            self._join_known(group, join, decision)
         else:
-            self._join_new(group, request, version, client, token, decision)
+            self._join_new(group, join, decision)
         if created and not decision.records:
             decision.records.append(empty_group_metadata(group.group_id, group.state_timestamp_ms))
 
@@ -132,50 +126,34 @@ class ClassicGroups:
             return member is not None or len(group.members) < size_max
         return True
 
-    def _join_new(
-        self,
-        group: ClassicGroup,
-        request: JoinGroupRequest,
-        version: int,
-        client: Client,
-        token: Token,
-        decision: DecisionBuilder,
-    ) -> None:
-        instance_id = request.group_instance_id
-        member_id = f"{client.client_id if instance_id is None else instance_id}-{self._new_id()}"
+    def _join_new(self, group: ClassicGroup, join: Join, decision: DecisionBuilder) -> None:
+        instance_id = join.request.group_instance_id
+        named = join.client.client_id if instance_id is None else instance_id
+        member_id = f"{named}-{self._new_id()}"
         if instance_id is not None and instance_id in group.static_members:
-            self._rejoin_static(group, request, version, member_id, token, decision)
-        elif instance_id is None and version >= MEMBER_ID_REQUIRED_SINCE:
-            # The client repeats the request with this id (KIP-394), so that a lost answer leaves no
-            # ghost behind.
+            self._rejoin_static(group, join, member_id, decision)
+        elif join.needs_member_id:
             group.pending_join.add(member_id)
-            decision.schedule((SESSION, group.group_id, member_id), request.session_timeout_ms)
-            decision.answer(token, _join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+            timer = (SESSION, group.group_id, member_id)
+            decision.schedule(timer, join.request.session_timeout_ms)
+            decision.answer(join.token, _join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         else:
-            self._add(group, request, version, member_id, client, token, decision)
+            self._add(group, join, member_id, decision)
 
-    def _join_known(
-        self,
-        group: ClassicGroup,
-        request: JoinGroupRequest,
-        version: int,
-        client: Client,
-        token: Token,
-        decision: DecisionBuilder,
-    ) -> None:
-        member_id = request.member_id
+    def _join_known(self, group: ClassicGroup, join: Join, decision: DecisionBuilder) -> None:
+        request, token, member_id = join.request, join.token, join.request.member_id
         if member_id in group.pending_join:
             if request.group_instance_id is not None:
                 decision.answer(token, _join_error(member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
-            self._add(group, request, version, member_id, client, token, decision)
+            self._add(group, join, member_id, decision)
             return
         try:
             member = group.check_member(member_id, request.group_instance_id)
         except KafkaError as e:
             decision.answer(token, _join_error(member_id, ErrorCode(e.code)))
             return
-        same = member.protocols == [(p.name, p.metadata) for p in request.protocols]
+        same = member.protocols == join.protocols
         leads = group.leader == member_id
         if group.state is State.COMPLETING_REBALANCE and same:
             # It may have missed our answer: give it again.
@@ -185,58 +163,41 @@ class ClassicGroups:
         else:
             # A leader that joins again wants a rebalance, even with the same metadata: topics may
             # have changed.
-            superseded = group.update(
-                member,
-                [(p.name, p.metadata) for p in request.protocols],
-                _rebalance_timeout_ms(request, version),
-                request.session_timeout_ms,
-                token,
-            )
+            superseded = group.update(member, join, token)
             decision.answer(superseded, _join_error(member_id, ErrorCode.REBALANCE_IN_PROGRESS))
             self._rebalance_or_complete(group, decision)
 
     def _add(
-        self,
-        group: ClassicGroup,
-        request: JoinGroupRequest,
-        version: int,
-        member_id: str,
-        client: Client,
-        token: Token,
-        decision: DecisionBuilder,
+        self, group: ClassicGroup, join: Join, member_id: str, decision: DecisionBuilder
     ) -> None:
+        request, client = join.request, join.client
         member = Member(
             member_id,
             request.group_instance_id,
             client.client_id,
             client.client_host,
-            _rebalance_timeout_ms(request, version),
+            join.rebalance_timeout_ms,
             request.session_timeout_ms,
-            [(p.name, p.metadata) for p in request.protocols],
+            join.protocols,
             is_new=True,
         )
         if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
             group.new_member_added = True
         if not group.members:
             group.protocol_type = request.protocol_type
-        group.add(member, token)
+        group.add(member, join.token)
         decision.schedule((SESSION, group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance_or_complete(group, decision)
 
     def _rejoin_static(
-        self,
-        group: ClassicGroup,
-        request: JoinGroupRequest,
-        version: int,
-        member_id: str,
-        token: Token,
-        decision: DecisionBuilder,
+        self, group: ClassicGroup, join: Join, member_id: str, decision: DecisionBuilder
     ) -> None:
         """A static member is back without its id: it takes its old place under a new one
         (KIP-345)."""
-        assert request.group_instance_id is not None
+        instance_id, version, token = join.request.group_instance_id, join.version, join.token
+        assert instance_id is not None
         leader_before = group.leader
-        old, member = group.replace_static(request.group_instance_id, member_id)
+        old, member = group.replace_static(instance_id, member_id)
         decision.answer(old.join_token, _join_error(old.member_id, ErrorCode.FENCED_INSTANCE_ID))
         decision.answer(old.sync_token, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
         decision.cancel((SESSION, group.group_id, old.member_id))
@@ -244,13 +205,7 @@ class ClassicGroups:
             group.pending_sync.discard(old.member_id)
             group.pending_sync.add(member_id)
         keeps_generation = group.state is State.STABLE
-        group.update(
-            member,
-            [(p.name, p.metadata) for p in request.protocols],
-            _rebalance_timeout_ms(request, version),
-            request.session_timeout_ms,
-            None if keeps_generation else token,
-        )
+        group.update(member, join, None if keeps_generation else token)
         decision.schedule((SESSION, group.group_id, member_id), member.session_timeout_ms)
         if keeps_generation and group.select_protocol() == group.protocol:
             # The other members need not know, but the log must: the answer waits for the record.
@@ -587,10 +542,6 @@ class ClassicGroups:
     def describe(self, group_id: str) -> DescribedGroup:
         """See `GroupsOfType`."""
         return describe(self.groups.find_of(ClassicGroup, group_id))
-
-
-def _rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
-    return request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
 
 
 def _fits_a_record(request: JoinGroupRequest, client: Client) -> bool:

@@ -22,7 +22,8 @@ from pk.core.group.consumer.member import ClassicMember, ConsumerMember, MemberS
 from pk.core.group.consumer.reconcile import Owned
 from pk.core.group.consumer.request import check_instance, differs
 from pk.core.group.consumer_protocol import Subscription, decode_subscription
-from pk.core.group.settings import Client, DecisionBuilder, MigrationPolicy
+from pk.core.group.join import Join
+from pk.core.group.settings import DecisionBuilder, MigrationPolicy
 from pk.core.group.timer_keys import JOIN, REPLACED, SESSION, SYNC
 from pk.core.values import Uuid
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -35,8 +36,6 @@ from pk.core.wire.messages.leave_group import (
 )
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-MEMBER_ID_REQUIRED_SINCE: Final = 4
-"""The JoinGroup that must come twice, the second time with the id it was given (KIP-394)."""
 SEVERAL_MEMBERS_SINCE: Final = 3
 """The LeaveGroup that names several."""
 
@@ -49,40 +48,27 @@ class ClassicMembers:
     def __init__(self, consumer: ConsumerGroups) -> None:
         self._consumer = consumer
 
-    def join(
-        self,
-        group: ConsumerGroup,
-        request: JoinGroupRequest,
-        version: int,
-        client: Client,
-        token: Hashable,
-        decision: DecisionBuilder,
-    ) -> None:
-        """JoinGroup to a group that has members. Answered through `token`, at once."""
+    def join(self, group: ConsumerGroup, join: Join, decision: DecisionBuilder) -> None:
+        """JoinGroup to a group that has members. Answered at once."""
         try:
             with decision:
-                response = self._join(group, request, version, client, decision)
+                response = self._join(group, join, decision)
         except KafkaError as e:
             response = JoinGroupResponse(
-                error_code=e.code, member_id=request.member_id, protocol_name=None
+                error_code=e.code, member_id=join.request.member_id, protocol_name=None
             )
-        decision.answer(token, response)
+        decision.answer(join.token, response)
 
     def _join(
-        self,
-        group: ConsumerGroup,
-        request: JoinGroupRequest,
-        version: int,
-        client: Client,
-        decision: DecisionBuilder,
+        self, group: ConsumerGroup, join: Join, decision: DecisionBuilder
     ) -> JoinGroupResponse:
-        consumer = self._consumer
+        consumer, request = self._consumer, join.request
         _check_join(group, request, consumer.settings.consumer.migration_policy)
         member_id = request.member_id or consumer.new_id()
         consumer.check_room(group, member_id)
         instance_id = request.group_instance_id
         is_new = not request.member_id
-        if is_new and instance_id is None and version >= MEMBER_ID_REQUIRED_SINCE:
+        if join.needs_member_id:
             return JoinGroupResponse(
                 error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id, protocol_name=None
             )
@@ -93,7 +79,7 @@ class ClassicMembers:
             member = consumer.static_member(
                 group, instance_id, member_id, None, joins=is_new, decision=decision
             )
-        said = _said(request, version, client, subscription, member)
+        said = _said(join, subscription, member)
         updated = replace(member, **said) if differs(member, said) else member
         advance = consumer.advance(group, member, updated, decision)
         owned = self._owned(subscription)
@@ -233,24 +219,17 @@ def _subscription(request: JoinGroupRequest) -> Subscription:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
 
 
-def _said(
-    request: JoinGroupRequest,
-    version: int,
-    client: Client,
-    subscription: Subscription,
-    member: ConsumerMember,
-) -> dict[str, Any]:
-    protocols = tuple((p.name, p.metadata) for p in request.protocols)
-    timeout_ms = request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
+def _said(join: Join, subscription: Subscription, member: ConsumerMember) -> dict[str, Any]:
+    request = join.request
     return {
-        "client_id": client.client_id,
-        "client_host": client.client_host,
+        "client_id": join.client.client_id,
+        "client_host": join.client.client_host,
         "instance_id": request.group_instance_id or member.instance_id,
         "rack_id": subscription.rack or member.rack_id,
-        "rebalance_timeout_ms": timeout_ms,
+        "rebalance_timeout_ms": join.rebalance_timeout_ms,
         "topics": frozenset(subscription.topics),
         "regex": "",
-        "classic": ClassicMember(request.session_timeout_ms, protocols),
+        "classic": ClassicMember(request.session_timeout_ms, tuple(join.protocols)),
     }
 
 
