@@ -7,9 +7,10 @@ before that, a group that does not exist is Dead).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from pk.core.api.groups.group_descriptions import describe_each
+from pk.core.api.groups.group_descriptions import GroupDescribe
 from pk.core.api.registry import Answer
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -29,14 +30,11 @@ NOT_FOUND_SINCE: Final = 6
 def handle(context: Context, request: DescribeGroupsRequest) -> Answer[DescribeGroupsResponse]:
     """Ask the coordinator of each group."""
     version = context.api_version
-    return describe_each(
-        context,
-        request.groups,
-        GroupType.CLASSIC,
-        lambda group_id, error: _failed(group_id, error, version),
-        lambda groups: DescribeGroupsResponse(groups=groups),
-        with_operations=request.include_authorized_operations and version >= OPERATIONS_SINCE,
+    operations = request.include_authorized_operations and version >= OPERATIONS_SINCE
+    describe = GroupDescribe(
+        GroupType.CLASSIC, partial(_failed, version=version), DescribeGroupsResponse
     )
+    return describe.describe(context, request.groups, with_operations=operations)
 
 
 def _failed(group_id: str, error: KafkaError, version: int) -> DescribedGroup:
