@@ -437,7 +437,7 @@ class Partition:
 
     def _least_end(self, end: int) -> int:
         """The least log end of the maximal ISR and of those that may be about to join it (waiting
-        for these lets them catch up), at most `end`; none where too few are in sync."""
+        for these lets them catch up), at most `end`; the high watermark if too few are in sync."""
         if len(self.isr) < self.min_in_sync:
             return self.high_watermark
         maximal = self._maximal
