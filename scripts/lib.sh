@@ -1,4 +1,4 @@
-# What the scripts share: the virtual environment at the root, made once and renewed when a pyproject.toml changes.
+# Functions for all scripts: the virtual environment at the root, created once and renewed when a pyproject.toml changes.
 
 # Tests start pk some hundred times, and import every test file in each worker: compiled once, not each time, whatever
 # the caller's settings.
@@ -24,10 +24,10 @@ make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that 
   stamp=$root/.venv/.pk-installed
   [ "$extra" = dev ] || stamp=$stamp-$extra
   wanted=$(cat "$root/pyproject.toml" "$root/packaging/client/pyproject.toml" | cksum)
-  # The library for Kerberos is built with the headers of the system's.
+  # The library for Kerberos is built with the headers of the system's library.
   ! command -v krb5-config >/dev/null || wanted="$wanted kerberos"
   if "$root/.venv/bin/python" -c '' 2>/dev/null; then
-    # What has the tests' tools has everything.
+    # An environment with the tests' tools has everything.
     for have in "$stamp" "$root/.venv/.pk-installed"; do
       [ -f "$have" ] && [ "$(cat "$have")" = "$wanted" ] && return
     done
