@@ -26,7 +26,6 @@ from msgspec import Struct
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import (
-    DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
     SEQUENCES,
     BatchHeader,
@@ -92,37 +91,43 @@ def split(buffer: Buffer) -> Iterator[tuple[memoryview, BatchHeader]]:
         yield view[position : position + header.size], header
 
 
+class WantedRows(Struct, frozen=True):
+    """The rows to make of a partition's records, and the names in them."""
+
+    topic: str
+    partition: int
+    start_offset: int = 0
+    end_offset: int | None = None
+    """Records at or after this offset are left out; None: none are."""
+    headers: bool = False
+    """Whether rows have the column `headers`."""
+
+
 def to_arrow(
     batches: Iterable[tuple[Buffer, BatchHeader]],
-    topic: str,
-    partition: int,
+    wanted: WantedRows,
     *,
-    start_offset: int = 0,
-    end_offset: int | None = None,
-    headers: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of one partition's batches as rows of ROW_SCHEMA (with `headers`,
+    """The wanted records of one partition's batches as rows of ROW_SCHEMA (with headers,
     ROW_SCHEMA_WITH_HEADERS), in order.
 
-    Control batches, records before `start_offset` and records at or after `end_offset` are left
-    out. An Arrow batch holds about `chunk_bytes` of records, and at least one batch. CRCs are not
-    checked. Raises KafkaError: what `body` raises, INVALID_RECORD if bytes and lengths do not add
-    up.
+    Control batches are left out. An Arrow batch holds about `chunk_bytes` of records, and at least
+    one batch. CRCs are not checked. Raises KafkaError: what `body` raises, INVALID_RECORD if bytes
+    and lengths do not add up.
     """
-    wanted = _Wanted(topic, partition, start_offset, end_offset, headers)
+    end_offset = wanted.end_offset
     limit = min(chunk_bytes, _CHUNK_BYTES_MAX)
     group: list[tuple[Buffer, BatchHeader]] = []
     size = 0
     for buffer, header in batches:
-        if header.is_control or header.next_offset <= start_offset:
+        if header.is_control or header.next_offset <= wanted.start_offset:
             continue
         if end_offset is not None and header.base_offset >= end_offset:
             continue
         if header.count == 0 and header.size == HEADER_BYTES:
             continue  # the cleaner left nothing of it but its producer's sequence
-        data = body(buffer, header, decompressed_bytes_max)
+        data = body(buffer, header)
         if not 0 < header.count <= len(data) // RECORD_BYTES_MIN:
             raise _invalid(f"{header.count} records in {len(data)} bytes")
         if group and size + len(data) > limit:
@@ -132,14 +137,6 @@ def to_arrow(
         size += len(data)
     if group:
         yield from _rows(group, wanted)
-
-
-class _Wanted(Struct, frozen=True):
-    topic: str
-    partition: int
-    start_offset: int
-    end_offset: int | None
-    headers: bool
 
 
 class _Fields(Struct):
@@ -160,7 +157,7 @@ class _Fields(Struct):
             setattr(self, name, getattr(self, name)[mask])
 
 
-def _rows(group: list[tuple[Buffer, BatchHeader]], wanted: _Wanted) -> Iterator[pa.RecordBatch]:
+def _rows(group: list[tuple[Buffer, BatchHeader]], wanted: WantedRows) -> Iterator[pa.RecordBatch]:
     data = b"".join([*(records for records, _ in group), _PADDING])
     array = np.frombuffer(data, np.uint8)
     counts = np.array([header.count for _, header in group])
@@ -451,13 +448,8 @@ def from_arrow(
     now_ms: int,
     codec: Codec = Codec.NONE,
     level: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
 ) -> Iterator[tuple[bytearray, int]]:
-    """Batches of the rows in order, each with the number of its records. Sequences continue from
-    batch to batch.
+    """Batches of the rows in order, each with the number of its records.
 
     The columns used are `value` and, if present, `key`, `timestamp` (truncated to ms; `now_ms` if
     null or absent) and `headers`, with the types of ROW_SCHEMA_WITH_HEADERS. Binary columns may be
@@ -472,21 +464,8 @@ def from_arrow(
             batch = bytearray(HEADER_BYTES)
             batch += data[offsets[first - start] : offsets[end - start]]
             times = timestamps[first - start : end - start]
-            seal(
-                batch,
-                end - first,
-                int(times[0]),
-                int(times.max()),
-                codec=codec,
-                level=level,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                base_sequence=base_sequence,
-                transactional=transactional,
-            )
+            seal(batch, end - first, int(times[0]), int(times.max()), codec=codec, level=level)
             yield batch, end - first
-            if base_sequence >= 0:
-                base_sequence = (base_sequence + end - first) % SEQUENCES
             first = end
 
 

@@ -22,7 +22,7 @@ import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.record.batch import BatchHeader, check_crc
-from pk.core.record.columns import to_arrow
+from pk.core.record.columns import WantedRows, to_arrow
 from pk.core.values import ZERO_UUID, uuid_text
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.net.client.cluster import Backoff, Cluster
@@ -64,11 +64,7 @@ def read(wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         for floor, batches in groupby(fetching.batches(), key=attrgetter("floor")):
             yield from to_arrow(
                 _checked(batches, config.check_crcs),
-                wanted.topic,
-                wanted.partition,
-                start_offset=floor,
-                end_offset=wanted.end,
-                headers=options.headers,
+                WantedRows(wanted.topic, wanted.partition, floor, wanted.end, options.headers),
                 chunk_bytes=ROWS_BYTES,
             )
     finally:
