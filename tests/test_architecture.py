@@ -99,13 +99,13 @@ def test_each_step_leads_to_the_next(one: Step, other: Step) -> None:
 
 
 def test_no_step_is_left_out() -> None:
-    """Each numbered line is a step that the test can read, and the four requests have their
+    """Each numbered line is a step that the test can read, and the five requests have their
     walks."""
     assert len(NUMBERED.findall(TEXT)) == sum(map(len, walks())) > 30
     heading = "## Requests, step by step"
     (section,) = re.findall(rf"^{heading}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
     _, *requests = re.split(r"^### ", section, flags=re.MULTILINE)
-    assert len(requests) == 4
+    assert len(requests) == 5
     assert all(STEP.search(request) for request in requests)
 
 

@@ -104,7 +104,7 @@ class SharePartition:
         self.state: SharePartitionState | None = None
         """None until it is loaded."""
         self.error: KafkaError | None = None
-        """Why it cannot be used any more."""
+        """The reason why it has ended."""
         self._share_state_client = share_state_client
         self._owner = owner
         self._loaded = trio.Event()
@@ -158,7 +158,7 @@ class SharePartition:
         return self.partition.high_watermark
 
     async def wait_until_loaded(self) -> None:
-        """Wait until it can be used. Raises KafkaError if it cannot."""
+        """Wait until the state is loaded. Raises KafkaError if the share partition has ended."""
         await self._loaded.wait()
         self.loaded()
 
@@ -168,7 +168,8 @@ class SharePartition:
         return not self._loaded.is_set()
 
     def loaded(self) -> SharePartitionState:
-        """The machine, with the settings in force. Raises KafkaError if it cannot be used."""
+        """The state machine, with the current settings. Raises KafkaError if the share partition
+        has ended."""
         if self.error is not None:
             raise without_frames(self.error)
         assert self.state is not None
@@ -176,7 +177,7 @@ class SharePartition:
         return self.state
 
     def drop(self, error: KafkaError) -> None:
-        """It is used up: requests that wait for it get `error`."""
+        """End: requests that wait for it get `error`."""
         if self.error is None:
             self.error = error
             self._owner.timers.forget(self)
@@ -185,14 +186,14 @@ class SharePartition:
             self.touch()
 
     def retire(self) -> None:
-        """No session fetches from it now: it goes when it is loaded and everything is stored,
-        unless one comes before."""
+        """End once it is loaded and everything is stored, since no session fetches from it now,
+        unless one starts to fetch before that."""
         self._retires = True
         if not self._is_storing and not self.is_loading:
             self.drop(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def keep(self) -> None:
-        """Somebody fetches from it."""
+        """Do not end: a session fetches from it."""
         self._retires = False
 
     def touch(self) -> None:
@@ -204,8 +205,8 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement]
     ) -> Stored | None:
-        """Take what a member says of records; None where nothing must be stored. Raises
-        KafkaError."""
+        """Apply a member's acknowledgements. Returns the outcome of storing them, or None if
+        nothing must be stored. Raises KafkaError."""
         state = self.loaded()
         write = state.acknowledge(member_id, acknowledgements, self._owner.clock.now_ms())
         self.set_timer()
@@ -219,7 +220,7 @@ class SharePartition:
                 self._store(write)
 
     def expire(self) -> None:
-        """Locks may have run out."""
+        """Release the records whose locks have expired."""
         self._lock_timer_ms = None
         if self.state is None or self.error is not None:
             return
@@ -230,7 +231,7 @@ class SharePartition:
         self.set_timer()
 
     def set_timer(self) -> None:
-        """Have `expire` called when the next lock runs out."""
+        """Set the timer that calls `expire` when the next lock expires."""
         assert self.state is not None
         when_ms = self.state.next_expiry_ms
         if when_ms == self._lock_timer_ms:
@@ -268,8 +269,7 @@ class SharePartition:
             self.retire()
 
     async def _write(self, writes: Sequence[StateWrite]) -> KafkaError | None:
-        """Have the share coordinator store these. Returns the error for the member if it does
-        not."""
+        """Store these at the share coordinator. Returns the error for the member, if any."""
         assert self.state is not None
         try:
             await self._share_state_client.write(
@@ -278,7 +278,7 @@ class SharePartition:
         except KafkaError as e:
             error = _error_for_member(e)
             if e.code not in _ELSEWHERE:
-                # A newer leader has taken over, or the group has given it up: the records in
+                # A newer leader has taken over, or its state was deleted: the records in
                 # flight here no longer count.
                 self.drop(error)
             return error
@@ -295,12 +295,12 @@ class Stored:
         self._error: KafkaError | None = None
 
     def done(self, error: KafkaError | None) -> None:
-        """It is stored, or was refused."""
+        """The write is stored, or was refused with `error`."""
         self._error = error
         self._done.set()
 
     async def wait(self) -> None:
-        """Until it is stored. Raises KafkaError."""
+        """Wait until it is stored. Raises KafkaError if it was refused."""
         await self._done.wait()
         if self._error is not None:
             raise without_frames(self._error)
