@@ -125,7 +125,7 @@ class Delivery:
 
     def result(self, timeout_ms: float | None = None) -> RecordMetadata:
         """Wait until the record is acknowledged. Raises KafkaError or ClientError if it was given
-        up, and trio.TooSlowError after `timeout_ms` milliseconds (None: wait for ever); it may
+        up, and trio.TooSlowError after `timeout_ms` milliseconds (None: wait forever); it may
         still be acknowledged then."""
         return self._sender.portal.run(self._result, timeout_ms)
 

@@ -214,7 +214,7 @@ class ConsumerMethods:
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ConsumerRecord]:
         """The next records, at most `records_max` (default: `max.poll.records`). Waits for the
-        first one at most `timeout_ms` milliseconds (default: for ever), then returns an empty list.
+        first one at most `timeout_ms` milliseconds (default: forever), then returns an empty list.
         Partitions take turns."""
         return self._portal.run(self._client.poll, timeout_ms=timeout_ms, records_max=records_max)
 

@@ -20,11 +20,11 @@ A request that must wait is answered later by *token*: its Decision has `reply=N
 Decision carries (token, reply).
 
 An *effect* asks for something that only the runtime can do: it is data, not a callback into the
-broker. The runtime carries it out once everything that the decision depends on is safe, so that no
-one outside ever sees a state that a failover takes back. Its result returns to the machine as
-another decision. A coordinator that ends carries out no more effects: its successor finds the
-remaining ones in the log, and `loaded` requests them again. So an effect that is carried out twice
-must do no harm.
+broker. The runtime carries it out once everything that the decision depends on is safe, so that a
+failover never undoes a state that was visible outside. Its result returns to the machine as another
+decision. A coordinator that ends carries out no more effects: its successor finds the remaining
+ones in the log, and `loaded` requests them again. So an effect that is carried out twice must do no
+harm.
 """
 
 from collections.abc import Callable, Hashable

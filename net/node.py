@@ -326,7 +326,7 @@ async def _serve(parts: Parts, nursery: trio.Nursery) -> None:
 
 async def _import_the_rest() -> None:
     """Import modules that no request has needed so far, in a thread: after the first clients have
-    come, and before anybody replaces the files."""
+    connected, and before the files are replaced."""
     await trio.sleep(IMPORT_AFTER_S)
     await offload(import_all)
 

@@ -17,7 +17,7 @@ logger = logging.getLogger("pk.controller")
 
 class ZooKeeperLocator:
     """Finds the controller (`core.broker.controller.controller_client.Locator`) through a watch on
-    one node. Between two changes `find` costs nothing."""
+    one node. Between two changes, `find` sends no request."""
 
     def __init__(self, session: ZooKeeperSession, root: str) -> None:
         """`root` is the path of the store."""

@@ -36,7 +36,7 @@ class SparkOfOurs(Protocol):
     """A Spark that a job has for itself: in a JVM of its own, or a session of a server."""
 
     def session(self) -> "SparkSession":
-        """The session, once it is there. Raises SparkFailed."""
+        """The session, once it exists. Raises SparkFailed."""
         ...
 
     def kill(self) -> None:

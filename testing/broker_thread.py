@@ -60,7 +60,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""The config of a broker for tests: Kafka's defaults, but for these."""
+"""The config of a broker for tests: Kafka's defaults, except for these."""
 
 
 FIRST_APIS: Final = frozenset({2, 8, 9, 10, 11, 12, 13, 14, 22})
@@ -119,7 +119,7 @@ class Broker(Faults, Records):
         if thread is None:
             return
         assert self._token is not None and self._nursery is not None
-        # No handing over, no draining: nothing of it lasts.
+        # No handing over, no draining: nothing of it remains afterward.
         self._token.run_sync_soon(self._nursery.cancel_scope.cancel)
         thread.join(STOP_S)
         if thread.is_alive():

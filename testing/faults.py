@@ -43,8 +43,8 @@ class Faults:
     def delay(
         self, api: str, seconds: float, *, times: int = -1, client_id: str | None = None
     ) -> None:
-        """Handle requests of an API later: `times` of them, or (-1) all until `clear_faults`. A
-        connection's requests behind it wait too, as in Kafka. Raises ValueError."""
+        """Handle requests of an API later: `times` of them, or (-1) all until `clear_faults`. Later
+        requests of the connection wait, too, as in Kafka. Raises ValueError."""
         self._add("delay", api, delay_ms=round(seconds * 1000), times=times, client_id=client_id)
 
     def drop_next(

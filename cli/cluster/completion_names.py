@@ -33,7 +33,7 @@ def refresh() -> int:
     try:
         given = json.loads(os.environ.pop(GIVEN, "{}"))
         os.nice(10)
-        # Without it, a keyring that asks or a disk that hangs would keep this process for ever.
+        # Without it, a keyring that asks or a disk that hangs would keep this process forever.
         signal.alarm(_ALARM_S)
         pairs: list[list[str]] = given.get("client_properties") or []
         reach = Reach(

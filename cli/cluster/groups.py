@@ -165,8 +165,8 @@ def selected(topics: Iterable[str]) -> dict[str, list[int] | None]:
 async def check_topics(
     context: Context, admin: Admin, topics: Sequence[str], seen: Iterable[TopicPartition]
 ) -> None:
-    """Returns if the topics of -t exist, or are among the committed offsets `seen`: a misspelt name
-    must not look like a group without lag. Raises CommandError."""
+    """Returns if the topics of -t exist, or are among the committed offsets `seen`: a misspelled
+    name must not look like a group without lag. Raises CommandError."""
     wanted = selected(topics)
     missing = sorted(wanted.keys() - {tp.topic for tp in seen})
     for topic in await existing_topics(context, admin, missing) if missing else ():

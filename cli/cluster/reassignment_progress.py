@@ -4,7 +4,7 @@
 Kafka has no API for the progress of a move. It does report which partitions are being moved
 (ListPartitionReassignments), which replicas are in sync (DescribeTopicPartitions), and how large
 each replica is (DescribeLogDirs). A replica's progress is its size over its leader's; once it is in
-the ISR, it is complete: compaction may keep it smaller for ever.
+the ISR, it is complete: compaction may keep it smaller forever.
 """
 
 from collections import deque

@@ -62,7 +62,7 @@ retention.ms=1d.
 FORMATS = """\
 -f/--format sets the output format.
 
-  table                columns for people (the default); no colour or box in a pipe; if the terminal is
+  table                columns for people (the default); no color or box in a pipe; if the terminal is
                        too narrow for the numbers, a line for each column
   wide                 a table with every column
   json                 one array

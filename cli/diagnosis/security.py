@@ -95,7 +95,7 @@ def unsigned_tokens(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 
 def acls_without_resource(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """ACLs that match no topic: left over, or misspelt."""
+    """ACLs that match no topic: left over, or misspelled."""
     idle = [rule for rule in snapshot.acls if _is_idle(rule, snapshot)]
     if not idle:
         return

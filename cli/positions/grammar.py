@@ -2,7 +2,7 @@
 
     position   start | end | N | -N (before the end) | +N (after the start)
                | committed | committed+N | committed-N | @TIME
-    range      A..B, half open; a missing side is the start, or for ever; A:B too where neither
+    range      A..B, half open; a missing side is the start, or forever; A:B too where neither
                side holds a time
     per partition   0=5,1=9,2=start..end
 

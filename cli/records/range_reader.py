@@ -40,7 +40,7 @@ _BUFFERED_MAX = 20_000
 
 class Span(NamedTuple):
     """The offsets to read of a partition: from `begin` up to but not including `end`; None reads
-    for ever."""
+    forever."""
 
     begin: int
     end: int | None
@@ -129,7 +129,7 @@ class RangeReader:
         *,
         silence_ms: int | None = None,
     ) -> None:
-        """`silence_ms` is how long to wait for a record; None waits for ever."""
+        """`silence_ms` is how long to wait for a record; None waits forever."""
         self.consumer = consumer
         self._profile = profile
         self.spans = spans
@@ -246,8 +246,8 @@ class RangeReader:
 
 
 def silence_limit(timeout_ms: int | None) -> int | None:
-    """How long to wait for a record, as --timeout-ms says; None for ever. A negative value means
-    for ever, as in Apache's tool."""
+    """How long to wait for a record, as --timeout-ms says; None forever. A negative value means
+    forever, as in Apache's tool."""
     return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
 
 

@@ -352,7 +352,7 @@ class Context:
             raise
 
     def painted(self, text: str) -> str:
-        """`text` for standard error, with the cluster's name in its profile's colour."""
+        """`text` for standard error, with the cluster's name in its profile's color."""
         profile = self._settings.profile if self._settings else None
         if profile is None or profile.colour is None or not self.streams.err_colour:
             return text

@@ -114,7 +114,7 @@ class Cache:
             self._wanted.set()
 
     async def keep_fresh(self, session: Session) -> None:
-        """Refreshes for ever."""
+        """Refreshes forever."""
         pause_s = 0.0
         while True:
             self._wanted = trio.Event()

@@ -2,9 +2,9 @@
 handlers.
 
 A handler's module is imported at its first request. Importing all handlers, and the state machines
-behind them, would take a quarter of a broker's start time, and the first record needs few of them.
-`import_all` imports the rest soon after the start, so that a broker does not depend on files that
-may be replaced at runtime.
+that they use, would take a quarter of a broker's start time, and the first record needs few of
+them. `import_all` imports the rest soon after the start, so that a broker does not depend on files
+that may be replaced at runtime.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ handled at once. A handler that may take long is an `async def` that lets other 
 
 - By default the connection handles nothing more until it is done, like Kafka for every request,
   since it may still use the connection's buffer. If its result is an awaitable, that is parked.
-- `waits=True`: it is parked. The requests behind it on the connection are handled in the meantime,
+- `waits=True`: it is parked. The requests after it on the connection are handled in the meantime,
   and responses keep their order. This is for requests that wait long and do not use the
   connection's buffer: Fetch, JoinGroup, SyncGroup, and Produce after its append (`parked`).
 

@@ -225,7 +225,7 @@ class NodeLifecycle:
         self._upkeep = ScheduledTasks(self.broker.data.replicas, dirs, config)
         self._compactor = platform.compactor or InThread(disk)
         self.newest = MetadataImage(cluster_id=cluster_id)
-        """The newest known image; the broker's may be behind it."""
+        """The newest known image; the broker's image may be older."""
         self._learned = trio.Event()
         """Set when the cluster's id is known, which a node with empty directories learns from the
         metadata log."""

@@ -3,7 +3,7 @@
 `net/peers.py` implements them with TCP. A simulation implements them in memory, and loses and
 delays their messages; the layers above cannot tell the difference. A channel is ordered: requests
 are sent in the order of the calls, and answers come back in that order. An answer that waits long
-(a Fetch) delays those behind it, so a caller that must not wait has a channel of its own.
+(a Fetch) delays the answers after it, so a caller that must not wait has its own channel.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Channel(Protocol):
         """Send `request`, in the highest common version unless one is given, and wait for its
         answer.
 
-        A request without an answer in `timeout_ms` ends the channel, and those behind it fail too.
-        A cancelled caller only stops waiting. `records` of the answer are views of a buffer that
-        belongs only to this answer.
+        A request without an answer in `timeout_ms` ends the channel, and the requests after it
+        fail, too. A cancelled caller only stops waiting. `records` of the answer are views of a
+        buffer that belongs only to this answer.
 
         Raises PeerLost; KafkaError(UNSUPPORTED_VERSION) if there is no common version.
         """

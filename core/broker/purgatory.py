@@ -71,7 +71,7 @@ class Purgatory:
     """
 
     def __init__(self) -> None:
-        # The inner ones are ordered sets: who waited first is woken first.
+        # The inner ones are ordered sets: the first waiter is woken first.
         self._waiting: dict[Hashable, dict[_Waiter, None]] = {}
         self._touched = OrderedDict[DelayedOperation, None]()
         """The operations that `serve` must try."""

@@ -3,8 +3,8 @@ target assignment, and the records of them.
 
 The *group epoch* counts the changes after which the target assignment must be made again. The
 target assignment has the epoch for which it was made, and each member the epoch of the target that
-it follows. Only the `replay_…` methods change them. The time of the next look at the topics is
-soft: a new coordinator looks at once.
+it follows. Only the `replay_…` methods change them. The time of the next check of the topics is
+soft: a new coordinator checks at once.
 """
 
 from __future__ import annotations

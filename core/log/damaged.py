@@ -1,5 +1,5 @@
-"""Marks logs that lost more than the torn tail that a crash may leave, and keeps the data that was
-cut off.
+"""Marks logs that lost more than the torn tail that a crash may leave, and keeps the truncated
+data.
 
 A crash loses data that was not synced, so the last batches may be missing or torn: that is not
 damage. A log is damaged if whole batches follow an incomplete one, if a file is missing, if the log
@@ -35,7 +35,7 @@ MARK: Final = ".pk_damaged"
 KIND: Final = "pk.damaged"
 VERSION: Final = 0
 KEPT: Final = ".damaged"
-"""The suffix of files with data that was cut off."""
+"""The suffix of files with truncated data."""
 CUT: Final = f".cut{KEPT}"
 """The suffix of those with committed records that no other replica has."""
 _OFFSETS_MAX: Final = 1 << 32
@@ -114,7 +114,7 @@ def write_mark(disk: Disk, directory: str, mark: Mark) -> None:
 
 
 def kept_files(disk: Disk, directory: str) -> dict[str, int]:
-    """The files with data that was cut off, and their sizes. Raises OSError."""
+    """The files with truncated data, and their sizes. Raises OSError."""
     found = disk.list(directory).items()
     return {f"{directory}/{name}": e.size for name, e in found if name.endswith(KEPT)}
 
@@ -130,7 +130,7 @@ def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
 
 def take_over(disk: Disk, directory: str, old_disk: Disk, old_directory: str) -> None:
     """Mark the log in `directory`, a copy of the one in `old_directory`, like that one, and copy
-    its data that was cut off. Raises OSError."""
+    its truncated data. Raises OSError."""
     wanted = {path.rpartition("/")[2]: path for path in kept_files(old_disk, old_directory)}
     for path in kept_files(disk, directory):
         if path.rpartition("/")[2] not in wanted:
@@ -193,8 +193,8 @@ class Keeper:
             self._copy(segment, position)
 
     def drop(self, segment: Segment) -> list[str]:
-        """Remove a segment that follows a cut; returns the paths of files to delete. Raises
-        OSError."""
+        """Remove a segment after the truncation offset; returns the paths of files to delete.
+        Raises OSError."""
         if self.mark is not None and segment.size:
             self.kept_bytes += segment.size
             return segment.rename(self._directory, KEPT)[1:]

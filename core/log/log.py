@@ -79,7 +79,8 @@ class Log:
         """Whether `.cleaned` segments are being written for it; only one writer is allowed at a
         time."""
         self.kept_bytes = 0
-        """The number of bytes cut off and kept, as of when it was opened with a mark."""
+        """The number of truncated bytes that are kept, as of the time when the log was opened with
+        a mark."""
         self.snapshot_bytes = 0
         """The size in bytes of the producer snapshot with which it was opened."""
 
@@ -91,7 +92,7 @@ class Log:
 
     def keep_from(self, offset: int) -> None:
         """Mark the log before it is truncated at `offset`, below committed records, and copy the
-        data to be cut off. Raises StorageError."""
+        data to truncate. Raises StorageError."""
         state = self.state
         with self.durability.lock, storage_errors(state.directory, "keep records"):
             keeper = Keeper(state.disk, state.directory, NO_OFFSET)
@@ -111,7 +112,7 @@ class Log:
 
     def take_damage(self, other: "Log") -> None:
         """Take the mark of another log of the same partition, of which this one is a copy, and copy
-        the data that was cut off from it. Raises StorageError."""
+        its truncated data. Raises StorageError."""
         state, source = self.state, other.state
         with other.durability.lock, storage_errors(state.directory, "copy what was kept"):
             take_over(state.disk, state.directory, source.disk, source.directory)

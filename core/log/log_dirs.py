@@ -1,8 +1,8 @@
 """The log directories of a broker (`log.dirs`): their owner, their logs, and how they were closed.
 
 A running broker holds a lock on each directory. A directory has files with its owner
-(`meta.properties`), where recovery begins (`recovery-point-offset-checkpoint`), where logs start,
-how far they were replicated, and whether the last broker closed its logs (`.kafka_cleanshutdown`,
+(`meta.properties`), the recovery points of logs (`recovery-point-offset-checkpoint`), their start
+offsets and high watermarks, and whether the last broker closed its logs (`.kafka_cleanshutdown`,
 removed as soon as the directory is opened). At start only the names of logs are read; a log is
 opened once the cluster's image has its partition.
 
@@ -66,7 +66,7 @@ class _Location(NamedTuple):
     created: bool = False
     """Whether it was just created."""
     foreign: bool = False
-    """Whether a log of another topic was there."""
+    """Whether a log of another topic existed there."""
 
 
 class LogDirs:
@@ -386,7 +386,7 @@ class LogDirs:
         return renamed
 
     def write_recovery_points(self) -> None:
-        """Checkpoint how far every log is durable. Raises StorageError, after writing the other
+        """Checkpoint the recovery point of every log. Raises StorageError, after writing the other
         directories."""
         self._each(LogDir.write_recovery_points)
 
@@ -395,7 +395,7 @@ class LogDirs:
         self._each(LogDir.write_log_start_offsets)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Checkpoint how far logs are replicated. Raises StorageError, after writing the other
+        """Checkpoint the high watermarks of logs. Raises StorageError, after writing the other
         directories."""
         self._each(lambda directory: directory.write_high_watermarks(high_watermarks))
 
@@ -567,7 +567,7 @@ def _known(location: _Location, config: LogConfig, *, expected: bool) -> Known:
 
 
 def _report_losses(log: Log) -> None:
-    """Log what was cut off when a log was opened."""
+    """Log the truncation of a log that was opened."""
     if (mark := log.mark) is not None:
         logger.error(
             "%s is damaged: %s. It ends at %d and once reached %d or more. What was cut off is "

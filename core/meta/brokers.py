@@ -72,7 +72,7 @@ def register_broker(
     `alive` says whether the incarnation that is registered under this id still has a session: if
     so, another one is refused with DUPLICATE_BROKER_REGISTRATION. Asking again with the same
     incarnation id gives the same epoch. A broker that shares its process with the only controller
-    has no one to send heartbeats to: it comes with `fenced=False` and leads at once.
+    sends no heartbeats: it comes with `fenced=False` and leads at once.
 
     A new incarnation leaves every ISR. It stays eligible only if it gives, as
     `previous_broker_epoch`, the epoch of the registration it replaces, which means that it shut

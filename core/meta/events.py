@@ -275,8 +275,8 @@ class ScramCredentialRemoved(Struct, frozen=True):
 
 
 class StrangersSecretMade(Struct, frozen=True):
-    """The secret of which the salts are made that users get who do not exist: all brokers must give
-    the same ones."""
+    """The secret from which the salts for unknown users are made: all brokers must give the same
+    ones."""
 
     VERSION: ClassVar[int] = 1
     secret: bytes

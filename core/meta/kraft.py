@@ -103,7 +103,7 @@ class KraftMetadata:
             self.unread += 1
 
     def finish(self) -> None:
-        """Give every topic its configs: called behind the last record."""
+        """Give every topic its configs: called after the last record."""
         for topic in self.topics.values():
             topic.configs = dict(self._configs.get(topic.name, {}))
 

@@ -91,7 +91,7 @@ class Limit(NamedTuple):
 
     value: float
     group: tuple[str, str]
-    """(user, client id) of those who share it; "" for all."""
+    """(user, client id) of the clients that share it; "" for all."""
 
 
 class QuotaTable:

@@ -1,4 +1,4 @@
-"""State batches: how far the delivery of a range of records is, as it is stored and sent between
+"""State batches: the delivery state of a range of records, as it is stored and sent between
 brokers.
 
 Only three states are ever stored. An acquired record is stored as nothing: if the leader dies, its
@@ -83,7 +83,7 @@ def combine(
 
 
 def _extend(batches: list[StateBatch], batch: StateBatch) -> None:
-    """Add `batch` behind the last one, or to it."""
+    """Add `batch` after the last one, or to it."""
     if batches and batches[-1].last_offset + 1 == batch.first_offset:
         last = batches[-1]
         if last[2:] == batch[2:]:

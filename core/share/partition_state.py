@@ -219,7 +219,7 @@ class SharePartitionState:
 
     @property
     def next_offset(self) -> int:
-        """The first offset behind the window."""
+        """The first offset after the window."""
         return self._runs[-1].last + 1 if self._runs else self.start_offset
 
     @property
@@ -337,7 +337,7 @@ class SharePartitionState:
         return max(1, size >> (delivery_count - since + 1))
 
     def _grow(self, first: int, last: int, member_id: str, now_ms: int) -> None:
-        """Acquire records behind the window."""
+        """Acquire records after the window."""
         if not self._runs:
             self.start_offset = first
         elif first > self.next_offset:
@@ -605,7 +605,7 @@ class SharePartitionState:
         return [run for run in self._runs[begin:end] if run.last >= first]
 
     def _cut(self, first: int, last: int) -> list[_Run]:
-        """The runs from `first` to `last`, cut so that none reaches beyond."""
+        """The runs from `first` to `last`, shortened to this range."""
         self._cut_before(first)
         self._cut_before(last + 1)
         return self._between(first, last)

@@ -41,7 +41,7 @@ _JITTER: Final = 0.2
 R = TypeVar("R")
 CONTROLLERS: Final = "controller"
 """The purpose of connections for reads that a broker may forward to its controller. If the
-controller hangs, requests behind them are not answered, but other connections continue."""
+controller hangs, requests after them are not answered, but other connections continue."""
 
 _SLOW_S: Final = 1.0
 """A broker that has not answered by then may have stopped; if any broker will do, another one gets
@@ -148,7 +148,7 @@ class Cluster:
     # connections
 
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
-        """A usable connection to a broker, made if need be.
+        """A usable connection to a broker, opened if necessary.
 
         Raises ConnectFailed, or KafkaError BROKER_NOT_AVAILABLE for a broker that the metadata does
         not name.

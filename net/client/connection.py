@@ -9,8 +9,8 @@ to the writer, so that the reader first receives the peer's last answers.
 
 Each request waits for its own event, so a cancelled caller merely stops waiting, and its answer is
 dropped when it arrives. A request that times out closes the connection, as in the Java client,
-since the requests behind it would not be answered either. A protocol violation by the peer closes
-it too.
+since the requests after it would not be answered either. A protocol violation by the peer closes it
+too.
 
 Requests go out in the order of the calls to `submit`; the idempotent producer relies on that.
 """
@@ -248,7 +248,7 @@ class Connection:
 
     def is_clogged(self, for_s: float) -> bool:
         """Whether nothing was answered for `for_s` seconds and no caller waits any more. A broker
-        answers in order, so a new request would wait behind the old ones."""
+        answers in order, so a new request would wait for the old ones."""
         waiting = self._unanswered
         return self.waited_s >= for_s and bool(waiting) and all(p.abandoned for p in waiting)
 
@@ -285,7 +285,7 @@ class Connection:
         timeout_ms: float | None = None,
         answered: bool = True,
     ) -> Pending:
-        """Send a request, or queue it behind those submitted before. Raises Closed or Disconnected
+        """Send a request, or queue it after those submitted before. Raises Closed or Disconnected
         if the connection has ended.
 
         `answered=False` is for a produce with acks=0, which has no answer: it is done once the

@@ -433,7 +433,7 @@ class Consumer:
         self, *, timeout_ms: float | None = None, records_max: int | None = None
     ) -> list[ConsumerRecord]:
         """The next records, at most `records_max` (default: `max.poll.records`). Waits for the
-        first one at most `timeout_ms` milliseconds (default: for ever), then returns an empty list.
+        first one at most `timeout_ms` milliseconds (default: forever), then returns an empty list.
         Partitions take turns.
 
         Raises KafkaError or ClientError for errors that cannot be retried. A cancelled poll loses

@@ -222,7 +222,7 @@ class ReplicaLogState(Struct, frozen=True):
     """The damage found in it: a `pk.core.log.damaged.Damage`."""
 
     kept_bytes: int = 0
-    """Bytes that recovery cut off and kept."""
+    """Bytes that recovery truncated and kept."""
 
     stopped: bool = False
     """Whether it has stopped following because it would have to truncate committed records."""
@@ -281,7 +281,7 @@ class RemoteState(Struct, frozen=True):
     """The segments whose copy or deletion did not end."""
     copy_disabled: bool
     restoring: bool
-    """Whether the log must still be restored before anybody leads the partition."""
+    """Whether the log must still be restored before the partition has a leader."""
     why: str
     """Why the last attempt did not do all that was due; "" if it did."""
     orphans: int = 0

@@ -142,8 +142,8 @@ class RecordSerializer(Generic[K, V]):
         records: Sequence[tuple[K | None, V | None]],
         rows: list[SerializedRow],
     ) -> NotLoaded | None:
-        """Append records to `rows`, from the first one that is not there on, until something must
-        be loaded, which is returned; None if all are there. Raises what the serializers raise."""
+        """Append the missing records to `rows`, until something must be loaded, which is returned;
+        None if all records are in `rows`. Raises what the serializers raise."""
         try:
             for key, value in records[len(rows) :]:
                 rows.append(self.serialize(topic, key, value, ()))

@@ -105,7 +105,7 @@ class Schemas:
         return self._resolved(schema, subject)
 
     def register(self, subject: str, schema: Schema) -> int:
-        """Add a schema to a subject, unless it is there; returns its id."""
+        """Add a schema to a subject, unless the subject has it; returns its id."""
         if self._directory is not None:
             return self._directory.add(subject, schema).id
         path = f"/subjects/{quote(subject, safe='')}/versions"

@@ -101,7 +101,7 @@ class DirectoryRegistry:
         return self.add(subject, schema)
 
     def add(self, subject: str, schema: Schema) -> Version:
-        """Add a schema to a subject, unless it is there. Raises RegistryError, OSError."""
+        """Add a schema to a subject, unless the subject has it. Raises RegistryError, OSError."""
         decision = self.load().register(subject, schema)
         self._carry_out(decision)
         return decision.reply

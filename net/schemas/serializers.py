@@ -101,9 +101,9 @@ class SchemaSerializer(LoadingSerializer[T]):
         message: str | None = None,
         in_header: bool = False,
     ) -> None:
-        """`schema` is registered under the subject, unless it is there already. Without one, the
-        `version` (-1: the latest) that the subject has at the first record is used, and nothing is
-        registered.
+        """`schema` is registered under the subject, unless the subject has it already. Without one,
+        the `version` (-1: the latest) that the subject has at the first record is used, and nothing
+        is registered.
 
         `to_value` converts a value before it is written; `to_payload` returns the bytes after the
         schema's id, which are then not checked. `message` is the name of the protobuf message

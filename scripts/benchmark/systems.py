@@ -253,7 +253,7 @@ def _status_mb(pid: int, key: str) -> float:
 
 
 def touch_memory(megabytes: int) -> None:
-    """Have the machine hand out the memory that a measurement is about to fill with files.
+    """Have the machine provide the memory that a measurement is about to fill with files.
 
     A virtual machine often gets its memory from the host at the first access, and returns free
     memory. The first writer then pays seconds of system time per GB that neither broker causes. The

@@ -171,7 +171,7 @@ async def _wait(
     ignored: set[TopicPartition],
     at: float,
 ) -> None:
-    """Waits until the time `at`, and then for a record behind the offsets `known`, or for a new
+    """Waits until the time `at`, and then for a record after the offsets `known`, or for a new
     partition. Partitions that are not exported go to `ignored`."""
     await trio.sleep(max(at - time.monotonic(), 0))
     read = topics[0].read

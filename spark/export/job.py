@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """An export's ranges. Its tasks write to `files`, and say how far they are in `states`.
+    """An export's ranges. Its tasks write to `files`, and report their progress in `states`.
     `columns_of` gives Arrow's columns of the files for Spark's, `names` how the files of a range
-    begin. `known` is the schema of earlier runs, empty
-    without any. The columns `chosen` have a schema that the user wrote, so the fields that it
-    leaves out are not reported."""
+    begin. `known` is the schema of earlier runs, empty without any. The columns `chosen` have a
+    schema that the user wrote, so the fields that it leaves out are not reported."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class TaskState:
 
 
 def far_apart(states: Store) -> float:
-    """The time in seconds between two looks at the states."""
+    """The time in seconds between two checks of the states."""
     return _SAID_EVERY_S if isinstance(states, LocalStore) else _SAID_FAR_EVERY_S
 
 

@@ -1,4 +1,4 @@
-"""The source of an import, cut into portions that are the same in every run.
+"""The source of an import, divided into portions that are the same in every run.
 
 Spark cuts files into pieces by itself, by the number of cores by default. With the settings here
 each of its partitions is one block of one file, and blocks begin at multiples of the block's size.

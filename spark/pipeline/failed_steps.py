@@ -248,8 +248,8 @@ class StepLetters:
         self._identity = identity
 
     def write(self, query: Query, known: FailedRecords) -> None:
-        """Writes those of a query that may not be there; each is there once, whenever this dies.
-        Raises PySparkException, OSError."""
+        """Writes those of a query that may not be there; each is stored once, whenever this process
+        dies. Raises PySparkException, OSError."""
         number, found = known.unwritten(query.name)
         if not found:
             return

@@ -5,9 +5,9 @@ that are greater, in the columns `changes`, than the last that it has, and puts 
 directory of a spool, from which Spark streams. The greatest values are in the same directory, which
 gets its name in one step: a crash leaves either both or none.
 
-It sees inserts and updates, as Kafka Connect's JDBC source does; deleted rows it does not see, nor
+It sees inserts and updates, as Kafka Connect's JDBC source does; it does not see deleted rows, nor
 a row that a transaction commits later than one with greater values. A row that is updated twice
-between two looks is seen once.
+between two queries is seen once.
 """
 
 import json

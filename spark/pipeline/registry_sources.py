@@ -177,8 +177,8 @@ class RegistryVersions:
     def _version(
         self, source: TopicSource, column: Column, before: int | None
     ) -> tuple[int | None, int | None, bool]:
-        """The version to use, the latest one, and whether this would be used but for its wider
-        numbers. No versions if the file names one."""
+        """The version to use, the latest one, and whether only its wider numbers prevent the use of
+        the latest one. No versions if the file names one."""
         pinned = (f"{column}.schema.version", f"{column}.schema.id")
         found, latest = self._asked(source, column, None)
         if latest is None or any(name.lower() in pinned for name in source.options):

@@ -143,7 +143,7 @@ def settings(pipeline: Pipeline) -> dict[str, str]:
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         # A kill inside Spark's write of the first batch's offsets leaves a part of a file, and by
-        # default Spark then refuses the checkpoint for ever. No other program writes there.
+        # default Spark then refuses the checkpoint forever. No other program writes there.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         **_s3a(),
         **pipeline.spark,
@@ -232,7 +232,7 @@ def run_pipeline(
                             raise
                         if asked():
                             stopped = True
-        except KeyboardInterrupt:  # who stops it twice does not wait for the batches
+        except KeyboardInterrupt:  # a second stop does not wait for the batches
             status.write("stopped")
             raise
         except BaseException as e:
@@ -326,7 +326,7 @@ class _Asked:
         now, far = time.monotonic(), isinstance(self._stop, ObjectPath)
         if not self._found and (not far or now - self._looked >= _FAR_POLL_S):
             self._looked = now
-            with contextlib.suppress(OSError):  # then the next look may find it
+            with contextlib.suppress(OSError):  # then the next check may find it
                 self._found = self._stop.exists()
         return self._found
 

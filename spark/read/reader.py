@@ -7,7 +7,7 @@ the generator decodes. Both spend most of their time without the interpreter's l
 numpy, Arrow and the decompressors), so they run in parallel.
 
 The end of a range is found from the offsets of batches, not by counting records: compaction,
-control batches and aborted transactions leave holes, and the last batch's offset tells how far the
+control batches and aborted transactions leave holes, and the last batch's offset shows how far the
 log was read.
 """
 
@@ -206,7 +206,7 @@ class RangeFetch:
         """The leader's connection, and the leader epoch to send."""
         wanted, cluster = self._wanted, self._cluster
         default_ms = self._config.default_api_timeout_ms
-        # A topic that the plan knew is there, or was deleted: `run` finds out which.
+        # A topic that the plan knew exists, or was deleted: `run` finds out which.
         timeout_ms = _KNOWN_MS if wanted.topic_id != ZERO_UUID else default_ms
         info = await cluster.topic(wanted.topic, timeout_ms=timeout_ms)
         if wanted.topic_id not in (ZERO_UUID, info.topic_id):

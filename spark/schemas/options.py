@@ -4,7 +4,7 @@
     schema.registry.url = http://127.0.0.1:8081
 
 Names are Confluent's where Confluent has one. They are split off the other options first, so that
-those who parse the others know nothing of schemas.
+the parsers of the others need not know about schemas.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def _names() -> frozenset[str]:
 
 
 def _refuse_near(name: str, known: frozenset[str]) -> None:
-    """A slip in a name with a dot is one of ours: the others' names have none, or begin with
-    `kafka.`"""
+    """A misspelled name with a dot is one of pk's options: the others' names have none, or begin
+    with `kafka.`"""
     begins = ("key.", "value.", "schema.", "auto.register.")
     if name.startswith(begins):
         hint = did_you_mean_key(name, known)

@@ -205,7 +205,7 @@ class Reading:
         return found
 
     def written(self) -> Written:
-        """The schemas that records may name by now.
+        """The schemas that records may name now.
 
         Raises NewSchemaVersion if the options ask for it; RegistryError, RegistryUnreachable.
         """

@@ -1,8 +1,8 @@
 """Runs what calls Spark in a thread of its own, while the main thread reports progress and handles
 Ctrl-C.
 
-A KeyboardInterrupt inside py4j leaves tracebacks and may be lost. So Ctrl-C is only noted while the
-thread runs, and acted upon between two looks at it.
+A KeyboardInterrupt inside py4j leaves tracebacks and may be lost. So Ctrl-C is only recorded while
+the thread runs, and handled between two checks of it.
 """
 
 import threading

@@ -68,7 +68,7 @@ def home_without_zip(pyspark: Path) -> Path:
 
 
 def archive_of(java: Java, pyspark: Path) -> ClassArchive:
-    """The archive of this Java and the jars of `pyspark`, whether it is there or not. Raises
+    """The archive of this Java and the jars of `pyspark`, whether it exists or not. Raises
     OSError."""
     parts = (pyspark / "jars", java.program.resolve())
     words = [f"{part} {int(part.stat().st_mtime)}" for part in parts]

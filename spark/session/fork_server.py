@@ -149,7 +149,7 @@ class _Server:
                     return arguments
 
     def _report(self, fork: "_Fork") -> None:
-        """Tells who asked how the process ended."""
+        """Reports the exit status of the process to the process that requested it."""
         self._selector.unregister(fork.descriptor)
         os.close(fork.descriptor)
         _, status = os.waitpid(fork.process_id, 0)

@@ -52,7 +52,7 @@ sys.path[:0] = [p for n in {names!r} if (p := os.path.join(_folder, n)) not in s
 
 def write_zip(path: Path, beside: Sequence[str] = ()) -> Path:
     """Writes pk as a zip that Python imports. When pk is imported, it puts the folders `beside` the
-    zip before Python's path: workers of a Spark Connect server have nothing else that says them.
+    zip before Python's path: workers of a Spark Connect server have no other way to learn them.
     Raises OSError."""
     start = _FIND_BESIDE.format(names=tuple(beside)).encode() if beside else b""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:

@@ -1,8 +1,8 @@
 """Publishes a batch in one transaction, on the driver, when all of its tasks are done.
 
 A stream's transaction also holds a marker with the number of its batch. Spark commits a batch again
-after the driver died between its commit and Spark's own note of it; it may have other rows in
-other tasks. Then the marker is there, and nothing is published. This order makes it correct:
+after the driver died between its commit and Spark's own note of it; it may have other rows in other
+tasks. Then the marker exists, and nothing is published. This order makes it correct:
 
 1. Take over the transactional id, which is made of the query's id. The coordinator decides what an
    earlier driver left open, and from here on refuses that driver.

@@ -2,8 +2,8 @@
 
 A task that seals more than a limit keeps it in files. If the whole batch is small, the driver
 publishes it in one transaction with the batch's marker (pk.spark.sink.commit). For a larger one the
-driver makes a list of the files, in one conditional step. From then on the list is the batch, and
-nothing of it is computed again: executors publish the files, each with a marker of its own
+driver makes a list of the files, in one conditional step. From then on, the list defines the batch,
+and nothing of it is computed again: executors publish the files, each with a marker of its own
 (pk.spark.sink.publish_files), and at last the driver writes the batch's marker.
 
 Two drivers may run the same batch by mistake, one of which stood still for any time. This order
@@ -100,8 +100,8 @@ class LargeBatch:
             raise StagingFailed(f"{url} cannot be read: {e}") from e
 
     def publish_here(self, parts: Sequence[Part], size: int) -> SealedList | None:
-        """Publishes the batch from this process, unless it is published. If there is a list by now,
-        returns that instead."""
+        """Publishes the batch from this process, unless it is published. If a list exists by then,
+        returns that list instead."""
         messages = [message_of(self.store, part) for part in parts]
         records = sum(part.records for part in parts)
 
@@ -125,7 +125,7 @@ class LargeBatch:
         return self.add_list(listed)
 
     def add_list(self, listed: SealedList) -> SealedList:
-        """Makes the list if there is none; the list that is there. Raises StagingFailed."""
+        """Makes the list if there is none; the existing list. Raises StagingFailed."""
         try:
             self.store.add(f"{self.folder}/{LIST}", listed.encode())
         except FileExistsError:

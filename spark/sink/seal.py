@@ -2,8 +2,8 @@
 not decide.
 
 Rows are gathered until they fill some batches, then sorted by topic and partition and encoded at
-once. The batches have no producer yet: who publishes them gives them its identity and sequence
-numbers (pk.spark.sink.publish).
+once. The batches have no producer yet: the publisher gives them its identity and sequence numbers
+(pk.spark.sink.publish).
 """
 
 import time

@@ -93,8 +93,8 @@ def checked_columns(
 
 
 def name_columns(names: Sequence[str | None]) -> list[str]:
-    """A header's names; one that is empty is `_c` and its number. Raises ValueError for a name that
-    is there twice: Spark's SQL does not tell small and capital letters apart."""
+    """A header's names; one that is empty is `_c` and its number. Raises ValueError for a duplicate
+    name: Spark's SQL does not tell small and capital letters apart."""
     found = [name or f"_c{number}" for number, name in enumerate(names)]
     seen: dict[str, str] = {}
     for name in found:

@@ -264,7 +264,7 @@ def _twice(text: str) -> str | None:
 def _say_difference(
     context: Context, resource: ConfigResource, before: Entries, changes: Sequence[ConfigChange]
 ) -> None:
-    """The difference as a diff, in colour on a terminal."""
+    """The difference as a diff, in color on a terminal."""
     names = sorted(change.name for change in changes)
     new = {c.name: c.value for c in changes if c.operation is ConfigOperation.SET}
     old = {name: own_value(resource, before.get(name)) for name in names}

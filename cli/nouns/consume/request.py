@@ -26,7 +26,7 @@ class Request(NamedTuple):
 
     @property
     def timeout_ms(self) -> int | None:
-        """How long to wait for a record; None for ever."""
+        """How long to wait for a record; None forever."""
         return silence_limit(self.options.timeout_ms)
 
 

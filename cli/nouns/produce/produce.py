@@ -409,8 +409,8 @@ class _Stream:
         await self._records(records)
 
     async def _look_up(self, topic: str | None) -> None:
-        """Checks a topic that the input names, once, as one on the command line: a misspelt one is
-        not created. Raises CommandError."""
+        """Checks a topic that the input names, once, as one on the command line: a misspelled one
+        is not created. Raises CommandError."""
         if topic is not None:
             await make_topic(self._context, topic, create=self._options.create)
             self._topics.add(topic)

@@ -3,7 +3,7 @@ will end.
 
 A transaction hangs if a record of it reached a partition that its coordinator does not have in the
 transaction: the marker never comes, the last stable offset stays, and read_committed readers wait
-for ever. Brokers that verify partitions before an append (KIP-890) prevent that; older ones do not.
+forever. Brokers that verify partitions before an append (KIP-890) prevent that; older ones do not.
 """
 
 from collections.abc import Mapping, Sequence

@@ -6,9 +6,9 @@ controller is lost between its decision and its answer, the outcome is unknown: 
 REQUEST_TIMED_OUT, as from Apache Kafka, and must check. The request is not sent again: the second
 response would depend on the effects of the first try.
 
-A client must see its changes in its next request to this broker. The controller says at which
-offset of the metadata log they are, and the response waits until the image of this broker is there:
-at most `IMAGE_WAIT_MS_MAX`, since they have taken effect in any case.
+A client must see its changes in its next request to this broker. The controller returns their
+offset in the metadata log, and the response waits until the image of this broker has reached it: at
+most `IMAGE_WAIT_MS_MAX`, since they have taken effect in any case.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PkReplicaLogs (10001), version 0: a broker reports how far its logs go (like KIP-966's
+"""PkReplicaLogs (10001), version 0: a broker reports the ends of its logs (like KIP-966's
 GetReplicaLogInfo, but without a request: core/meta/unclean_recovery.py)."""
 
 from pk.core.api.controller.decide import the_controller

@@ -113,7 +113,7 @@ class Fetch:
         if self.replica_id >= 0:
             self.follower = FollowerFetch(self.replica_id, replica_epoch)
         self.counted = self.replica_id < 0
-        """Whether the partitions have been told how far this follower is."""
+        """Whether the partitions know the progress of this follower."""
         self.expected_epoch = FINAL_EPOCH
         """The session's epoch of this request: another one means that its next request has come."""
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
@@ -515,7 +515,7 @@ class Fetch:
     def _count(
         self, partition: Partition, fetched: FetchedPartition, follower: FollowerFetch
     ) -> None:
-        """Tell the partition how far this follower is. Raises OFFSET_OUT_OF_RANGE,
+        """Report the progress of this follower to the partition. Raises OFFSET_OUT_OF_RANGE,
         NOT_LEADER_OR_FOLLOWER."""
         log, offset = partition.log, fetched.fetch_offset
         if not log.state.log_start_offset <= offset <= log.state.log_end_offset:

@@ -228,8 +228,8 @@ class CoordinatorShard(Generic[M]):
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, committed: bool
     ) -> int:
         """Write the marker that ends a producer's transaction in this partition, and have the
-        machine know of it. The offset behind it: the marker is safe when the high watermark is
-        there.
+        machine know of it. The offset after it: the marker is safe when the high watermark has
+        reached this offset.
 
         Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what
         `Partition.append` raises.

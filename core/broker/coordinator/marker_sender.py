@@ -36,7 +36,7 @@ logger = logging.getLogger("pk.transactions")
 REQUESTS_MAX: Final = 5
 """Requests under way to one leader."""
 PARTITIONS_MAX: Final = 2000
-"""Markers in one request, but for a transaction with more."""
+"""The maximum number of markers in one request, unless a single transaction has more."""
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0

@@ -95,8 +95,8 @@ class ShareCoordinators(CoordinatorRuntime[ShareCoordinatorMachine]):
             logger.warning("%s: could not delete unneeded share state: %s", partition.tp, e)
 
     async def create_topic(self) -> None:
-        """Have `__share_group_state` created, if it is missing. A refusal is logged: who asked asks
-        again."""
+        """Have `__share_group_state` created, if it is missing. A refusal is logged: the sender
+        repeats the request."""
         try:
             refused = await self._topic_creation.create([SHARE_STATE_TOPIC])
         except KafkaError as e:

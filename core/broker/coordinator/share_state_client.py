@@ -180,7 +180,7 @@ class ShareStateClient:
             for key, asked in found.items()
         }
 
-    # --- who coordinates ---
+    # --- finding coordinators ---
 
     async def _ask_one(self, kind: StateRequest, key: ShareKey, asked: Any) -> Any:
         """The coordinator's answer for one share partition. Raises KafkaError."""
@@ -192,8 +192,8 @@ class ShareStateClient:
     async def _ask(
         self, kind: StateRequest, group_id: str, about: Mapping[ShareKey, Any]
     ) -> dict[ShareKey, Asked]:
-        """Ask the coordinators of all share partitions in `about`, and again those that are not
-        there."""
+        """Send requests to the coordinators of all share partitions in `about`, and repeat those to
+        missing ones."""
         found: dict[ShareKey, Asked] = {}
         left: Mapping[ShareKey, Any] = about
         pause_s = PAUSE_S_MIN

@@ -163,7 +163,7 @@ class RemoteLogMetadataTopic:
     # --- reading ---
 
     async def _read(self, number: int) -> None:
-        """Read a partition of the topic for ever. Failures are retried."""
+        """Read a partition of the topic forever. Failures are retried."""
         tail, trouble = self._tails[number], ""
         while True:
             try:

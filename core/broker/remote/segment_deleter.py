@@ -133,7 +133,7 @@ class SegmentDeleter:
     async def _delete_orphan(
         self, partition: Partition, remote: RemoteLog, stored: StoredObject
     ) -> bool:
-        """Delete an object if the topic is not tiered any more, or the log begins behind it, or its
+        """Delete an object if the topic is no longer tiered, or the log begins after it, or its
         offsets are on this disk or in segments. Otherwise it stays: if metadata was lost, it may be
         the only copy. Returns whether it is gone."""
         name, log = stored.name, partition.log

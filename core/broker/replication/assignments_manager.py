@@ -3,8 +3,8 @@
 The controller places replicas on brokers, not in directories; if a broker has several, it says
 afterwards which it chose, and again when a replica has moved. A directory that fails is reported by
 the heartbeat (`Replicas.offline_directories`): then the controller knows which replicas went with
-it. A broker with one directory has nothing to tell, unless it had others once: the controller waits
-for what lay there.
+it. A broker with one directory has nothing to report, unless it once had others: the controller
+waits for what lay there.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ and nothing to tell.
 
 librdkafka, and the many clients that are built on it, have no sessions: they name all partitions in
 each fetch, from another one on each time, and want all in the answer. `RepeatedFetch` is what a
-connection remembers of such fetches. It works as a session that the client knows nothing of.
+connection remembers of such fetches. It works like a session of which the client does not know.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int) -> FetchSession | None:
-        """Forget a session, if it is there; it is over for a request of its that still waits."""
+        """Forget a session, if it exists; it is over for a request of its that still waits."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.end()

@@ -96,7 +96,7 @@ class Follower:
 
     @property
     def caught_up_at(self) -> float:
-        """When it last had all that the leader had, as far as its fetches tell."""
+        """When it last had all of the leader's records, according to its fetches."""
         fetched = self._fetched
         if (
             fetched is not None

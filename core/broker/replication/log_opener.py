@@ -214,8 +214,8 @@ class LogOpener:
         return opened
 
     def _had(self, image: PartitionImage) -> bool:
-        """Whether this broker, which starts, had a log of this partition when it stopped, as far as
-        the image tells."""
+        """Whether this broker, which starts, had a log of this partition when it stopped, according
+        to the image."""
         members = (*image.isr, *image.elr, *image.last_known_elr)
         return self.starting and image.partition_epoch > 0 and self._state.node_id in members
 

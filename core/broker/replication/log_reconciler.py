@@ -121,7 +121,7 @@ class LogReconciler:
                 nursery.start_soon(self._truncate_one, partition, offset)
 
     def _may_cut(self, fetch_state: PartitionFetchState, offset: int) -> bool:
-        """Whether a log may be cut at `offset`."""
+        """Whether a log may be truncated at `offset`."""
         partition = fetch_state.partition
         log, image, stopped = partition.log, partition.image, partition.stopped
         if offset >= min(partition.high_watermark, log.state.log_end_offset):
@@ -144,7 +144,7 @@ class LogReconciler:
         return may_cut
 
     async def _stop_before(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """The log may not be cut now: compare it with its leader's, and stop."""
+        """The log may not be truncated now: compare it with its leader's, and stop."""
         stop = Stop()
         try:
             stop = await self._compared(channel, fetch_state)
@@ -249,7 +249,7 @@ class LogReconciler:
         await self._replicas.tasks.off_loop(partition, partition.log.segments.truncate_to, offset)
 
     async def _keep(self, fetch_state: PartitionFetchState, offset: int) -> bool:
-        """Copy the records that will be cut off; returns whether that succeeded."""
+        """Copy the records that will be truncated; returns whether that succeeded."""
         partition, log = fetch_state.partition, fetch_state.partition.log
         if offset >= partition.high_watermark:
             return True
@@ -279,8 +279,8 @@ class LogReconciler:
             )
 
     async def start_over(self, channel: Channel, fetch_state: PartitionFetchState) -> None:
-        """The leader does not have the requested offset: its log ends before ours, or begins behind
-        it."""
+        """The leader does not have the requested offset: its log ends before ours, or begins after
+        our end."""
         if not self._fetcher.is_current(fetch_state):
             return
         try:

@@ -11,7 +11,7 @@ every produce that waits for it (group commit). A follower syncs before its next
 records below its fetch offset are as durable as its leader's.
 
 A follower's high watermark is its leader's, limited to its own log end. It starts from the
-checkpoint. A new leader starts with its own, which may be behind the one that the last leader
+checkpoint. A new leader starts with its own, which may be lower than the one that the last leader
 reported (`epoch_start_offset`, KIP-207).
 
 With one replica there are no followers, no proposals and nothing to wait for: the code below costs
@@ -57,7 +57,7 @@ class LogEnd:
 
 
 class Stop(NamedTuple):
-    """Why a follower stopped: its log would have to be cut below its own high watermark."""
+    """Why a follower stopped: its log would have to be truncated below its own high watermark."""
 
     cut_offset: int = NO_OFFSET
     """The offset from which the leader's log has other records, or none; -1 while unknown."""
@@ -556,9 +556,9 @@ class Partition:
             self._propose((*self.isr, follower.node_id), follower.node_id)
 
     def expand(self) -> None:
-        """Ask for a follower that has everything and may join by now: while a proposal was under
-        way, none could be asked for. (Others have to fetch once more: who stays away must not come
-        and go.)"""
+        """Propose a follower that has everything and may join now: during an earlier proposal, this
+        was not possible. (Other followers must fetch again first, so that an inactive follower does
+        not join and leave repeatedly.)"""
         if self.followers and len(self._maximal) <= len(self.followers):
             end, now = self.log.state.log_end_offset, self._owner.now()
             for node, follower in self.followers.items():

@@ -140,7 +140,7 @@ class PartitionTasks:
         self._start_soon(self._mend, partition, partition.log, image)
 
     async def _mend(self, partition: Partition, log: Log, image: PartitionImage) -> None:
-        """Clear the damage mark of a log that is in sync again. Records cut off are kept if no
+        """Clear the damage mark of a log that is in sync again. Truncated records are kept if no
         other replica may have them."""
         mark = log.mark
         if mark is None or not self._is_here(partition):

@@ -129,7 +129,7 @@ class RemoteReads:
         return await self.run(fn, *args)
 
     def read_ahead(self, segment: RemoteSegment) -> None:
-        """Fetch the chunks behind the last read of a segment, in the background, if half of the
+        """Fetch the chunks after the last read of a segment, in the background, if half of the
         threads are idle and the quota is not used up."""
         if self.quota.wait_s or 2 * self._limiter.borrowed_tokens > self._limiter.total_tokens:
             return

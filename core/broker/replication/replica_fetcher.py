@@ -2,10 +2,10 @@
 (KIP-227).
 
 A fetcher is a task with its own channel to the leader, since an answer that waits for records
-delays those behind it. A request names the partitions whose position has changed since the previous
-request; the leader remembers the others. It carries the epoch of the last record of each log, and
-the leader answers with the offset at which the logs diverge, if they do (KIP-595). Then the log is
-truncated (core/broker/replication/truncation.py) and fetched again.
+delays the answers after it. A request names the partitions whose position has changed since the
+previous request; the leader remembers the others. It carries the epoch of the last record of each
+log, and the leader answers with the offset at which the logs diverge, if they do (KIP-595). Then
+the log is truncated (core/broker/replication/truncation.py) and fetched again.
 
 One request waits at the leader for new records. When partitions are added during that wait (their
 leader is new), the next request follows at once; the leader then answers the first, so replication
@@ -512,7 +512,7 @@ class ReplicaFetcher:
         self.remove(partition)
 
     def stop(self, fetch_state: PartitionFetchState, stop: Stop) -> None:
-        """It may not be cut. Report it to the controller, and try again later."""
+        """It may not be truncated. Report it to the controller, and try again later."""
         before = fetch_state.partition.stopped
         fetch_state.partition.stopped = stop._replace(why=before.why if before is not None else "")
         fetch_state.backoff_s = min(max(fetch_state.backoff_s * 2, STOPPED_S_MIN), STOPPED_S_MAX)
@@ -520,7 +520,8 @@ class ReplicaFetcher:
         self._environment.replica_logs.changed(fetch_state.partition)
 
     async def _append(self, fetch_state: PartitionFetchState, records: Any, news: _News) -> None:
-        """Append what came, as far as it is news. Raises CorruptBatch, KafkaError, StorageError."""
+        """Append the received records that are new. Raises CorruptBatch, KafkaError,
+        StorageError."""
         partition = fetch_state.partition
         self._dirty[fetch_state.key] = fetch_state
         try:

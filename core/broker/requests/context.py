@@ -58,5 +58,5 @@ class Context(Struct):
 
 
 Dispatch = Callable[[Context, Any], Awaitable[Forwarded]]
-"""(context, request) → the response of this process's controller. Errors are made into responses,
-but for those after which it must be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+"""(context, request) → the response of this process's controller. Errors become responses, except
+errors after which the request must be repeated: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""

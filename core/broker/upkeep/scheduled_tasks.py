@@ -51,7 +51,7 @@ class ScheduledTasks:
             start(self._flush)
 
     async def write_high_watermarks(self) -> None:
-        """Checkpoint how far each partition is replicated, if that has changed."""
+        """Checkpoint the high watermark of each partition, if it has changed."""
         now = {p.tp: p.high_watermark for p in list(self._replicas)}
         if now != self._high_watermarks:
             self._high_watermarks = now

@@ -2,11 +2,11 @@
 345, 394, 559, 800, 814).
 
 A rebalance has two phases. *Join*: the group is PreparingRebalance; every member's JoinGroup waits
-until all have come, or the longest rebalance timeout is over and those who did not come are
-dropped. Then the generation rises, a protocol is chosen by vote, and all members are answered, the
-leader with everyone's metadata. *Sync*: CompletingRebalance; every member's SyncGroup waits until
-the leader's delivers the assignments, which are written to the log; with that record the group is
-Stable.
+until all members have joined, or until the longest rebalance timeout is over and the missing
+members are dropped. Then the generation rises, a protocol is chosen by vote, and all members are
+answered, the leader with everyone's metadata. *Sync*: CompletingRebalance; every member's SyncGroup
+waits until the leader's delivers the assignments, which are written to the log; with that record
+the group is Stable.
 
 The rebalance of an empty group is special: all members join at nearly the same time when a service
 starts, so the join phase lasts at least `group.initial.rebalance.delay.ms`, and is extended as long
@@ -285,8 +285,8 @@ class ClassicGroups:
         decision.schedule((JOIN, group.group_id), delay_ms)
 
     def _complete_join(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
-        """The join phase is over: drop who did not come (static members keep their place), begin
-        the next generation."""
+        """The join phase is over: drop members that have not joined (static members keep their
+        place), and begin the next generation."""
         decision.cancel((JOIN, group.group_id))
         absent = [m for m in group.members.values() if not (m.awaits_join or m.is_static)]
         for member in absent:
@@ -352,7 +352,8 @@ class ClassicGroups:
             decision.cancel((SYNC, group.group_id))
 
     def _sync_over(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
-        """The sync phase has lasted too long: without those who did not sync, everybody again."""
+        """The sync phase has lasted too long: without the members that did not sync, all others
+        again."""
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
             return
         for member_id in sorted(group.pending_sync):

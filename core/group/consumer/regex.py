@@ -35,7 +35,7 @@ def matching(
     topics: Iterable[str],
     may_describe: Callable[[str], bool] | None = None,
 ) -> dict[str, frozenset[str]]:
-    """The matches of each expression among `topics`, except topics that the member who caused the
+    """The matches of each expression among `topics`, except topics that the member that caused the
     resolution may not describe. An invalid expression matches nothing."""
     names = list(topics)
     found: dict[str, frozenset[str]] = {}

@@ -326,7 +326,7 @@ class _Scale:
         return readers[self._next_most + 1]
 
     def exclude_most_loaded(self) -> None:
-        """The reader that `most_loaded` named last has nothing to give."""
+        """The reader that `most_loaded` named last has no partition to give up."""
         readers = self._readers
         self._most_end -= 1
         named = self._next_most + 1

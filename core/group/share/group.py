@@ -131,7 +131,7 @@ class ShareGroup(ModernGroup[ShareMember, Assignment]):
         self._count(new, 1)
 
     def replay_assignment_tombstone(self, member_id: str) -> None:
-        """A member that goes has nothing any more."""
+        """A member that leaves no longer has partitions."""
         if member_id in self.members:
             self.replay_member(
                 member_id, {"member_epoch": -1, "previous_epoch": -1, "assigned": {}}

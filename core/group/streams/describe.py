@@ -38,8 +38,7 @@ def describe(group: StreamsGroup) -> DescribedGroup:
 
 
 def _topology(group: StreamsGroup) -> Topology | None:
-    """The topology with the partition counts that the broker decided, once all its topics are
-    there."""
+    """The topology with the partition counts that the broker decided, once all its topics exist."""
     configured, topology = group.configured, group.topology
     if configured is not None and configured.is_ready and configured.subtopologies is not None:
         return Topology(

@@ -1,8 +1,8 @@
 """Internal topics of streams groups: asks the broker to create missing ones.
 
-All of this is soft: members send heartbeats until their topics are there, and each heartbeat may
-ask. A topic is not requested again while the broker works on it, nor soon after its creation
-failed; until then members get the reason.
+All of this is soft: members send heartbeats until their topics exist, and each heartbeat may
+request them. A topic is not requested again while the broker works on it, nor soon after its
+creation failed; until then members get the reason.
 """
 
 from __future__ import annotations

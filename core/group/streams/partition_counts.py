@@ -32,7 +32,7 @@ class StatusCode(IntEnum):
 
 
 class TopologyNotReady(Exception):
-    """The cluster lacks what the topology needs; members wait until it is there."""
+    """The cluster lacks what the topology needs; members wait until it exists."""
 
     def __init__(self, code: StatusCode, detail: str) -> None:
         super().__init__(detail)

@@ -47,7 +47,7 @@ def tail_of(
     topic: TopicState | None = None,
 ) -> Tail:
     """Everything about a closed segment, whose last offset is `end_offset`, that its object has
-    behind the records. Reads files: in a thread. Raises StorageError, CorruptBatch."""
+    after the records. Reads files: in a thread. Raises StorageError, CorruptBatch."""
     state = log.state
     with storage_errors(state.directory, "read a segment to copy it"):
         segment.check_indexes()

@@ -4,7 +4,7 @@ A segment is deleted if
 
     before      it ends before the start of the log
     old         `retention.ms` has passed since its latest timestamp, or the log is longer than
-                `retention.bytes` without it; oldest first, and the start of the log moves behind it
+                `retention.bytes` without it; oldest first, and the start of the log moves after it
     unknown     all its leader epochs are older than the first epoch of the log
     replaced    other segments have all that it has
     left over   its copy failed or its copier is gone, or its deletion did not finish

@@ -159,7 +159,7 @@ class RemoteReader:
             self._unused.difference_update((segment_id, n) for n in range(first, last + 1))
 
     def _check_on(self, remote: RemoteSegment, segment: Segment, position: int) -> None:
-        """Check the CRCs behind a read that ended at `position`, as far as the records are in
+        """Check the CRCs after a read that ended at `position`, as far as the records are in
         memory. This thread had to check those before it anyway; the next reads then need none."""
         begin = segment.checked.end(position - 1, remote.size)  # a batch begins there
         number = begin // CHUNK_BYTES

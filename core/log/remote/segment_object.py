@@ -1,5 +1,5 @@
-"""The object of a remote segment: its records as they were in the `.log` file, and behind them a
-*tail* with everything else that readers need.
+"""The object of a remote segment: its records as they were in the `.log` file, followed by a *tail*
+with everything else that readers need.
 
     records     the bytes of the .log file, so that positions in the indexes hold in the object
     tail        CBOR of [start offset, end offset, max timestamp, size of the records, first bytes
@@ -11,10 +11,10 @@
 
 One object, because a store charges for requests, and each takes its latency: a copy is one upload
 (Apache Kafka's interface has six files for a segment), a first read is one request for the whole
-tail and one for the records, and a deletion is one request. The tail is behind the records since
-its size is known only when they were read; the metadata of the segment has its position. A reader
-with only the object finds it by the footer. The topic is what a new cluster needs to restore it
-(core/log/remote/restoring.py); here it costs no request.
+tail and one for the records, and a deletion is one request. The tail comes after the records,
+because its size is known only after they were read; the metadata of the segment has its position. A
+reader with only the object finds it by the footer. The topic is what a new cluster needs to restore
+it (core/log/remote/restoring.py); here it costs no request.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Tail(Struct, frozen=True):
 
 
 def format_tail(tail: Tail) -> bytes:
-    """The bytes behind the records, with the footer."""
+    """The bytes after the records, with the footer."""
     body: list[Any] = [
         tail.start_offset,
         tail.end_offset,

@@ -221,7 +221,7 @@ def copied_to(
 ) -> int:
     """The last offset up to which everything from `from_offset` on can be read in remote storage;
     the one before it if that cannot. A segment may be missing before others, if its copy was given
-    up and the ones behind it were not: it must be copied again, and not be dropped before that."""
+    up and the copies after it were not: it must be copied again, and not be dropped before that."""
     last = from_offset - 1
     for found in in_lineage(segments, lineage, from_offset, log_end_offset):
         last = found.end_offset

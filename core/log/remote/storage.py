@@ -33,7 +33,7 @@ class RemoteObjectMissing(RemoteStorageError):
 
 
 class DamagedObject(RemoteStorageError):
-    """An object is there, and is not what its name says."""
+    """An object exists, but does not match its name."""
 
 
 class StoredObject(NamedTuple):

@@ -1,4 +1,4 @@
-"""Reports to the controller how far a broker's logs go, and their damage
+"""Reports to the controller the ends of a broker's logs, and their damage
 (core/meta/unclean_recovery.py), or why it has stopped following (core/meta/stopped_followers.py).
 
 pk only. In KIP-966 the controller requests the same with GetReplicaLogInfo, which Apache Kafka does
@@ -28,7 +28,7 @@ class ReplicaLog(Struct):
     damage: Int8 = 0
     """The damage that recovery found (core/log/damaged.py); 0 for none, and for a torn tail."""
     kept_bytes: Int64 = 0
-    """How many bytes recovery cut off and kept next to the log."""
+    """The number of bytes that recovery truncated and kept next to the log."""
     stopped: bool = False
     """Whether the broker has stopped following, because it would have to truncate committed
     records."""
@@ -68,7 +68,7 @@ class PartitionResult(Struct):
     partition_index: Int32 = 0
     error_code: Int16 = 0
     may_cut: bool = False
-    """Whether a stopped follower continues: it truncates its log, and keeps the data cut off."""
+    """Whether a stopped follower continues: it truncates its log, and keeps the truncated data."""
     why: str = ""
     """The result of comparing its log with its leader's, for people."""
 
