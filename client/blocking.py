@@ -55,7 +55,6 @@ from pk.net.client.delivery import (
     RecordMetadata,
     Run,
     Seen,
-    see,
 )
 from pk.net.client.errors import Closed
 from pk.net.client.partitioner import Partitioner
@@ -322,9 +321,8 @@ class Producer(ProducerMethods):
         has been sent that the client could not take yet. Raises Closed; every other error is raised
         by `Delivery.result`."""
         if self._on_send is not None:
-            return self._put_seen(
-                *see(self._on_send, topic, value, key, headers, partition, timestamp_ms)
-            )
+            record = OutgoingRecord(topic, value, key, list(headers), partition, timestamp_ms)
+            return self._put_seen(record, self._on_send(record))
         size_bytes = producer.record_size(key, value, headers)
         return self._sender.put((topic, value, key, headers, partition, timestamp_ms), size_bytes)
 
@@ -338,9 +336,9 @@ class Producer(ProducerMethods):
                 settled(e)
             raise
 
-    def _send_seen(self, records: Iterable[Seen]) -> Deliveries:
+    def _send_seen(self, records: Sequence[Seen]) -> Deliveries:
         self._portal.run(self._sender.all_taken)
-        on_trio = self._portal.run(self._client.send_seen, list(records))
+        on_trio = self._portal.run(self._client.send_seen, records)
         return Deliveries(on_trio, self._portal)
 
     def send_many(
@@ -353,9 +351,10 @@ class Producer(ProducerMethods):
     ) -> Deliveries:
         """Sends many records, each a (key, value); see `pk.client.Producer.send_many`."""
         if (on_send := self._on_send) is not None:
-            return self._send_seen(
-                see(on_send, topic, v, k, (), partition, timestamp_ms) for k, v in records
-            )
+            outgoing = [
+                OutgoingRecord(topic, v, k, [], partition, timestamp_ms) for k, v in records
+            ]
+            return self._send_seen([(record, on_send(record)) for record in outgoing])
 
         async def send() -> delivery.Deliveries:
             await self._sender.all_taken()
@@ -369,9 +368,8 @@ class Producer(ProducerMethods):
         """Sends records with headers, timestamps and partitions of their own; see
         `pk.client.Producer.send_rows`."""
         if (on_send := self._on_send) is not None:
-            return self._send_seen(
-                see(on_send, topic, v, k, headers, p, ms) for k, v, headers, ms, p in rows
-            )
+            outgoing = [OutgoingRecord(topic, v, k, list(h), p, ms) for k, v, h, ms, p in rows]
+            return self._send_seen([(record, on_send(record)) for record in outgoing])
 
         async def send() -> delivery.Deliveries:
             await self._sender.all_taken()

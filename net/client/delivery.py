@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from pk.core.errors import without_frames
 from pk.core.record.batch import records as decoded
-from pk.core.record.build import Headers
 from pk.core.values import TopicPartition
 from pk.net.client.accumulator import Batch
 
@@ -47,21 +46,7 @@ OnSend = Callable[[OutgoingRecord], OnSettled | None]
 function, that function is called when the record is settled."""
 
 Seen = tuple[OutgoingRecord, OnSettled | None]
-
-
-def see(
-    on_send: OnSend,
-    topic: str,
-    value: bytes | None,
-    key: bytes | None,
-    headers: Headers,
-    partition: int | None,
-    timestamp_ms: int | None,
-) -> Seen:
-    """Call `on_send` with a record. Returns the record to send, as `on_send` left it, and the
-    result of `on_send`."""
-    record = OutgoingRecord(topic, value, key, list(headers), partition, timestamp_ms)
-    return record, on_send(record)
+"""A record as `on_send` left it, and the result of `on_send`."""
 
 
 class Run(Struct, frozen=True):

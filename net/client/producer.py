@@ -43,7 +43,6 @@ from pk.net.client.delivery import (
     OnSettled,
     OutgoingRecord,
     Seen,
-    see,
 )
 from pk.net.client.errors import (
     BufferExhausted,
@@ -177,9 +176,8 @@ class Producer:
         the producer has a `transactional.id`, Closed.
         """
         if self._on_send is not None:
-            return await self._send_seen(
-                *see(self._on_send, topic, value, key, headers, partition, timestamp_ms)
-            )
+            record = OutgoingRecord(topic, value, key, list(headers), partition, timestamp_ms)
+            return await self._send_seen(record, self._on_send(record))
         info = self._topic_now(topic) or await self._topic(topic)
         size = record_size(key, value, headers)
         if not self._accumulator.has_room(size):
@@ -205,9 +203,8 @@ class Producer:
             raise trio.WouldBlock
         if self._on_send is None:
             return self._append(info, topic, value, key, headers, partition, timestamp_ms, size)
-        return self._append_seen(
-            info, *see(self._on_send, topic, value, key, headers, partition, timestamp_ms)
-        )
+        record = OutgoingRecord(topic, value, key, list(headers), partition, timestamp_ms)
+        return self._append_seen(info, record, self._on_send(record))
 
     async def send_seen(self, seen: Sequence[Seen]) -> Deliveries:
         """Sends records that `on_send` has seen, one by one. Raises what `send` raises."""
@@ -269,9 +266,10 @@ class Producer:
         faulty one may then be in batches already.
         """
         if (on_send := self._on_send) is not None:
-            return await self.send_seen(
-                [see(on_send, topic, v, k, (), partition, timestamp_ms) for k, v in records]
-            )
+            outgoing = [
+                OutgoingRecord(topic, v, k, [], partition, timestamp_ms) for k, v in records
+            ]
+            return await self.send_seen([(record, on_send(record)) for record in outgoing])
         info = self._topic_now(topic) or await self._topic(topic)
         deliveries = self._deliveries()
         if timestamp_ms is None:
@@ -302,9 +300,8 @@ class Producer:
         """Like `send_many`, for records with headers, timestamps and partitions of their own.
         Raises what `send` raises."""
         if (on_send := self._on_send) is not None:
-            return await self.send_seen(
-                [see(on_send, topic, v, k, headers, p, ms) for k, v, headers, ms, p in rows]
-            )
+            outgoing = [OutgoingRecord(topic, v, k, list(h), p, ms) for k, v, h, ms, p in rows]
+            return await self.send_seen([(record, on_send(record)) for record in outgoing])
         info = self._topic_now(topic) or await self._topic(topic)
         deliveries = self._deliveries()
         now_ms = time.time_ns() // 1_000_000
