@@ -268,29 +268,6 @@ def build_batch(
     )
 
 
-def control_batch(
-    control_type: ControlType,
-    value: bytes,
-    timestamp_ms: int,
-    *,
-    base_offset: int = 0,
-    leader_epoch: int = -1,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    transactional: bool = False,
-) -> bytearray:
-    """A control batch of one record, whose value is the encoded message of that type."""
-    return build_batch(
-        [(timestamp_ms, _CONTROL_KEY.pack(0, control_type), value, ())],
-        base_offset,
-        leader_epoch,
-        producer_id,
-        producer_epoch,
-        transactional=transactional,
-        control=True,
-    )
-
-
 def end_transaction_batch(
     commit: bool,
     coordinator_epoch: int,
@@ -299,18 +276,17 @@ def end_transaction_batch(
     timestamp_ms: int,
     *,
     base_offset: int = 0,
-    leader_epoch: int = -1,
 ) -> bytearray:
     """The marker that ends a transaction in a partition (EndTxnMarker, KIP-98)."""
-    return control_batch(
-        ControlType.COMMIT if commit else ControlType.ABORT,
-        _END_TXN_MARKER.pack(0, coordinator_epoch),
-        timestamp_ms,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    marker = _CONTROL_KEY.pack(0, kind), _END_TXN_MARKER.pack(0, coordinator_epoch)
+    return build_batch(
+        [(timestamp_ms, *marker, ())],
+        base_offset,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         transactional=True,
+        control=True,
     )
 
 

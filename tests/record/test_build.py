@@ -11,7 +11,6 @@ from pk.core.record.build import (
     BatchBuilder,
     ControlType,
     build_batch,
-    control_batch,
     control_type,
     coordinator_epoch,
     end_transaction_batch,
@@ -99,7 +98,7 @@ def test_everything_goes_into_the_header() -> None:
 
 def test_the_end_of_a_transaction() -> None:
     """The bytes are those of Apache Kafka's EndTransactionMarker."""
-    batch = end_transaction_batch(True, 7, 1000, 3, 50, base_offset=20, leader_epoch=1)
+    batch = end_transaction_batch(True, 7, 1000, 3, 50, base_offset=20)
     header = read_header(batch)
     check_crc(batch, 0, header)
     assert (header.is_control, header.is_transactional, header.count) == (True, True, 1)
@@ -117,8 +116,8 @@ def test_the_end_of_a_transaction() -> None:
 
 
 def test_other_control_batches() -> None:
-    (record,) = records(control_batch(ControlType.LEADER_CHANGE, b"message", 5))
-    assert (record.key, record.value) == (b"\0\0\0\2", b"message")
+    (record,) = records(build_batch([(5, b"\0\0\0\2", b"message", ())], control=True))
+    assert control_type(record) == ControlType.LEADER_CHANGE
     assert control_type(record._replace(key=b"\0\0\0\x63")) is None
 
 
