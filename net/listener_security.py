@@ -29,7 +29,7 @@ from pk.core.config import BrokerConfig, ConfigError, Listener
 from pk.core.config.listener_keys import listener_value, own_value
 from pk.net.kerberos import KerberosUnavailable, accepting
 from pk.net.listener_mechanisms import ListenerMechanisms, ScramUsers
-from pk.net.oauth.http import TIMEOUT_MS, Timeouts, check_url
+from pk.net.oauth.http import TIMEOUT_MS, Timeouts, check_url, read_url
 from pk.net.oauth.jwks import Jwks
 from pk.net.oauth.jwt_validator import Expected, JwtValidator, LibraryMissing, parse_key
 from pk.net.tls.contexts import (
@@ -127,19 +127,22 @@ def jwt_validator(config: BrokerConfig, listener: Listener) -> JwtValidator:
     tls = TlsSettings.of(options.get)
     try:
         check_url(url, JWKS_URL)
-        if url.startswith("https:"):
+        if is_https := url.startswith("https:"):
             client_context(tls)
+        timeouts = Timeouts(
+            value("login.connect.timeout.ms") or TIMEOUT_MS,
+            value("login.read.timeout.ms") or TIMEOUT_MS,
+        )
+
+        def read() -> bytes:
+            return read_url(url, timeouts, client_context(tls) if is_https else None)
+
         jwks = Jwks(
-            url,
+            read,
             parse_key,
             refresh_s=value("oauthbearer.jwks.endpoint.refresh.ms") / 1000,
             backoff_s=value("oauthbearer.jwks.endpoint.retry.backoff.ms") / 1000,
             backoff_max_s=value("oauthbearer.jwks.endpoint.retry.backoff.max.ms") / 1000,
-            timeouts=Timeouts(
-                value("login.connect.timeout.ms") or TIMEOUT_MS,
-                value("login.read.timeout.ms") or TIMEOUT_MS,
-            ),
-            tls=lambda: client_context(tls) if url.startswith("https:") else None,
         )
         expected = Expected(
             audience=value("oauthbearer.expected.audience"),

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import logging
-import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 import trio
 
 from pk.core.auth.oauthbearer import KeysNeeded
-from pk.net.oauth.http import HttpFailed, Timeouts, read_url
+from pk.net.oauth.http import HttpFailed
 
 logger = logging.getLogger("pk.server")
 
@@ -30,23 +29,20 @@ class Jwks:
 
     def __init__(
         self,
-        url: str,
+        read: Callable[[], bytes],
         parse: Callable[[dict[str, Any]], object],
         *,
         refresh_s: float,
         backoff_s: float,
         backoff_max_s: float,
-        timeouts: Timeouts,
-        tls: Callable[[], ssl.SSLContext | None],
     ) -> None:
-        """`parse` makes a key from its JSON, and raises ValueError if it cannot be used."""
-        self._url = url
+        """`read` returns the provider's answer, or raises HttpFailed; it is called in a thread.
+        `parse` makes a key from its JSON, and raises ValueError if it cannot be used."""
+        self._get = read
         self._parse = parse
         self._refresh_s = refresh_s
         self._backoff_s = backoff_s
         self._backoff_max_s = backoff_max_s
-        self._timeouts = timeouts
-        self._tls = tls
         self._keys: list[tuple[str | None, Any]] = []
         self._fetched_at = float("-inf")
         self._tried_at = float("-inf")
@@ -90,7 +86,7 @@ class Jwks:
         return now - self._tried_at >= wait_s
 
     def _read(self) -> list[tuple[str | None, Any]]:
-        data = read_url(self._url, self._timeouts, self._tls())
+        data = self._get()
         try:
             listed = json.loads(data)["keys"]
             if not isinstance(listed, list):

@@ -27,6 +27,7 @@ from pk.net import listener_security
 from pk.net.connection_quotas import UNLIMITED, ConnectionQuotas
 from pk.net.listener_mechanisms import ListenerMechanisms
 from pk.net.listener_security import ListenerSecurity, check_tls, jwt_validator, listener_tls
+from pk.net.oauth.http import Timeouts
 from pk.net.peers import security_of
 
 ONE = {
@@ -69,10 +70,13 @@ def tokens(config: BrokerConfig, key: str) -> object:
     """The parts of the check of tokens."""
     made: dict[str, object] = {}
 
-    def jwks(url: str, _: object, **more: Any) -> object:
-        made.update(url=url, **more)
-        made["connect"], made["read"] = more["timeouts"]
-        return None
+    def jwks(read: Callable[[], bytes], _: object, **more: Any) -> None:
+        read()
+        made.update(more)
+
+    def read_url(url: str, timeouts: Timeouts, _: object) -> bytes:
+        made["url"], (made["connect"], made["read"]) = url, timeouts
+        return b""
 
     def validator(_: object, expected: Any) -> object:
         made.update(expected._asdict())
@@ -80,6 +84,7 @@ def tokens(config: BrokerConfig, key: str) -> object:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listener_security, "Jwks", jwks)
+        patch.setattr(listener_security, "read_url", read_url)
         patch.setattr(listener_security, "JwtValidator", validator)
         jwt_validator(config, ext(config))
     return made[TOKENS[key]]

@@ -13,6 +13,7 @@ import time
 import types
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ from pk.net.connection import login as server_login
 from pk.net.node import Node
 from pk.net.oauth import jwks as jwks_module
 from pk.net.oauth import token_source
-from pk.net.oauth.http import Timeouts
+from pk.net.oauth.http import Timeouts, read_url
 from pk.net.oauth.jwks import Jwks
 from pk.net.oauth.jwt_validator import Expected, JwtValidator, parse_key
 from pk.net.oauth.token_provider import AccessToken
@@ -457,13 +458,11 @@ def test_keys_that_cannot_be_meant(keys: dict[str, str], said: str) -> None:
 
 def jwks_of(url: str, refresh_s: float = 3600) -> Jwks:
     return Jwks(
-        url,
+        partial(read_url, url, Timeouts(), None),
         parse_key,
         refresh_s=refresh_s,
         backoff_s=1,
         backoff_max_s=4,
-        timeouts=Timeouts(),
-        tls=lambda: None,
     )
 
 
