@@ -63,7 +63,7 @@ class Histogram:
         return list(zip(bounds, accumulate(self.counts), strict=True))
 
     def quantile(self, share: float) -> float | None:
-        """The estimated value below which this share of all values lies; None without values."""
+        """The estimated value below which this share of all values is; None without values."""
         return quantile(self.cumulative(), share)
 
 

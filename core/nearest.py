@@ -1,4 +1,4 @@
-"""The known name that a misspelt word may have meant, and how a message asks about it."""
+"""The known name that a misspelled word may have meant, and the question about it in a message."""
 
 from collections.abc import Iterable, Sequence
 

@@ -160,7 +160,7 @@ class EtcdStore:
         self._barren = False
         """Whether the last leadership ended before anything was appended."""
         self._deposed: tuple[int, Endpoint] | None = None
-        """An address where nothing listens any more."""
+        """An address where nothing listens anymore."""
         self._look_again = trio.Event()
         """Set when the leader may have changed, or should."""
         self._seen = LeaderKey(0)

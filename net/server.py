@@ -70,7 +70,7 @@ class Server:
         self._by_listener: Counter[str] = Counter()
         self._quotas = ConnectionQuotas(broker)
         self._turned_away = 0
-        """Connections about to be closed because too many came from their address."""
+        """Connections about to be closed because their address has too many."""
         self._handshaking = trio.Lock()
         """Held by the connection that computes a step of its TLS handshake."""
         self._idle_s = config.connections_max_idle_ms / 1000

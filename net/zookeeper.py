@@ -8,7 +8,7 @@ decides which.
   leader                       ephemeral; CBOR: the controller's id, epoch, and where it listens
   candidates/                  ephemeral and sequential: who would be controller, in order
     2-5f3a…-0000000007
-  log/                         the events, a bucket a thousand offsets
+  log/                         the events, a bucket for each thousand offsets
     0000000000000000012/
       00000000000000012345     CBOR: the events of one append, from this offset on
   parts/                       appends of more than one node holds: in pieces, which count when a
@@ -158,7 +158,7 @@ class ZooKeeperStore:
         self._barren = False
         """Whether the last leadership ended before anything was appended."""
         self._deposed: tuple[int, Endpoint] | None = None
-        """An address where nothing listens any more."""
+        """An address where nothing listens anymore."""
         self._look_again = trio.Event()
         """Set when the queue may have changed, or should."""
         self._writing = trio.Lock()

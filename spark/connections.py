@@ -2,10 +2,10 @@
 client for each set of options.
 
 Spark calls sources and sinks from plain Python, and a worker process serves one task after another.
-A client a task would connect, agree on versions and ask for metadata again each time; in a stream
-of small batches that takes longer than the batch. So each process has one loop, started when it is
-first needed (Spark forks its workers, and a thread does not survive that), and its clients live as
-long as the process.
+A client for each task would connect, negotiate versions and request metadata again each time; in a
+stream of small batches that takes longer than the batch. So each process has one loop, started when
+it is first needed (Spark forks its workers, and a thread does not survive that), and its clients
+live as long as the process.
 """
 
 import os

@@ -234,7 +234,7 @@ class Broker(Faults, Records):
     # Requests
 
     def requests(self, api: str | None = None, *, client_id: str | None = None) -> list[Request]:
-        """The requests that came, oldest first: of one API ("OffsetCommit"), or of one client.
+        """The received requests, oldest first: of one API ("OffsetCommit"), or of one client.
         Raises ValueError."""
         key = None if api is None else api_key(api)
 
@@ -268,7 +268,7 @@ class Broker(Faults, Records):
         return found
 
     def forget_requests(self) -> None:
-        """Forget the requests that came until now."""
+        """Forget the requests received until now."""
 
         async def forget(node: Node) -> None:
             _faults(node).forget_requests()

@@ -11,9 +11,9 @@ def preload() -> None:
     """Import the broker, and the modules that it otherwise imports when a producer or a group's
     first member needs them.
 
-    The plugin does it for pytest, and `KafkaTestCase` for its tests. Elsewhere the first test that
-    uses a broker waits for it: a quarter of a second, in which clients may give up and wait before
-    they ask again.
+    The plugin does it for pytest, and `KafkaTestCase` for its tests. Elsewhere, the first test that
+    uses a broker waits for the import: a quarter of a second, in which clients may give up and wait
+    before they ask again.
     """
     with collections_off():
         from pk.core.api.index import import_apis

@@ -132,7 +132,7 @@ class Collector:
         self.changed = changed
         self._trouble: dict[str, str] = {}
         self.refused: list[KafkaError] = []
-        """Errors for what this user is not authorised to see."""
+        """Errors about data that this user is not authorized to see."""
 
         self._due: dict[str, float] = {}
         self._partition_turn: _Turn[TopicPartition] = _Turn(_PARTITIONS)

@@ -219,7 +219,7 @@ class Supervisor:
         await child.ended.wait()
 
     def _leave(self, node: NodeState) -> bool:
-        """Whether the node was about to be started again; it is not any more."""
+        """Whether the node was about to be started again; it is not anymore."""
         scope = self._returning.pop(node.node, None)
         if scope is not None:
             scope.cancel()

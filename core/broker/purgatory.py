@@ -161,7 +161,7 @@ class Purgatory:
             self._wake.set()
 
     def end(self, operation: DelayedOperation) -> None:
-        """`operation` is over: completed, or its answer is not wanted any more."""
+        """`operation` is over: completed, or its answer is not wanted anymore."""
         if operation.is_over:
             return
         operation.is_over = True

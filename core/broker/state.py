@@ -32,7 +32,7 @@ class BrokerState:
         self.metrics = BrokerMetrics()
 
     def endpoint(self, node_id: int, listener: str) -> ClientEndpoint | None:
-        """The address of a node for clients that came through `listener`; None if it has no such
+        """The address of a node for clients that connected to `listener`; None if it has no such
         listener."""
         node = self.image.brokers.get(node_id)
         endpoint = node.endpoint(listener) if node is not None else None

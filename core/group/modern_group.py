@@ -97,7 +97,7 @@ class ModernGroup(AnyGroup, Generic[Member, Target]):
         raise NotImplementedError
 
     def replay_assignment_tombstone(self, member_id: str) -> None:
-        """A member that leaves holds nothing any more."""
+        """A member that leaves no longer holds partitions."""
         raise NotImplementedError
 
     def replay_member_tombstone(self, member_id: str) -> None:

@@ -7,7 +7,7 @@ An offset is kept by group, topic and partition. It expires
 - else `offsets.retention.minutes` after its group became empty;
 - in a group that no member ever joined (a consumer that only commits), that long after the commit;
 - in a stable group of consumers, that long after the commit, if no member is subscribed to the
-  topic any more.
+  topic anymore.
 
 An empty group is deleted with its last offset.
 

@@ -279,7 +279,7 @@ def _looked_at(found: recovery.Found, segments: list[Segment], known: Known) -> 
     if _holes(found, segments, known):
         ended = known.recovery_point if end is None else end
         return known._replace(end_offset=ended, clean=False)
-    if end is not None and end < known.recovery_point:  # its last segment has nothing any more
+    if end is not None and end < known.recovery_point:  # its last segment has nothing anymore
         return known._replace(end_offset=known.recovery_point, clean=False)
     if end is not None and segments[-1].size:
         with contextlib.suppress(CorruptBatch):

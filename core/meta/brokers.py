@@ -289,7 +289,7 @@ def fence_broker(
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, config: BrokerConfig
 ) -> Decision[Event, UnregisterBrokerResponse]:
-    """Decide an UnregisterBroker request: the broker is in no ISR any more, and forgotten. Its
+    """Decide an UnregisterBroker request: the broker is removed from all ISRs, and forgotten. Its
     replicas stay assigned, and partitions for which it was eligible wait for it (until it
     registers, which then does not count as a clean return) or for an unclean election. Error:
     BROKER_ID_NOT_REGISTERED."""

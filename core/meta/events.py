@@ -64,8 +64,8 @@ class ControllerElected(Struct, frozen=True):
 
 
 class BrokerRegistered(Struct, frozen=True):
-    """A broker came, or came back: an incarnation with an epoch of its own, fenced until its first
-    heartbeats.
+    """A broker registered, or returned: an incarnation with an epoch of its own, fenced until its
+    first heartbeats.
 
     Version 2 has `out_offset` and `known_offset`, which snapshots give (see `BrokerImage`).
     """
@@ -225,7 +225,7 @@ class ProducerIdsAllocated(Struct, frozen=True):
 
 
 class AclCreated(Struct, frozen=True):
-    """An access rule came: see `AclBinding`. No two rules are equal in all fields."""
+    """An ACL was added: see `AclBinding`. No two rules are equal in all fields."""
 
     VERSION: ClassVar[int] = 1
     resource_type: int
@@ -286,8 +286,8 @@ class StrangersSecretMade(Struct, frozen=True):
 
 
 class DelegationTokenChanged(Struct, frozen=True):
-    """A delegation token came, or ends at another time than before (KIP-48). Its HMAC is in no
-    event: brokers compute it."""
+    """A delegation token was created, or its expiry time changed (KIP-48). Its HMAC is in no event:
+    brokers compute it."""
 
     VERSION: ClassVar[int] = 1
     token_id: str

@@ -82,7 +82,7 @@ class BrokerImage(Struct, frozen=True):
     in_controlled_shutdown: bool
     out_offset: int = -1
     """Offset in the metadata log at which the controller last removed this broker from ISRs: it was
-    fenced, or came back unfenced, or lost a directory, or wanted to shut down. -1: never."""
+    fenced, or returned unfenced, or lost a directory, or wanted to shut down. -1: never."""
     known_offset: int = -1
     """The offset up to which this broker is known to have acted on the metadata log; it may be
     further."""
@@ -123,15 +123,16 @@ class PartitionImage(Struct, frozen=True):
     """Eligible leader replicas: not in the ISR, but known to hold everything committed (KIP-966).
     """
     last_known_elr: tuple[int, ...] = ()
-    """Replicas out of the ISR and not eligible any more that may be the only ones left with all
-    that was acknowledged (unclean_recovery.py). If there is no leader, the first of them led
+    """Replicas outside the ISR that are no longer eligible, but may be the only ones left with all
+    acknowledged records (unclean_recovery.py). If there is no leader, the first of them led
     last."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     directories: tuple[Uuid, ...] = ()
     """The log directory of each replica, in their order; empty if none is known (KIP-858)."""
     recovering: bool = False
-    """Whether its leader came by an unclean election and has not said yet that it is past that."""
+    """Whether its leader was chosen by an unclean election and has not reported yet that it has
+    recovered from that."""
     unclean_epoch: int = -1
     """The last leader epoch that began with an election that may have lost acknowledged records."""
     restored: RestoredLog | None = None
@@ -512,7 +513,7 @@ def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
 
 
 class PartitionChange(Struct):
-    """A partition that came or changed. Immutable."""
+    """A partition that was created or changed. Immutable."""
 
     topic: TopicImage
     """The topic in the new image."""
@@ -544,22 +545,23 @@ class Changes(Struct):
     topics_deleted: list[TopicImage] = field(default_factory=list[TopicImage])
     topics_created: list[TopicImage] = field(default_factory=list[TopicImage])
     partitions: list[PartitionChange] = field(default_factory=list[PartitionChange])
-    """Partitions that came (of new topics too) or changed; those of deleted topics are not listed.
+    """Partitions that were created (including those of new topics) or changed; those of deleted
+    topics are not listed.
     """
     configs: list[ConfigResource] = field(default_factory=list[ConfigResource])
-    """Resources whose own keys changed, came or went."""
+    """Resources whose own keys were added, changed or removed."""
     brokers: list[int] = field(default_factory=list[int])
-    """Brokers that came, changed or went."""
+    """Brokers that were added, changed or removed."""
     features: bool = False
     acls: bool = False
-    """Whether access rules came or went."""
+    """Whether ACLs were added or removed."""
     quotas: bool = False
     """Whether client quotas changed."""
     _index: _Index | None = None
 
     @property
     def topics_reassigned(self) -> set[str]:
-        """The names of topics whose partitions came, went or moved to other replicas: what
+        """The names of topics whose partitions were added, removed or moved to other replicas: what
         consumers are assigned depends on their count and racks, and not on leaders and in-sync
         replicas."""
         return self._indexed().reassigned

@@ -4,8 +4,8 @@ racks.
 The brokers are laid out in one ring in which racks alternate (a1 b1 c1 a2 b2 …). Partition p is led
 by the p-th broker of the ring from a random start. Its followers come from further along the ring,
 shifted by one more each time the ring has gone round, so that the followers of one broker's
-partitions are all the others and not always its neighbour. A broker whose rack already has a
-replica is skipped while there are racks that have none.
+partitions are all the others and not always its neighbor. A broker whose rack already has a replica
+is skipped while there are racks that have none.
 
 A fenced broker may get a replica if there are not enough others, but it leads nothing.
 """

@@ -19,7 +19,7 @@ from pk.core.meta.image import MetadataImage
 
 
 class Fenced(Exception):
-    """Somebody else campaigned since: this epoch appends nothing any more."""
+    """Somebody else campaigned since: this epoch can no longer append."""
 
 
 class StoreFailed(Exception):
@@ -75,7 +75,7 @@ class MetadataStore(Protocol):
         ...
 
     async def save_snapshot(self, epoch: int, image: MetadataImage) -> None:
-        """Keep `image` as what the events before `image.offset` came to. Raises Fenced."""
+        """Keep `image`, the result of the events before `image.offset`. Raises Fenced."""
         ...
 
     async def trim(self, epoch: int) -> None:
@@ -88,7 +88,7 @@ class MetadataStore(Protocol):
         ...
 
     def depose(self, controller_id: int, endpoint: Endpoint) -> None:
-        """Report that no process listens at this controller's address any more. If a session holds
+        """Report that no process listens at this controller's address anymore. If a session holds
         the leadership, the next candidate then need not wait for its timeout: appends of the old
         controller are refused once there is a new one. Never blocks."""
         ...

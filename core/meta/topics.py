@@ -213,7 +213,7 @@ def _replicas_of(whole: TopicsRequest, topic: CreatableTopic) -> list[tuple[int,
 
 
 def _check_budget(count: int, budget: int) -> None:
-    """Raise POLICY_VIOLATION if a request asks for more partitions than its `budget` has left."""
+    """Raise POLICY_VIOLATION if a request adds more partitions than its `budget` has left."""
     if count > budget:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

@@ -1,4 +1,4 @@
-"""Giving a batch another codec: what a topic's `compression.type` asks of batches that came with a
+"""Giving a batch another codec: the effect of a topic's `compression.type` on batches with a
 different one."""
 
 import struct

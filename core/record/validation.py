@@ -56,9 +56,9 @@ INLINE_RECORDS: Final = 4096
 UNIFORM_SPEEDUP: Final = 16
 """Records in long stretches of one shape are checked at least this many times as fast as others."""
 SINGLES_MAX: Final = 512
-"""How many records of a batch of more than `INLINE_RECORDS` may lie outside such stretches for it
-to be validated on the loop; each stretch counts as some of them. A batch with more goes to a
-thread, which begins again."""
+"""The maximum number of records outside such stretches in a batch of more than `INLINE_RECORDS` for
+which the batch is validated on the loop; each stretch counts as some of them. A batch with more
+goes to a thread, which begins again."""
 INLINE_COMPRESSED_BYTES: Final = 64 * 1024
 """A compressed batch of at most this size is validated on the loop, unless it expands to more than
 `INLINE_INFLATED_BYTES`. A thread would cost more CPU, and other clients would not notice: their p99
@@ -71,8 +71,8 @@ INLINE_WRAPPER_BYTES: Final = 512
 bytes."""
 
 NAMED_MAX: Final = 10_000
-"""How many refused records an answer names at most. A batch of 128 MiB has room for millions, and
-the answer would be larger than the request."""
+"""The maximum number of refused records that an answer names. A batch of 128 MiB has room for
+millions, and the answer would be larger than the request."""
 QUOTED_MAX: Final = 3
 """How many of them the message about the batch quotes."""
 NO_TIMESTAMP: Final = -1
@@ -285,7 +285,7 @@ def validate_inline(
     at: int = 0,
 ) -> ValidatedBatch | None:
     """The same as `validate`, on the loop, for a batch that `is_small`. None if it expands to more
-    than the loop should look at. `frame` and `at` are those of `validate_records`."""
+    than the loop should process. `frame` and `at` are those of `validate_records`."""
     if config.compression_type == PRODUCER and not header.attributes & CODEC_BITS:
         timestamps = validate_records(batch, header, compacted=config.compact, frame=frame, at=at)
         _check_times(timestamps, bounds)

@@ -63,7 +63,7 @@ _EVEN: Final = bytes(range(0, 0x100, 2))
 
 
 class NotUniform(Exception):
-    """More records than the caller allows do not lie in stretches of one shape."""
+    """More records than the caller allows are outside stretches of one shape."""
 
 
 class NoKey(RecordError):
@@ -90,7 +90,7 @@ def walk(
 
     Raises RecordError or KafkaError(INVALID_RECORD) unless they fill it and are numbered 0, 1, 2…;
     NoKey at the first without a key, if that is `compacted`; NotUniform if more than `singles_max`
-    must be walked one by one, or they lie in too many stretches.
+    must be walked one by one, or they are in too many stretches.
     """
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")

@@ -13,7 +13,7 @@ that keeps a record holds the window in place, and its size limits how many reco
 
 Consecutive records with the same state are one *run*; runs cover the window without a hole. Offsets
 that the log does not have (compaction, control batches, retention) are acquired with their
-neighbours, and the client acknowledges them as gaps, or they are archived once a fetch shows that
+neighbors, and the client acknowledges them as gaps, or they are archived once a fetch shows that
 they are missing. An acknowledgement takes effect when the share coordinator has stored it. Until
 then the records stay acquired, and they cannot be acquired or acknowledged again: the caller stores
 the `StateWrite`s, one at a time, merging those that have to wait (`merge`), and reports with
@@ -630,7 +630,7 @@ class SharePartitionState:
             self._runs.insert(index + 1, behind)
 
     def _merge(self, first: int, last: int) -> None:
-        """Make one run of neighbours that are alike, about `first` to `last`."""
+        """Make one run of neighbors that are alike, about `first` to `last`."""
         begin = max(0, bisect_right(self._runs, first, key=_FIRST) - 2)
         end = bisect_right(self._runs, last, key=_FIRST) + 1
         merged: list[_Run] = []
@@ -642,7 +642,7 @@ class SharePartitionState:
         self._runs[begin:end] = merged
 
     def _settle(self, run: _Run, state: RecordState) -> None:
-        """No member holds `run` any more."""
+        """No member holds `run` anymore."""
         run.state, run.member_id, run.lock_until_ms = state, "", 0
         if state.is_terminal:
             self._complete += run.last - run.first + 1
@@ -668,8 +668,8 @@ class SharePartitionState:
 
 
 def _check_shape(one: Acknowledgement, previous: int) -> None:
-    """Raise INVALID_REQUEST for what says nothing that could be, or comes out of order; the one
-    before ends at `previous`."""
+    """Raise INVALID_REQUEST for an impossible batch, or for one out of order; the previous batch
+    ends at `previous`."""
     size = one.last_offset - one.first_offset + 1
     if one.first_offset <= previous or size < 1:
         raise KafkaError(

@@ -103,7 +103,7 @@ class _Link(Struct):
     not_before: float = 0.0
     connecting_since: float | None = None
     """When the current attempt began that has neither connected nor failed, even if no task waits
-    for it any more."""
+    for it anymore."""
 
     @property
     def silent_since(self) -> float | None:

@@ -207,7 +207,7 @@ class Commits:
     def _lost(
         self, asked: _Asked, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaError]:
-        """The partitions whose offsets we may not commit any more, with the errors: another member
+        """The partitions whose offsets we may not commit anymore, with the errors: another member
         may have had them since, and the coordinator does not check who owns them."""
         group = self._group
         assert group is not None

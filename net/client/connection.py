@@ -137,7 +137,7 @@ class Pending:
         self.on_request = TRACED.get()
         self.on_answer = ANSWERED.get()
         self.abandoned = False
-        """Whether no task waits for it any more."""
+        """Whether no task waits for it anymore."""
 
         self.bytes_out = 0
         self.response: Any = None
@@ -247,7 +247,7 @@ class Connection:
         return trio.current_time() - self._unanswered[0].started if self._unanswered else 0.0
 
     def is_clogged(self, for_s: float) -> bool:
-        """Whether nothing was answered for `for_s` seconds and no caller waits any more. A broker
+        """Whether nothing was answered for `for_s` seconds and no caller waits anymore. A broker
         answers in order, so a new request would wait for the old ones."""
         waiting = self._unanswered
         return self.waited_s >= for_s and bool(waiting) and all(p.abandoned for p in waiting)

@@ -26,7 +26,7 @@ BY_CONFIG: Final = frozenset((_TLS, _PLAINTEXT))
 
 async def what_listens(host: str, port: int) -> str | None:
     """A phrase about the server there: TLS, HTTP, one that sends a greeting, or a silent one. None
-    if nothing listens there any more. Takes at most a few seconds; raises no network errors."""
+    if nothing listens there anymore. Takes at most a few seconds; raises no network errors."""
     try:
         greeting = await _hear(host, port, b"", _BANNER_S)
         if greeting:

@@ -37,7 +37,7 @@ class _Collected:
 def exposition(
     metrics: Iterable[Metric], accept: str, names: frozenset[str] = frozenset()
 ) -> tuple[bytes, str]:
-    """The text and its content type, as the request's header `accept` asks for it. `names`
+    """The text and its content type, as the request's header `accept` requests it. `names`
     restricts the metrics shown, with or without a suffix such as `_total`; empty for all."""
     families = [
         _family(metric) for metric in metrics if not names or _is_among(metric.prometheus, names)

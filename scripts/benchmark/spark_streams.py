@@ -3,10 +3,10 @@ Kafka.
 
 Each run is a fresh process with one query, which reads a whole topic with a fixed number of rows a
 batch (`maxOffsetsPerTrigger`, trigger AvailableNow) to nothing (`noop`) or to another topic: pk
-exactly once, in a transaction a batch, the connector at least once, as it has no other way. A
-batch's time is what Spark reports of it (`triggerExecution`); a run's figure is the median without
-the first batches, in which compilers and connections warm up. The first batch's time is from the
-query's start to that batch's end.
+exactly once, in a transaction for each batch, and the connector at least once, as it has no other
+way. A batch's time is what Spark reports of it (`triggerExecution`); a run's figure is the median
+without the first batches, in which compilers and connections warm up. The first batch's time is
+from the query's start to that batch's end.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ COMPACTED: Final = "_pk_compacted.json"
 """The file in the directory of a table that keeps when it was compacted last."""
 
 LONG_OFFSETS: Final = 3_000_000
-"""The number of offsets from which the optimising compiler pays off (pk.spark.session.local)."""
+"""The number of offsets from which the optimizing compiler pays off (pk.spark.session.local)."""
 
 
 def export(

@@ -40,7 +40,7 @@ class Source:
     """The options, with expressions over the columns of `frame`."""
 
     ranges: tuple[tuple[int, int], ...] = ()
-    """The ranges of keys of a database, one a partition."""
+    """The ranges of keys of a database, one for each partition."""
 
     lines_before: Callable[[int], int] = lambda number: 0
     """How many lines of its file are before a portion, for a line that its task counts from

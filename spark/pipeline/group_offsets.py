@@ -3,7 +3,7 @@ it for pipelines too.
 
 Spark itself continues from its checkpoint and never reads them. A pipeline joins no group: the
 group has offsets and no members. The metadata of each offset names the pipeline and its batch, so
-that `pk why lag` recognises it.
+that `pk why lag` recognizes it.
 """
 
 import json

@@ -19,7 +19,8 @@ from pk.spark.read.ranges import OffsetRange, split
 
 
 async def plan(options: SourceOptions) -> list[OffsetRange]:
-    """The ranges to read, one a task. Raises OptionError, DataLost, KafkaError, ClientError."""
+    """The ranges to read, one for each task. Raises OptionError, DataLost, KafkaError,
+    ClientError."""
     async with open_admin(options.read.bootstrap, options.read.admin_config) as admin:
         ids = await _partitions(admin, options)
         held = await whole(admin, ids, options.read.isolation)

@@ -157,7 +157,7 @@ class Reading:
         chosen, shape = self._version(column, given, subjects, newest.version)
         if wanted is None or given.version != LATEST or _same(shape.type, wanted):
             return chosen, shape
-        # A version came between the plan and now.
+        # A version was added after the plan.
         for number in reversed(self._asked().versions(subjects[0])):
             try:
                 earlier = self._version(column, given, subjects, number)

@@ -17,7 +17,7 @@ and for one that also reads and writes by data sources and runs a stream:
   `SparkSession.builder`. Two private names are needed: the variable by which the JVM says where it
   listens, and the class attributes of SparkContext by which the next session of this process starts
   a JVM of its own.
-- The optimising compiler costs more than it saves in a job of seconds: writing 2,000,000 records to
+- The optimizing compiler costs more than it saves in a job of seconds: writing 2,000,000 records to
   parquet takes 18 s of CPU with it, 15 s without. At 4,000,000 both are equal; 12,000,000 take 28 s
   with it and 42 s without, hence `long`.
 - There is no user interface, no Hive, and no performance counters; the garbage collector has a

@@ -8,10 +8,10 @@ after a week.
 If executors publish a batch, each of its files has a marker too, written in the file's own
 transaction (pk.spark.sink.publish_files). The marker of the batch deletes them.
 
-The topic grows by a record a batch until it is compacted, so it is read from its end: a query that
-runs finds its marker there. It must not be missed. Transactions of other queries share the
-partition, and a reader of committed records stops before the first that is open; so it waits until
-every transaction that was open when it began has ended.
+The topic grows by a record for each batch until it is compacted, so it is read from its end: a
+query that runs finds its marker there. It must not be missed. Transactions of other queries share
+the partition, and a reader of committed records stops before the first that is open; so it waits
+until every transaction that was open when it began has ended.
 """
 
 import json

@@ -95,8 +95,8 @@ class SinkOptions:
     """The batch of a stream that a batch job writes, in `foreachBatch`."""
 
     staging: str | None = None
-    """A directory or URL that driver and executors share, for what a task does not hand the driver
-    directly."""
+    """A directory or URL that driver and executors share, for batches that a task does not hand
+    directly to the driver."""
 
     @property
     def config(self) -> ProducerConfig:

@@ -1,9 +1,9 @@
 """Sends sealed batches to the leaders of their partitions, under one producer's identity.
 
 Each partition has one batch in flight, so a batch that is sent again cannot overtake another, and a
-broker that had it already recognises its sequence number (KIP-98). A request holds a batch of each
-partition that its leader leads. Batches that a leader refuses for now, or that a
-connection loses, are sent again after a metadata refresh.
+broker that had it already recognizes its sequence number (KIP-98). A request holds a batch of each
+partition that its leader leads. Batches that a leader refuses for now, or that a connection loses,
+are sent again after a metadata refresh.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,7 +3,7 @@
 KIP-98 (idempotence), KIP-467 (which record was wrong), KIP-516 (v13: topics by id), KIP-951 (the
 new leader in the answer). Apache Kafka says 0–13 too (KAFKA-18659: librdkafka took the absence of 0
 for the absence of compression), but serves from 3 on. Versions 0–2 bring message sets of the
-formats v0 and v1, which become one batch a partition (core/record/convert.py).
+formats v0 and v1, which become one batch for each partition (core/record/convert.py).
 
 From version 3 on each partition has exactly one batch. It is validated before the append
 (core/record/validation.py): small batches on the loop, large ones in a thread. Meanwhile the

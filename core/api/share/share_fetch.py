@@ -201,7 +201,7 @@ class _ShareFetch:
 
     def _try_to_acquire(self) -> bool:
         """Read the available records, and acquire them if they are enough. Returns whether the
-        request need not wait any more, or must first read something from the disk."""
+        request need not wait anymore, or must first read something from the disk."""
         self._reader.begin_round()
         found: list[_Found] = []
         left = self._request.max_records

@@ -1,9 +1,9 @@
 """A broker's lifecycle in its cluster: it registers, sends heartbeats, is unfenced, and leaves.
 
-``` register ──► fenced ──(has caught up with its registration, and serves)──► unfenced ──► handing
-over ──► may go
-   ▲                                                                          │
-   └────── the controller does not know this incarnation (any more) ◄─────────┘
+```
+register ──► fenced ──(caught up, and serves)──► unfenced ──► handing over ──► may go
+   ▲                                                                             │
+   └────── the controller does not know this incarnation (anymore) ◄─────────────┘
 ```
 
 A registration is an *incarnation*, with an id of its own, and a broker epoch assigned by the

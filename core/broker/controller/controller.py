@@ -219,7 +219,7 @@ class Controller:
         image with these events. The broker of this process may not have that image yet.
 
         Cancelling the wait does not undo a decision in the queue. Raises the errors of `decide`;
-        KafkaError(NOT_CONTROLLER) if this is not the controller (any more), or
+        KafkaError(NOT_CONTROLLER) if this is not the controller (anymore), or
         KafkaError(KAFKA_STORAGE_ERROR) if the disk is full: in both cases nothing happened;
         FateUnknown if it may have happened.
         """

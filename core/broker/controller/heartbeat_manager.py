@@ -272,8 +272,8 @@ class HeartbeatManager:
         return False
 
     def _endpoint(self, session: _Session) -> Endpoint | None:
-        """The endpoint to probe; None if there is no reason any more: heard from again, fenced,
-        registered again."""
+        """The endpoint to probe; None if there is no longer a reason, because the broker sent a
+        heartbeat, was fenced, or registered again."""
         if self._sessions.get(session.broker_id) is not session:
             return None
         broker = self._controller.image.brokers.get(session.broker_id)

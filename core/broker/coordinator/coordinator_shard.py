@@ -95,7 +95,7 @@ class State(Enum):
     LOADING = "loading"
     ACTIVE = "active"
     CLOSED = "closed"
-    """It is not the coordinator any more, or could not be loaded."""
+    """It is not the coordinator anymore, or could not be loaded."""
 
 
 class Waiter:

@@ -1,5 +1,5 @@
-"""The coordinators of groups of every type: one a partition of `__consumer_offsets` that this
-broker leads."""
+"""The coordinators of groups of every type: one for each partition of `__consumer_offsets` that
+this broker leads."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
     async def _create_internal_topics(
         self, coordinator: CoordinatorShard[GroupMachine], effect: CreateInternalTopics
     ) -> None:
-        """Make internal topics of a streams group, and have the coordinator know what came of
-        it."""
+        """Create internal topics of a streams group, and report the result to the coordinator."""
         try:
             found = await self._topic_creation.create_as(effect.topics)
             refused = {name: message for name, (_, message) in found.items()}

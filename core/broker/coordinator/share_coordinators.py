@@ -1,8 +1,7 @@
-"""The share coordinators: one a partition of `__share_group_state` that this broker leads
-(KIP-932).
-
-Other brokers ask them by five requests, each of which may name many share partitions. Every share
-partition has its own coordinator, found by `coordinator_key`, and every answer its own error.
+"""The share coordinators: one for each partition of `__share_group_state` that this broker leads
+(KIP-932). Other brokers send them five kinds of requests, each of which may name many share
+partitions. Every share partition has its own coordinator, found by `coordinator_key`, and every
+answer has its own error.
 """
 
 from __future__ import annotations

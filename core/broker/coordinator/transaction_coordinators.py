@@ -1,5 +1,5 @@
-"""The coordinators of transactions: one a partition of `__transaction_state` that this broker
-leads."""
+"""The coordinators of transactions: one for each partition of `__transaction_state` that this
+broker leads."""
 
 from __future__ import annotations
 

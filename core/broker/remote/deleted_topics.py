@@ -1,7 +1,7 @@
 """Deletes the remote segments of deleted topics.
 
 The leader of their partition of `__remote_log_metadata` does it, which every broker knows and which
-outlives their own leaders. After `LATE_S` it deletes what came later.
+outlives their own leaders. After `LATE_S`, it deletes objects that arrived later.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DeletedTopics:
                 self._start_soon(self._delete_partition, segments.partition)
 
     def _look_once_more(self, segments: RemoteSegments) -> None:
-        """Delete what came after a deletion, when nothing can come any more."""
+        """Delete objects that arrived after a deletion, when no more can arrive."""
         partition, key = segments.partition, segments.partition.key
         late_s = (self._tasks.clock.now_ms() - segments.deleted_ms) / 1000 - LATE_S
         if late_s > FORGOTTEN_S:

@@ -1,7 +1,7 @@
 """Copies the closed segments of partitions that this broker leads to remote storage.
 
 A copy that failed begins again under the same segment id, so that nothing is written to the
-metadata while the store is away. It is deleted if the segment is not due any more, or if another
+metadata while the store is away. It is deleted if the segment is no longer due, or if another
 broker leads.
 """
 

@@ -65,11 +65,11 @@ class Move:
         copy may differ."""
         self.scope = trio.CancelScope()
         self.is_ending = False
-        """Whether it copies no more: it is through, has failed, or is not wanted any more."""
+        """Whether it has stopped copying: it has finished, has failed, or is no longer wanted."""
         self.ended = trio.Event()
 
     def cancel(self) -> None:
-        """It is not wanted any more."""
+        """It is not wanted anymore."""
         self.is_ending = True
         self.scope.cancel()
 
@@ -288,7 +288,7 @@ class AlterLogDirsManager:
         return True
 
     async def _take_away(self, partition: Partition, future: Log, log: Log) -> None:
-        """Remove the log that is not the partition's any more, once its successor is safe."""
+        """Remove the log that is not the partition's anymore, once its successor is safe."""
         await offload(self._dirs.settle, future, log, directory=future.log_dir.path)
         path = self._dirs.take_away(log)
         self._replicas.deletion.remove_later(path, partition.config.file_delete_delay_ms)

@@ -47,7 +47,7 @@ FINAL: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""The replica is not this broker's any more."""
+"""The replica is not this broker's anymore."""
 
 
 class AssignmentsManager:

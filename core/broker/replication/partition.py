@@ -726,7 +726,7 @@ class Partition:
         )
 
     async def wait_for_flush(self, offset: int, deadline: float) -> bool:
-        """Wait until the records below `offset` are synced, or no sync is wanted any more. Raises
+        """Wait until the records below `offset` are synced, or no sync is wanted anymore. Raises
         as the above."""
 
         def ready() -> bool:

@@ -18,7 +18,7 @@ class Proposals:
         self._added.set()
 
     async def take(self) -> list[Partition]:
-        """All of them, which are none any more; waits for the first."""
+        """All of them, which are none anymore; waits for the first."""
         await self._added.wait()
         self._added = trio.Event()
         due, self._due = list(self._due), {}

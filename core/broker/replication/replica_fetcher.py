@@ -132,7 +132,7 @@ class ReplicaFetcher:
         self._dirty: dict[TopicIdPartition, PartitionFetchState] = {}
         """Those whose position the leader may not know."""
         self._forgotten: dict[TopicIdPartition, str] = {}
-        """Those that the leader's session knows and that are not fetched any more."""
+        """Those that the leader's session knows and that are not fetched anymore."""
         self._paused: dict[TopicIdPartition, PartitionFetchState] = {}
         self._to_flush: dict[Partition, None] = {}
         """Those whose new records must be synced before the leader counts on them."""

@@ -74,7 +74,7 @@ class Quota:
 
     @property
     def wait_s(self) -> float:
-        """How long until it is not exceeded any more, if nothing else passes."""
+        """How long until it is not exceeded anymore, if nothing else passes."""
         if not self.exceeded:
             return 0.0
         samples, now = self._samples, self._clock.time()

@@ -27,7 +27,7 @@ class Context(Struct):
     client_host: str = ""
     """The peer's address without its port, as in Kafka's DescribeGroups: `/127.0.0.1`."""
     listener: str = "PLAINTEXT"
-    """The name of the listener that the connection came through, in capitals."""
+    """The name of the connection's listener, in upper case."""
     principal: KafkaPrincipal = ANONYMOUS
     """The principal that the connection authenticated as."""
     connection_id: int = 0

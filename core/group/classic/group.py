@@ -126,7 +126,7 @@ class ClassicGroup(Struct, eq=False):
     supported: dict[str, int] = field(default_factory=dict[str, int])
     """Protocol → how many members speak it."""
     new_member_added: bool = False
-    """Somebody came while an initial rebalance was being delayed: it may be delayed again."""
+    """A member joined while an initial rebalance was being delayed: it may be delayed again."""
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     subscribed_topics: frozenset[str] | None = None
@@ -299,7 +299,7 @@ class ClassicGroup(Struct, eq=False):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for."""
+        """The longest one that a member requests."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:

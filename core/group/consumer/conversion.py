@@ -5,8 +5,8 @@
 continue with the classic protocol inside a consumer group: generation, assignment and target become
 the group's epoch, and a new epoch follows for the member that joins.
 
-*Downgrade*: the last member of the consumer protocol goes. Those that stay are a classic group in
-the generation that was the group's epoch, and rebalance.
+*Downgrade*: the last member of the consumer protocol leaves. The remaining members are a classic
+group in the generation that was the group's epoch, and rebalance.
 """
 
 from __future__ import annotations

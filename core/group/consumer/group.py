@@ -268,7 +268,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
                 self._holders.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
 
     def replay_assignment_tombstone(self, member_id: str) -> None:
-        """A member that goes holds nothing any more."""
+        """A member that leaves no longer holds partitions."""
         if member_id in self.members:
             self.replay_member(
                 member_id,
@@ -295,7 +295,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
 
     def replay_regex(self, regex: str, resolved: Resolved | None) -> None:
         """Set the topics that an expression matched. None means that no member has the expression
-        any more."""
+        anymore."""
         if resolved is None:
             self.resolved.pop(regex, None)
         else:

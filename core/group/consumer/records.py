@@ -99,7 +99,7 @@ def resolved_regex(
 
 
 def regex_tombstone(group_id: str, regex: str) -> Record:
-    """No member has the expression any more."""
+    """No member has the expression anymore."""
     key = wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
     return Record(key, None)
 

@@ -1,7 +1,7 @@
 """One share group: the state in its records, and the state derived from it.
 
-The *group epoch* counts the changes after which partitions must be assigned again: a member came,
-went or reads other topics, a topic changed, share partitions got a beginning. Only `replay_…`
+The *group epoch* counts the changes after which partitions must be assigned again: a member joined,
+left or reads other topics, a topic changed, or share partitions got a start offset. Only `replay_…`
 changes the state here, except the deadline of the next check of the topics, which is soft.
 """
 

@@ -1,7 +1,7 @@
 """Endpoints: the addresses at which an application's processes answer queries, and their
 partitions.
 
-Every member gets all endpoints when they have changed. It recognises a change by a number, the
+Every member gets all endpoints when they have changed. It recognizes a change by a number, the
 endpoint information epoch. All of this is soft; another coordinator begins at 0, and members get
 everything again.
 """

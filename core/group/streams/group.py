@@ -206,7 +206,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.assignment_configs = assignment_configs
 
     def replay_topology(self, topology: Topology | None) -> None:
-        """The group has a topology; None: none any more."""
+        """The group has a topology; None: none anymore."""
         self.topology = topology
 
     def replay_member(self, member_id: str, fields: Mapping[str, Any]) -> None:
@@ -219,7 +219,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.endpoints.forget(member_id)
 
     def replay_assignment_tombstone(self, member_id: str) -> None:
-        """A member that goes holds nothing any more."""
+        """A member that leaves no longer holds tasks."""
         if member_id in self.members:
             self.replay_member(
                 member_id,

@@ -65,7 +65,7 @@ class _EpochSegments:
         self.starts[at:upto], self.ends[at:upto], self.ids[at:upto] = [start], [end], [segment_id]
 
     def remove(self, start: int, segment_id: Uuid) -> None:
-        """The segment is not to be read any more."""
+        """The segment is not to be read anymore."""
         at = bisect_left(self.starts, start)
         if at < len(self.starts) and self.starts[at] == start and self.ids[at] == segment_id:
             del self.starts[at], self.ends[at], self.ids[at]

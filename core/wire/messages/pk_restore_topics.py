@@ -53,7 +53,7 @@ class PkRestoreTopicsRequest(Request["PkRestoreTopicsResponse"]):
     topics: list[RestoredTopic] = field(default_factory=list)
     producer_id_next: Int64 = 0
     """An id above those of all producers that the segments know: the cluster gives out no lower
-    ones any more."""
+    ones anymore."""
     timeout_ms: Int32 = 60000
 
 

@@ -52,7 +52,7 @@ _ASIDE_S: Final = 1.0
 
 _LEADERLESS_S: Final = 1.0
 """A partition without a leader for this long is considered leaderless: with a limit on stragglers,
-nothing waits for it any more, not even a change, which does wait for stragglers."""
+nothing waits for it anymore, not even a change, which does wait for stragglers."""
 
 _UNKNOWN_ATTEMPTS: Final = 3
 """A newly created topic may be unknown to the broker asked; a topic that is unknown three times

@@ -3,8 +3,8 @@ decoding a request or encoding an answer.
 
 A producer pipelines its requests, so the connection's buffer often has several of them. For each,
 `ProduceFastPath.accept` compares bytes with those of the request before (frames.py) and validates
-the batches where they lie. `ProduceFastPath.append` then appends what was accepted by one write for
-each partition (run.py), and builds the answers by copying bytes of the requests (answers.py).
+the batches in place. `ProduceFastPath.append` then appends what was accepted by one write for each
+partition (run.py), and builds the answers by copying bytes of the requests (answers.py).
 
 The general path (../produce.py) is the reference. The fast path changes no answer and no byte of a
 log; `pk.produce.fast.path.enable=false` turns all of it off, and tests compare the two

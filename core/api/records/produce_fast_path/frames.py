@@ -3,7 +3,7 @@ copied, not decoded.
 
 A producer's requests have the same header, `acks` and timeout every time; only the correlation id
 and the topics differ. So a `FramePattern` is made from the first of them, and `batches` of a later
-frame compares those bytes, then steps through the topics to find where each batch lies.
+frame compares those bytes, then steps through the topics to find each batch.
 
 The answer to a request that was appended repeats the request: its topics, each encoded as it came,
 with as many partitions, and each partition's index; between these are offsets. `Batch.before` is
