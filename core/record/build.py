@@ -135,8 +135,8 @@ class BatchBuilder:
         control: bool = False,
         log_append_time_ms: int | None = None,
     ) -> bytearray:
-        """The finished batch, with its CRC. Raises ValueError without records,
-        KafkaError(MESSAGE_TOO_LARGE)."""
+        """The finished batch, with its CRC. The arguments are fields of its header. Raises
+        ValueError without records, KafkaError(MESSAGE_TOO_LARGE)."""
         if not self.count:
             raise ValueError("a batch of no records")
         seal(
@@ -190,7 +190,7 @@ def seal(
     log_append_time_ms: int | None = None,
 ) -> None:
     """Complete `batch`, which has space for the header and then the records. They are compressed
-    here.
+    here. The other arguments are the fields of the header.
 
     Raises KafkaError(MESSAGE_TOO_LARGE) if the size does not fit into the length field.
     """
@@ -251,8 +251,8 @@ def build_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytearray:
-    """One batch of all `records` (timestamp in ms, key, value, headers). Raises as
-    `BatchBuilder.build`."""
+    """One batch of all `records` (timestamp in ms, key, value, headers). The other arguments are
+    fields of its header. Raises as `BatchBuilder.build`."""
     builder = BatchBuilder(codec, level)
     for timestamp_ms, key, value, headers in records:
         builder.append(timestamp_ms, key, value, headers)

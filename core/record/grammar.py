@@ -184,7 +184,7 @@ def compile_loop(
     `index` up to `until`; `parameters` are its others. It returns the position and the index of the
     record that it does not understand, or of the one after the last, and then `result`.
 
-    The caller gives lines of source:
+    Each argument is one place in the source. The caller gives lines of it:
 
     - `begin` before the loop, and `end` after each record,
     - `numbers` after a field's number: `code` is its zigzag code, `at` the position of its first

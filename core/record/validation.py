@@ -199,7 +199,8 @@ def validate_records(
 ) -> Timestamps:
     """Look at every record of a producer's batch, which begins `batch`, as Apache's LogValidator
     does. `check_header` has accepted `header`; the CRC is not compared. If `batch` is a view of
-    `frame` that begins at byte `at`, passing these is faster.
+    `frame` that begins at byte `at`, passing these is faster. (The arguments stay single: this runs
+    for every batch, and an object for them would take time.)
 
     Returns the earliest and latest timestamp of the records. The caller compares them with the
     topic's bounds and corrects `max_timestamp` (`assign`).

@@ -199,8 +199,9 @@ class ShareCoordinatorMachine:
         batches: Iterable[StateBatch],
         now_ms: int,
     ) -> Decision[Record, bool]:
-        """WriteShareGroupState 0–1: merges `batches` into the state. A start offset of -1 leaves it
-        as it is, and so does a lower one; a count of -1 is unknown (version 0), and a lower one of
+        """WriteShareGroupState 0–1: merges `batches` into the state. The arguments are the fields
+        that the request has for a partition. A start offset of -1 leaves the start as it is, and
+        so does a lower one; a count of -1 is unknown (version 0), and a lower one of
         a write that changes nothing else was overtaken. Replies True.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.

@@ -76,7 +76,7 @@ def field(
     secret: bool = False,
 ) -> Any:
     """Declare a field of versions `since` to `until`, which may be null from version `nullable` on
-    (or in a range).
+    (or in a range). The keywords are the attributes of a field in Kafka's message definitions.
 
     With a `tag` it is a tagged field: on the wire only if it differs from its default. An
     `ignorable` field is dropped if a version does not have it; any other must then have its

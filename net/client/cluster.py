@@ -408,6 +408,8 @@ class Cluster:
 
     # requests
 
+    # The keywords are those of `connection` and of `Connection.request`, for programs that send any
+    # message.
     async def request(
         self,
         request: Any,

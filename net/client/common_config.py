@@ -40,7 +40,8 @@ def config_key(
 ) -> Any:
     """Declare a field of a config class with its default and its allowed values: from `low` to
     `high`, one of `one_of`, or those for which `check` returns None. A `secret` is never shown.
-    `accepts` says which Python objects a program may give in place of text."""
+    `accepts` says which Python objects a program may give in place of text. The keywords are the
+    fields of ConfigKey, whose declarations take one or two of them."""
     return ConfigKey(default, low, high, one_of, check, secret, accepts)
 
 

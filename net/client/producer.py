@@ -94,6 +94,7 @@ class Producer:
         self._on_send: OnSend | None = None
         self._sent_without_waiting = 0
 
+    # The hooks are single keywords, since a program sets one of them or none.
     @classmethod
     @asynccontextmanager
     async def open(
@@ -533,6 +534,7 @@ class Producer:
         timestamp_ms: int | None,
         size: int,
     ) -> Delivery:
+        """Add a record, whose fields are single arguments because a program may send millions."""
         self._check()
         if size > self.config.max_request_size:
             raise too_large(size, self.config.max_request_size, "max.request.size")

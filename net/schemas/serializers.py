@@ -51,6 +51,7 @@ class SchemaSerializer(LoadingSerializer[T]):
     """Serializes keys or values with a schema of a registry. It may be used for several topics, for
     keys and values, by any thread."""
 
+    # The options are single keywords, since a program sets one or two of them.
     @overload
     def __init__(
         self: SchemaSerializer[Any],

@@ -78,9 +78,9 @@ class RemoteLogMetadataTopic:
         clock: Clock,
         start_soon: Callable[..., None],
     ) -> None:
-        """`new_links` makes connections to brokers: a partition that is read from another broker
-        has its own, since a Fetch that waits would delay others. `start_soon` runs a background
-        task."""
+        """The arguments are the parts of the broker that it uses. `new_links` makes connections to
+        brokers: a partition that is read from another broker has its own, since a Fetch that waits
+        would delay others. `start_soon` runs a background task."""
         self._state = state
         self._replicas = replicas
         self._new_links = new_links
