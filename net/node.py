@@ -210,7 +210,7 @@ class Node:
                     await parts.lifecycle.close(clean=clean)
 
     async def _serve_metrics(self, nursery: trio.Nursery) -> None:
-        """Serve metrics from here on if the config asks for it. Raises StartError."""
+        """Serve metrics from here on if the config enables them. Raises StartError."""
         address = self._config.pk_metrics_listener
         if address is None:
             return

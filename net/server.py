@@ -127,8 +127,8 @@ class Server:
             nursery.cancel_scope.cancel()
 
     async def drain(self, grace_s: float) -> None:
-        """Stop accepting and reading; give the answers that are owed `grace_s` seconds to be sent.
-        May be called again."""
+        """Stop accepting and reading; wait up to `grace_s` seconds until the outstanding answers
+        have been sent. May be called again."""
         self._draining = True
         for accepting in self._accepting:
             accepting.cancel()
@@ -242,8 +242,8 @@ class Server:
         return False
 
     async def _sweep(self) -> None:
-        """Close connections that have been silent for `connections.max.idle.ms` and are owed
-        nothing."""
+        """Close connections that have been silent for `connections.max.idle.ms` and have no
+        outstanding answers."""
         idle_s = self._idle_s
         if idle_s < 0:
             return

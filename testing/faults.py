@@ -1,4 +1,4 @@
-"""The faults that a test asks for, of a broker in this process or of a cluster of processes."""
+"""The faults that a test requests from a broker in this process or from a cluster of processes."""
 
 from __future__ import annotations
 

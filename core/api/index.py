@@ -129,7 +129,7 @@ def apis_of(config: BrokerConfig) -> tuple[Api, ...]:
 
 async def dispatch(context: Context, request: Any) -> Forwarded:
     """The response of this process's controller, as from its listener but without a socket. Raises
-    KafkaError if the caller must ask again: NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+    KafkaError if the caller must retry: NOT_CONTROLLER, REQUEST_TIMED_OUT."""
     api = AT_CONTROLLER[request.API_KEY]
     try:
         response = await answer(api, context, request)

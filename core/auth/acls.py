@@ -4,7 +4,7 @@
 cluster. The numbers of the enumerations are those of the protocol (CreateAcls, DescribeAcls,
 DeleteAcls).
 
-`Acls` is an index, because a broker with ten thousand rules asks it for each request: the rules of
+`Acls` is an index, because a broker with ten thousand rules uses it for each request: the rules of
 a resource are found by its name, by each length that a prefix has, and by the wildcard `*`, and
 among them those of a principal. It is immutable; `changed` copies only the dictionaries that its
 rules touch, so old images of the cluster stay as they were.

@@ -104,7 +104,7 @@ def _protocols(config: ListenerConfig) -> dict[str, str]:
 
 
 def _map_controllers(config: ListenerConfig, protocols: dict[str, str]) -> None:
-    """As in Kafka, a controller's listener needs no entry in the map if no key asks for TLS or
+    """As in Kafka, a controller's listener needs no entry in the map if no key requires TLS or
     SASL."""
     names = [
         text.partition("://")[0].upper() for text in cast(tuple[str, ...], config["listeners"])

@@ -216,9 +216,8 @@ class Offsets:
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup:
-        """One group's part of an OffsetFetch; `topics` None asks for all there are. A partition
-        that is named again is answered once: its index takes four bytes, its metadata may be
-        long.
+        """One group's part of an OffsetFetch; `topics` None requests all offsets. A partition that
+        is named again is answered once: its index takes four bytes, its metadata may be long.
 
         Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
         """

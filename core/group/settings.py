@@ -108,7 +108,7 @@ class ConsumerGroupSettings(ModernGroupSettings, frozen=True):
     KIND = "consumer"
 
     assignors: tuple[str, ...] = ("uniform", "range")
-    """Those that members may ask for; the first is the default."""
+    """The assignors that members may request; the first is the default."""
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     regex_refresh_interval_ms: int = 600_000
 

@@ -50,7 +50,7 @@ class Topics:
         return [rack for rack in named if rack is not None]
 
     def ids(self, names: frozenset[str]) -> frozenset[Uuid]:
-        """The ids of those that exist."""
+        """The ids of the topics that exist."""
         topics = self.image.topics
         return frozenset(topics[name].topic_id for name in names if name in topics)
 

@@ -1,6 +1,6 @@
 """Opens a log: reads the files of its directory, and repairs them after a crash.
 
-A log that was closed is taken as it is. Otherwise its segments are checked from the recovery point
+A log that was closed is used as it is. Otherwise its segments are checked from the recovery point
 on (recovery.py), a torn tail is cut off, and its producers, aborted transactions and leader epochs
 are rebuilt. Lost data is marked (damaged.py).
 """
@@ -161,7 +161,7 @@ def _create(log: Log, offset: int) -> None:
 
 
 def _take_closed(log: Log, found: recovery.Found, known: Known) -> None:
-    """Take a log that was closed as it is. Raises OSError."""
+    """Use a log that was closed as it is. Raises OSError."""
     state = log.state
     if known.contents is not None:
         end = known.contents.end_offset
@@ -316,7 +316,7 @@ def _checked_from(found: recovery.Found, segments: list[Segment], known: Known) 
 
 
 def _holes(found: recovery.Found, segments: list[Segment], known: Known) -> list[int]:
-    """Base offsets of missing segments, or of those behind a missing one. Raises OSError."""
+    """Base offsets of missing segments, or of segments after a missing one. Raises OSError."""
     holes = list(found.widowed)
     if not known.compacted:
         hole = recovery.hole_below(segments, known.recovery_point)

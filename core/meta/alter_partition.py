@@ -1,4 +1,4 @@
-"""The ISR changes that leaders ask for (AlterPartition; KIP-497, KIP-841, KIP-903)."""
+"""The ISR changes that leaders request (AlterPartition; KIP-497, KIP-841, KIP-903)."""
 
 from typing import Final
 

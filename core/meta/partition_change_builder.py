@@ -72,7 +72,7 @@ class PartitionChangeBuilder:
         self._rules, self._topic, self._old = rules, topic, old
         self.isr = old.isr
         self.by_leader = False
-        """Whether the leader asks for this ISR."""
+        """Whether the leader requests this ISR."""
         self.lost = NO_NODE
         """A replica that may have lost its tail; it leaves the ISR."""
         self.emptied = NO_NODE

@@ -57,7 +57,7 @@ class TopicsRequest:
     def __init__(self, image: MetadataImage, config: BrokerConfig, random: Chance) -> None:
         self.image, self.config, self.random = image, config, random
         self.budget = PARTITIONS_PER_REQUEST_MAX
-        """How many partitions it may still ask for."""
+        """The number of partitions that it may still create."""
         self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
 
     @cached_property

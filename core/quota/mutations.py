@@ -8,7 +8,7 @@ from pk.core.quota.rates import TokenBucket
 
 class Mutations:
     """The tokens of one request. A strict one refuses a topic while the bucket is below zero;
-    clients that know the error wait and ask again. A permissive one, for older clients, refuses
+    clients that know the error wait and retry. A permissive one, for older clients, refuses
     nothing, and only says how long to wait.
     """
 

@@ -437,7 +437,7 @@ def _codec_wanted(config: TopicConfig, header: BatchHeader) -> int:
 
 
 def _level(config: TopicConfig, codec: Codec) -> int | None:
-    """The compression level that the topic's keys ask for. None is the codec's default: the key for
+    """The compression level that the topic's keys set. None is the codec's default: the key for
     gzip has -1 then."""
     if codec == Codec.GZIP and config.compression_gzip_level == GZIP_DEFAULT:
         return None

@@ -18,9 +18,9 @@ deleted from the log (`PruneLog`). A share partition without writes would delay 
 gets a new snapshot once it is old enough.
 
 Errors and records are those of Apache Kafka 4.3.1, with one exception: there a write that arrives
-late moves the start offset back (later versions of Kafka mend that), and the count of records that
-are done with; here it does not. One request of the protocol may name many share partitions; each is
-a decision of its own here, as each succeeds or fails by itself.
+late moves the start offset back (later versions of Kafka fix that), and the count of finished
+records; here it does not. One request of the protocol may name many share partitions; each is a
+decision of its own here, as each succeeds or fails by itself.
 """
 
 from __future__ import annotations

@@ -406,7 +406,7 @@ class TransactionMachine:
         self, txn: Transaction, now_ms: int, reply: Reply
     ) -> Decision[Record, Reply]:
         """Abort the open transaction under the next epoch, which fences its producer. The producer
-        may still ask for a new epoch under the one that it has, as with Apache Kafka."""
+        may still request a new epoch with its current one, as with Apache Kafka."""
         second = self.transaction_version >= SECOND_PROTOCOL
         after = txn.moved(
             State.PREPARE_ABORT,

@@ -103,7 +103,7 @@ class Transaction(NamedTuple):
     """The one that the producer gets when its transaction is complete."""
     last_epoch: int = NO_PRODUCER_EPOCH
     """The epoch before the last rise, unless another instance requested that rise. A producer that
-    asks for a new epoch under this one repeats its request, or its transaction was aborted. It is
+    requests a new epoch with this one repeats its request, or its transaction was aborted. It is
     not in the log, so a repetition that reaches the next coordinator is taken for another
     producer's, as Kafka does."""
 

@@ -738,7 +738,7 @@ def _set_buffers(sock: trio.socket.SocketType, config: ClientConfig) -> None:
 
 
 async def _secured(sock: trio.socket.SocketType, node: Node, config: ClientConfig) -> Socket:
-    """The socket, with TLS if the config asks for it. Raises ConnectFailed, ConfigError,
+    """The socket, with TLS if the config requires it. Raises ConnectFailed, ConfigError,
     OSError."""
     if not config.uses_tls:
         return sock

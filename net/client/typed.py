@@ -4,9 +4,9 @@
     await orders.send("orders", {"price": 3}, key="42")
 
 A serializer is a function that returns bytes, a deserializer is a function that takes them. A
-serializer that uses a schema registry must ask it before the first value. It raises NotLoaded then,
-and the function that loads the schema runs in a thread, so the client never waits for it in its
-loop. None is not serialized: the record has no key, or it is a tombstone.
+serializer that uses a schema registry must send it a request before the first value. It raises
+NotLoaded then, and the function that loads the schema runs in a thread, so the client never waits
+for it in its loop. None is not serialized: the record has no key, or it is a tombstone.
 """
 
 import time

@@ -43,7 +43,7 @@ class Answers:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is owed."""
+        """Whether an answer is outstanding."""
         return bool(self.parked or self.out or self.sending)
 
     def owe(self, parts: list[Part]) -> None:
@@ -94,7 +94,7 @@ class Answers:
                 self._sent = None
 
     async def finish(self) -> None:
-        """Send all answers that are owed, including missing ones."""
+        """Send all outstanding answers, including missing ones."""
         await self.flush()
         while self.parked:
             await self.wait_for_release()

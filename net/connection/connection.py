@@ -135,7 +135,7 @@ class Connection:
         self._nursery: trio.Nursery
 
     def stop_reading(self) -> None:
-        """Accept no more requests; `serve` returns once the answers that are owed have been sent.
+        """Accept no more requests; `serve` returns after the outstanding answers have been sent.
 
         Requests being handled and answers being sent are finished: half an answer on the wire would
         corrupt those after it.
@@ -145,7 +145,7 @@ class Connection:
             self._reading.cancel()
 
     def close_at_once(self) -> None:
-        """Close without sending the answers that are owed."""
+        """Close without sending the outstanding answers."""
         self._serving.cancel()
 
     def close_if_idle(self, since: float) -> None:
@@ -381,7 +381,7 @@ class Connection:
         return count - len(delayed)
 
     async def _stay_mute(self) -> None:
-        """Send the answers that are owed, then wait until the client may continue (KIP-219)."""
+        """Send the outstanding answers, then wait until the client may continue (KIP-219)."""
         self._append_and_count()
         await self._answers.flush()
         self._receiving = True
@@ -561,7 +561,7 @@ class Connection:
             del outcome
 
     async def _hold(self, request: ReceivedRequest, work: Awaitable[Any]) -> None:
-        """Await `work` before handling anything else on this connection; answers that are owed are
+        """Await `work` before handling anything else on this connection; outstanding answers are
         sent in the meantime."""
         if self._answers.out:
             self._nursery.start_soon(self._answers.flush)

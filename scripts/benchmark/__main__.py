@@ -106,7 +106,7 @@ def _measure_starts(
 
 
 def _command_line(system: System, size: work.Size, results: report.Results, lines: Path) -> None:
-    """How long its commands take to start, and what its console tools carry."""
+    """The startup time of its commands, and the throughput of its console tools."""
     startup.measure(system, results)
     work.command_line(system, size, results, lines)
 

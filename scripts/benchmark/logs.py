@@ -285,7 +285,7 @@ def _commit(system: System, topic: str, commits: int) -> None:
 
 
 def _await_committed(system: System, topic: str, offset: int) -> None:
-    """Ask for a committed offset until it is answered."""
+    """Request a committed offset until an answer arrives."""
     consumer = confluent_kafka.Consumer(
         client_config(
             system, group_id="replayed", reconnect_backoff_ms=5, reconnect_backoff_max_ms=20

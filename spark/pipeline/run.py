@@ -490,7 +490,7 @@ class _Run:
             while (
                 query.isActive
                 and query.status["isTriggerActive"]
-                and query.status["isDataAvailable"]  # an idle query asks for news in its trigger
+                and query.status["isDataAvailable"]  # an idle query checks for news in its trigger
                 and _batch(query) == batch
                 and time.monotonic() < deadline
                 and not self._killed

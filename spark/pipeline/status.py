@@ -1,5 +1,5 @@
 """The files of a running pipeline next to its checkpoint: a status file, a lock, and a file that
-asks it to stop.
+tells it to stop.
 
 `pk spark pipeline status` and `stop` read and write these files, so they need neither Spark nor the
 process.

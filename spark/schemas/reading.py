@@ -207,7 +207,7 @@ class Reading:
     def written(self) -> Written:
         """The schemas that records may name now.
 
-        Raises NewSchemaVersion if the options ask for it; RegistryError, RegistryUnreachable.
+        Raises NewSchemaVersion if the options require it; RegistryError, RegistryUnreachable.
         """
         assert self._options is not None
         return {column: self._written(column, each) for column, each in self._chosen.items()}

@@ -2,8 +2,8 @@
 KIP-584).
 
 For an unknown version the response is UNSUPPORTED_VERSION with the list, in version 0, so that the
-client can ask again; the connection does that, because the rest of such a request cannot be parsed.
-A feature is listed only once it is implemented, since clients act on it.
+client can retry; the connection does that, because the rest of such a request cannot be parsed. A
+feature is listed only once it is implemented, since clients act on it.
 """
 
 import re

@@ -3,7 +3,7 @@
 It is handled as if the client itself had sent it: with its principal, its address, and its version
 of the API. Only controllers' listeners serve it, and it may only contain APIs that brokers forward.
 The envelope's own error is NOT_CONTROLLER or REQUEST_TIMED_OUT (outcome unknown), so that the
-broker asks again. All other errors are for the client, in the inner response.
+broker retries. All other errors are for the client, in the inner response.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _at_work: trio.lowlevel.RunVar[trio.Semaphore] = trio.lowlevel.RunVar("metadata_
 
 async def handle(context: Context, request: MetadataRequest) -> MetadataResponse:
     """Answer from the image. If another broker was lost just now, the client waits for the next
-    leader, since one that learns the old leader may not ask again for a second.
+    leader, since a client that learns the old leader may not retry for a second.
 
     Raises KafkaError(INVALID_REQUEST) for a topic without name and id, or with an id before version
     12.

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pk.core.meta.image import Changes, MetadataImage, PartitionImage
 
 _partition_of = lru_cache(maxsize=65536)(coordinator_partition)
-"""Java's hash of a string, character by character, is dear; the same groups ask again and again."""
+"""Java's hash of a string, character by character, is dear; the same groups send requests
+repeatedly."""
 
 
 class CoordinatorSettings(NamedTuple):

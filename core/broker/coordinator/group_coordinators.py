@@ -127,8 +127,7 @@ class GroupCoordinators(CoordinatorRuntime["GroupMachine"]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     async def create_topic(self) -> None:
-        """Create `__consumer_offsets` if it is missing. A refusal is logged; the client asks
-        again."""
+        """Create `__consumer_offsets` if it is missing. A refusal is logged; the client retries."""
         try:
             refused = await self._topic_creation.create([OFFSETS_TOPIC])
         except KafkaError as e:

@@ -157,7 +157,7 @@ class TransactionCoordinators(CoordinatorRuntime[TransactionMachine]):
 
     async def create_topic(self) -> None:
         """Have `__transaction_state` created, if it is missing. A refusal is logged: the client
-        asks again."""
+        retries."""
         try:
             refused = await self._topic_creation.create([TRANSACTIONS_TOPIC])
         except KafkaError as e:

@@ -44,7 +44,8 @@ logger = logging.getLogger("pk.replication")
 RETRY_S: Final = 0.05
 """After a request that failed, before the next."""
 TIMEOUT_MS: Final = 5_000
-"""How long one request may look for its controller. The next one asks for all that is due then."""
+"""How long one request may look for its controller. The next request includes all proposals that
+are due then."""
 
 NOT_DONE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """The controller knows the partition as we do, and did nothing."""

@@ -544,8 +544,8 @@ class Partition:
         )
 
     def _expand(self, follower: Follower) -> None:
-        """Ask for a follower to be taken into the ISR, once it has all that is committed and has
-        reached our epoch."""
+        """Propose a follower for the ISR after it has all committed records and has reached our
+        epoch."""
         if (
             self.proposal is None
             and follower.log_end_offset >= self.high_watermark
@@ -566,7 +566,7 @@ class Partition:
                     self._expand(follower)
 
     def shrink(self, now: float) -> list[int]:
-        """Ask for the members of the ISR to be removed that have not been caught up for
+        """Propose to remove the members of the ISR that have not been caught up for
         `replica.lag.time.max.ms`; which those are."""
         if self.proposal is not None or not self.leads or len(self.isr) < 2:
             return []

@@ -1,4 +1,4 @@
-"""The changes of ISRs that partitions have to ask the controller for."""
+"""The changes of ISRs that partitions must request from the controller."""
 
 import trio
 
@@ -6,14 +6,14 @@ from pk.core.broker.replication.partition import Partition
 
 
 class Proposals:
-    """The partitions that have a change of their ISR to ask for."""
+    """The partitions that must request a change of their ISR."""
 
     def __init__(self) -> None:
         self._due: dict[Partition, None] = {}
         self._added = trio.Event()
 
     def add(self, partition: Partition) -> None:
-        """The partition has a `proposal`: ask for it soon."""
+        """The partition has a `proposal`: request it soon."""
         self._due[partition] = None
         self._added.set()
 

@@ -3,7 +3,7 @@
 Records that are not in memory are read in a number of threads of their own
 (`remote.log.reader.threads`), so that a slow store delays no disk. If a read takes longer than its
 reader waits, it continues, and its data stays in memory for a while: the reader finds it there when
-it asks again.
+it reads again.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ class RemoteReads:
             self._start_soon(self._load_ahead, segment, number)
 
     async def _load_ahead(self, segment: RemoteSegment, number: int) -> None:
-        # A consumer that needs the chunk asks again, and gets the error.
+        # A consumer that needs the chunk fetches again, and gets the error.
         with suppress(RemoteStorageError):
             await offload(self.reader.load_ahead, segment, number, limiter=self._limiter)
 
     def _failed(self, error: RemoteStorageError) -> None:
-        """Log the first failure of each minute: readers ask again all the time."""
+        """Log the first failure of each minute: readers retry all the time."""
         self._failures += 1
         now = self._clock.time()
         if now >= self._quiet_until:

@@ -555,7 +555,7 @@ class ReplicaFetcher:
                 news.appended += end - begin
 
     async def _flush(self, partitions: Iterable[Partition]) -> None:
-        """Sync what `flush.messages` asks for before the next fetch reports it to the leader."""
+        """Sync as `flush.messages` requires before the next fetch reports it to the leader."""
         async with trio.open_nursery() as nursery:
             for partition in list(partitions):
                 nursery.start_soon(self._replicas.tasks.sync, partition)

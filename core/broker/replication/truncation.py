@@ -4,7 +4,7 @@ KIP-279, KIP-595).
 Two logs agree within each leader epoch that both have, as far as the shorter one goes. The follower
 names the epoch of its last record; the leader answers with the largest epoch not above it that *it*
 knows, and the end of that epoch. If the follower has records of that epoch, it truncates to the
-smaller of the epoch's ends in the two logs, and both agree. If not, it drops everything of later
+smaller of the epoch's ends in the two logs, and both agree. If not, it drops all records of later
 epochs and asks again, with an older epoch each time, until the two find a common one.
 
 The high watermark is not used: it may lag behind on a new leader, and a follower that trusted it

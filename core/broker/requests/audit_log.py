@@ -1,9 +1,9 @@
 """The audit log: a line for each refusal and each change of the ACLs, in the logger `pk.audit`.
 
-A client that is refused asks again, often many times a second. So if a refusal repeats within
-`REPEAT_S` seconds, it is only counted, and the next line about it has the count. Different refusals
-are limited to `LINES_PER_S_MAX` lines a second, and one more line counts the others. Changes are
-always written.
+A refused client retries, often many times a second. So if a refusal repeats within `REPEAT_S`
+seconds, it is only counted, and the next line about it has the count. Different refusals are
+limited to `LINES_PER_S_MAX` lines a second, and one more line counts the others. Changes are always
+written.
 """
 
 from __future__ import annotations

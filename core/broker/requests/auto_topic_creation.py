@@ -2,7 +2,7 @@
 
 The controller creates them, and `AutoTopicCreation.create` waits until this broker knows them too.
 A coordinator waits for its topic. Metadata does not wait: it answers that the topic is unknown, and
-the client asks again (`OnDemand`).
+the client retries (`OnDemand`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from pk.core.wire.messages.create_topics import (
 logger = logging.getLogger("pk.broker")
 
 TIMEOUT_MS: Final = 10_000
-"""The time limit for a creation, after which the client asks again."""
+"""The time limit for a creation, after which the client retries."""
 
 MAX_IN_FLIGHT: Final = 1_000
-"""How many topics Metadata may be creating at a time. Clients that ask for more ask again
-anyway."""
+"""How many topics Metadata may be creating at a time. Clients that request more retry anyway."""
 
 Refused = dict[str, tuple[int, str]]
 """Name → error code and message."""
@@ -83,8 +82,8 @@ class AutoTopicCreation:
 
 
 class OnDemand:
-    """Creates the topics that clients ask for by Metadata, after they were answered, as in Apache
-    Kafka."""
+    """Creates the topics that clients request with Metadata, after the requests were answered, as
+    in Apache Kafka."""
 
     def __init__(self, creation: AutoTopicCreation, start_soon: Callable[..., None]) -> None:
         """`start_soon` runs a background task of the broker's."""
@@ -110,13 +109,13 @@ class OnDemand:
         try:
             refused = await self._creation.create(names)
         except KafkaError as e:
-            # No controller at the moment. The client asks again.
+            # No controller at the moment. The client retries.
             logger.info("%s: not created: %s", ", ".join(names[:10]), e)
             return
         finally:
             self.in_flight.difference_update(names)
         for name, (_, message) in refused.items():
-            # Clients ask again several times a second; the log says it once.
+            # Clients retry several times a second; the log says it once.
             if message != self._last_refusal:
                 self._last_refusal = message
                 logger.warning("%s was not created: %s", name, message)

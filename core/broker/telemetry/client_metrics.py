@@ -2,8 +2,9 @@
 
 Subscriptions are configs of resources of type client-metrics. A client gets the union of the
 metrics of all subscriptions that match it, and the shortest of their intervals. The result has an
-id; a client that pushes with another id must ask again. A client that asks or pushes too early is
-refused. A client's values are dropped three intervals after its last push, but not before a minute.
+id; a client that pushes with another id must request the subscription again. A client that asks or
+pushes too early is refused. A client's values are dropped three intervals after its last push, but
+not before a minute.
 
 The numbers of clients and of values are limited: those above are refused or dropped.
 """

@@ -74,7 +74,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
         self.regexes: Counter[str] = Counter()
         """Regular expression → how many members have it."""
         self.assignors: Counter[str] = Counter()
-        """Server-side assignor → how many members ask for it."""
+        """Server-side assignor → the number of members that request it."""
         self.classic_protocols: Counter[str] = Counter()
         """Classic protocol → how many members speak it."""
         self.classic_members = 0
@@ -229,7 +229,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Assignment]):
     def preferred_assignor(
         self, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
-        """The assignor most members ask for, with `new` in place of `old`."""
+        """The assignor that most members request, with `new` in place of `old`."""
         counts = Counter(self.assignors)
         if old is not None and old.assignor is not None:
             counts[old.assignor] -= 1

@@ -8,8 +8,8 @@ request, and are kept too.
 A consumer in sequence waits for the store only once if the next chunks are fetched while it takes
 the last ones: `ahead` says which ones are due.
 
-Threads: any thread may read. If two need the same chunk at the same time, one asks for it and the
-other waits.
+Threads: any thread may read. If two readers need the same chunk at the same time, one requests it
+and the other waits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads single records outside of any group: when was the record at an offset produced?
 
-A Fetch asks for a little data from many partitions at once. The broker returns the first batch of
+A Fetch requests a little data from many partitions at once. The broker returns the first batch of
 the first partition whole, however large (KIP-74), and leaves out other partitions whose first batch
 is too large. Those are requested again, one at a time. If the batch at an offset has no record at
 or after it (a transaction marker, or a gap that compaction left at a batch's end), the next one is
