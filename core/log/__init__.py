@@ -1,1 +1,2 @@
-"""Storage: the log of a partition, in Kafka's formats, as plain blocking code on a disk."""
+"""Storage: the log of a partition, in Kafka's formats, written as plain blocking code on a
+`Disk`."""

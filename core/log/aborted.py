@@ -2,8 +2,8 @@
 log.
 
 Rebuilding an index reads all headers of its segment and of the segments before it, back to a
-producer snapshot. So it never runs on the event loop, but in code that may wait (`keep`, when a log
-is synced or closed).
+producer snapshot. So an index is never rebuilt on the event loop, only in code that may block
+(`keep`, when a log is synced or closed).
 """
 
 import logging
@@ -18,8 +18,8 @@ logger = logging.getLogger("pk.log")
 
 
 def between(log: LogState, offset: int, end: int) -> list[AbortedTxn]:
-    """The aborted transactions with records in [offset, end), in the order of their markers. Raises
-    OSError, and CorruptBatch if an index is lost and its source cannot be read."""
+    """Return the aborted transactions with records in [offset, end), in the order of their markers.
+    Raises OSError, and CorruptBatch if an index is lost and the batches cannot be read."""
     while True:
         try:
             return lookup.aborted_transactions(log.segments, offset, end)
@@ -30,9 +30,9 @@ def between(log: LogState, offset: int, end: int) -> list[AbortedTxn]:
 
 
 def within(log: LogState, segment: Segment) -> list[AbortedTxn]:
-    """The aborted transactions whose markers are in `segment`, which is a segment of the log, or a
-    copy that will replace one. They come from the producers at its start, and from its batches.
-    Raises OSError, CorruptBatch."""
+    """Find the aborted transactions whose markers are in `segment`, which is a segment of the log,
+    or a copy that will replace one. They are derived from the producer state at its start and from
+    its batches. Raises OSError, CorruptBatch."""
     base = segment.base_offset
     after = next((s.base_offset for s in log.segments if s.base_offset > base), log.log_end_offset)
     batches = recovery.batches_between([segment], base, after)
@@ -57,8 +57,8 @@ def restore(log: LogState, segment: Segment) -> None:
 
 
 def keep(log: LogState, *segments: Segment) -> None:
-    """Ensure that the indexes of `segments` exist before the segments count as durable. If a
-    segment cannot be read, its index stays lost. Raises OSError."""
+    """Ensure that the indexes of `segments` exist before the segments count as durable. The index
+    of a segment that cannot be read stays lost. Raises OSError."""
     for segment in segments:
         try:
             restore(log, segment)

@@ -41,15 +41,16 @@ from pk.core.record.validation import ValidatedBatch
 from pk.core.values import NO_EPOCH
 
 _NEVER_MS: Final = 1 << 63
-"""Later than any timestamp."""
+"""A timestamp later than any other."""
 
 RECALLED_SEGMENTS: Final = 2
-"""How many of the preceding segments to search for producer data that a snapshot leaves out."""
+"""How many of the preceding segments to search for the batches of a producer that its snapshot
+leaves out."""
 
 
 class Origin(IntEnum):
-    """The writer of a batch: coordinators may write control batches, and their data is not checked
-    by sequence."""
+    """The writer of a batch. Coordinators may write control batches, and their sequences are not
+    checked."""
 
     CLIENT = 0
     COORDINATOR = 1
@@ -64,7 +65,7 @@ class Appended(NamedTuple):
     log_start_offset: int
     duplicate: bool
     rolled: bool = False
-    """Whether a new segment was started, so that the old one should be flushed off the loop."""
+    """Whether a new segment was started, so that the previous one should be flushed in a thread."""
 
 
 class Replicated(NamedTuple):
@@ -77,20 +78,20 @@ class Replicated(NamedTuple):
 
 
 class _Stretch:
-    """Batches of a leader that go into one segment in one write."""
+    """Batches from a leader that are written to one segment in one write."""
 
     __slots__ = ("bytes", "bytes_max", "headers", "position", "segment")
 
     segment: Segment
     position: int
-    """Their start in the data."""
+    """The start of the batches in the data."""
 
     def __init__(self) -> None:
         self.headers: list[BatchHeader] = []
         self.bytes = self.bytes_max = 0
 
     def begin(self, segment: Segment, position: int, bytes_max: int) -> None:
-        """Start the next run, which ends with the first batch that goes beyond `bytes_max`."""
+        """Begin the next stretch, which ends after the batch that exceeds `bytes_max`."""
         self.segment, self.position, self.bytes, self.bytes_max = segment, position, 0, bytes_max
 
 
@@ -111,7 +112,7 @@ class Appender:
         self.configure(log.config)
 
     def configure(self, config: LogConfig) -> None:
-        """Use other settings from the next append on."""
+        """Apply new settings, from the next append on."""
         self._interval = config.index_interval_bytes
         self._message_bytes_max = config.max_message_bytes
         self._append_time = config.message_timestamp_type == LOG_APPEND_TIME
@@ -185,7 +186,7 @@ class Appender:
 
         The result is the same as if `append_as_leader` had appended each of them. The run ends
         before the first batch that would be refused, is a duplicate, belongs to a transaction, or
-        begins a segment: pass that one to `append_as_leader`. Nothing is appended to a log that
+        begins a segment: pass that batch to `append_as_leader`. Nothing is appended to a log that
         sets the timestamps itself, or whose active segment is empty or has not been written to
         since the log was opened. If it raises StorageError, no batch was appended, and the base
         offsets in `run` are 0 again.
@@ -276,7 +277,7 @@ class Appender:
         return offsets
 
     def _is_next(self, batch: bytearray | memoryview, header: BatchHeader) -> bool:
-        """Whether a client's batch is simply the next one of its producer."""
+        """Return whether a client's batch directly follows the previous batch of its producer."""
         try:
             return header.base_sequence >= 0 and self._judge(batch, header) is None
         except KafkaError:
@@ -286,10 +287,11 @@ class Appender:
         self, data: Data, now_ms: int, *, epoch_max: int = INT32_MAX
     ) -> Replicated:
         """Write the whole batches in `data` unchanged, including the offsets and epochs from the
-        leader. Leaves out an incomplete batch at the end, and everything from the first batch of an
-        epoch above `epoch_max` on. Batches in one segment are one write. Raises CorruptBatch,
-        StorageError, and KafkaError: INVALID_RECORD for an invalid marker, OFFSET_OUT_OF_RANGE for
-        offsets below the log end. Batches before a refused one are written."""
+        leader. Ignores an incomplete batch at the end, and everything from the first batch of an
+        epoch above `epoch_max` on. The batches for one segment are written in one write. If a batch
+        is refused, the batches before it are written. Raises CorruptBatch, StorageError, and
+        KafkaError: INVALID_RECORD for an invalid marker, OFFSET_OUT_OF_RANGE for offsets below the
+        log end."""
         log = self._log
         if log.dead is not None:
             raise without_frames(log.dead)
@@ -323,7 +325,7 @@ class Appender:
     def _begin_stretch(
         self, stretch: _Stretch, position: int, header: BatchHeader, now_ms: int
     ) -> bool:
-        """Set the segment for the next batches; returns whether it is new."""
+        """Choose the segment for the next batches. Returns whether it is a new one."""
         log = self._log
         segment, rolled = log.segments[-1], False
         if not segment.active:
@@ -340,8 +342,8 @@ class Appender:
         return rolled
 
     def _ends_stretch(self, stretch: _Stretch, header: BatchHeader, now_ms: int) -> bool:
-        """Whether the batch does not belong to the same write: the segment is full, its indexes may
-        be, or the timestamps that decide about rolling are not known before its first batch is
+        """Return whether the batch needs another write: the segment is full, its indexes may be, or
+        the timestamps that decide about rolling are not known before the segment's first batch is
         written."""
         return stretch.bytes > stretch.bytes_max or self._log_segments.must_roll(
             stretch.segment,
@@ -392,8 +394,8 @@ class Appender:
         origin: Origin = Origin.CLIENT,
     ) -> Appended | Record | None:
         """Check a batch with a producer id. Returns the result for a duplicate, the record of a
-        marker, or None. A coordinator's records within a producer's transaction have no meaningful
-        sequence. Raises KafkaError."""
+        marker, or None. The sequences of a coordinator's records in a producer's transaction have
+        no meaning, so only the epoch is checked. Raises KafkaError."""
         log = self._log
         if header.attributes & CONTROL_BIT:
             marker = next(records(batch, header))
@@ -415,9 +417,9 @@ class Appender:
         return Appended(first, last, time_ms, log.log_start_offset, True)
 
     def _recall(self, header: BatchHeader) -> bool:
-        """Whether more is known of a producer now. If one of the last five batches that a snapshot
-        leaves out seems to be repeated, they are read from the log. So a log that was closed
-        cleanly can be opened without reading it."""
+        """Read the batches of a producer that its snapshot leaves out from the log, because a
+        client's batch may repeat one of its last five. Returns False if the snapshot leaves out
+        none. So a log that was closed cleanly can be opened without reading its batches."""
         log = self._log
         state = log.producers.get(header.producer_id)
         if state is None or not state.abridged or state.epoch != header.producer_epoch:
@@ -461,10 +463,10 @@ class Appender:
                 segment.txn_index.append(aborted)
             except OSError as e:
                 if not (refused := log.refuse("write the index of aborts", e)).undone:
-                    raise refused from e  # else it is rebuilt when there is room
+                    raise refused from e  # otherwise it is rebuilt once there is room
 
     def _undo(self, segment: Segment, position: int, cause: OSError) -> None:
-        """Undo a failed write; always raises."""
+        """Undo a failed write. Always raises."""
         log = self._log
         with contextlib.suppress(OSError):
             segment.truncate_bytes(position)
@@ -492,8 +494,8 @@ class Appender:
 
 
 def _check_replicated(batches: memoryview, position: int, header: BatchHeader) -> None:
-    """Check a batch from a leader, at `position`, before it is written: its CRC, and the record of
-    a marker, which is applied afterwards. Raises CorruptBatch, KafkaError(INVALID_RECORD)."""
+    """Check a leader's batch at `position` before it is written: its CRC, and the record of a
+    marker, which the caller applies afterwards. Raises CorruptBatch, KafkaError(INVALID_RECORD)."""
     check_crc(batches, position, header)
     if header.attributes & CONTROL_BIT and header.producer_id >= 0:
         with batches[position : position + header.size] as batch:

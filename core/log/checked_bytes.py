@@ -3,8 +3,8 @@
 A fetch goes from the file to the socket without being inspected, so the bytes must be checked
 earlier. Appending and recovery check each batch's CRC. Batches that were in a segment when it was
 opened, or that come from the disk again because the page cache had dropped them, are checked when
-they are first read (`Segment.checked_length`), in the thread that waits for the disk anyway.
-Kafka's brokers do not check them and leave a flipped bit to each consumer.
+they are first read (`Segment.checked_length`), in the thread that waits for the disk in any case.
+Kafka's brokers do not check them: each consumer must detect a flipped bit.
 
 Runs begin and end at batch boundaries. A run may be too short without harm: bytes outside of runs
 are checked again.
@@ -30,8 +30,8 @@ READ_BYTES: Final = 1 << 20
 """Bytes read at a time; a larger batch is read in pieces."""
 
 RUNS_MAX: Final = 1000
-"""If there are more runs, they are all forgotten: reads are scattered, and may wait for a check
-again."""
+"""The maximum number of runs. Further runs are not recorded: the reads are scattered, and may wait
+for another check."""
 
 _make_header = BatchHeader._make
 
@@ -39,9 +39,9 @@ _make_header = BatchHeader._make
 def checked_batches(
     file: File, position: int, end: int, chunk: bytes = b""
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch from `position` on that ends at or before `end`; `chunk` is
-    the data already read from there. Raises CorruptBatch at a damaged batch (an impossible header
-    or a wrong CRC), and OSError."""
+    """Yield the position and header of each batch from `position` on that ends at or before `end`.
+    `chunk` is data that was already read from `position`. Raises CorruptBatch at a damaged batch
+    (an impossible header or a wrong CRC), and OSError."""
     chunk_at = position
     while end - position >= HEADER_BYTES:
         at = position - chunk_at
@@ -69,19 +69,20 @@ def checked_batches(
 
 
 def header_of(chunk: bytes, at: int) -> BatchHeader:
-    """The bytes at `at` as a batch header, even if they are not one."""
+    """Unpack the bytes at `at` as a batch header, even if they are not one."""
     base, length, *rest = HEADER.unpack_from(chunk, at)
     return _make_header((base, length + LENGTH_END, *rest))
 
 
 def has_its_crc(file: File, position: int, header: BatchHeader, chunk: bytes, at: int) -> bool:
-    """Whether a batch, which is at `position` in the file and at `at` in `chunk`, has the CRC in
+    """Return whether a batch, at `position` in the file and at `at` in `chunk`, matches the CRC in
     its header. Raises OSError."""
     return _crc(file, position, header.size, chunk, at) == header.crc
 
 
 def _crc(file: File, position: int, size: int, chunk: bytes, at: int) -> int:
-    """The CRC of the batch that begins at `at` in `chunk`; the rest of it is read in pieces."""
+    """Compute the CRC of the batch that begins at `at` in `chunk`. The part of it that is not in
+    `chunk` is read in pieces."""
     with memoryview(chunk) as view:
         crc = crc_of(view[at + ATTRIBUTES_AT : at + size])
         done = min(len(chunk) - at, size)
@@ -95,22 +96,23 @@ def _crc(file: File, position: int, size: int, chunk: bytes, at: int) -> int:
 
 
 class CheckedBytes:
-    """The checked bytes of one segment. The loop and threads call it without a lock: tuples are
-    replaced as a whole, and a change lost to a race only costs another check."""
+    """The bytes of one segment that are known to be valid. The event loop and threads use it
+    without a lock: tuples are replaced as a whole, and a change lost to a race only costs another
+    check."""
 
     __slots__ = ("_from", "_runs", "damaged")
 
     def __init__(self, size: int) -> None:
-        """`size` bytes existed before; bytes appended after them are checked by the appending
-        code."""
+        """`size` bytes are in the segment already. Later bytes are checked by the code that appends
+        them."""
         self._from = size
         self._runs: tuple[tuple[int, int], ...] = ()
         self.damaged: dict[int, str] = {}
         """Position of a batch → its damage."""
 
     def end(self, position: int, size: int) -> int:
-        """The end of the valid bytes from `position` on; `position` itself if nothing is known
-        there. `size` is the segment's."""
+        """Return the end of the valid bytes from `position` on, or `position` if the bytes there
+        are unchecked. `size` is the segment's size."""
         if position >= self._from:
             return size
         runs = self._runs
@@ -121,7 +123,7 @@ class CheckedBytes:
         return size if end >= self._from else end
 
     def add(self, start: int, end: int) -> None:
-        """Record that all bytes in between were checked."""
+        """Record that the bytes from `start` to `end` were checked."""
         runs: list[tuple[int, int]] = []
         for run in self._runs:
             if run[1] < start or run[0] > end:
@@ -135,7 +137,8 @@ class CheckedBytes:
         self._runs = tuple(sorted(run for run in runs if run[0] < self._from))
 
     def forget(self, start: int, end: int) -> None:
-        """Forget bytes that come from the disk again."""
+        """Mark the bytes from `start` to `end` as unchecked, since they will be read from the disk
+        again."""
         known = [*self._runs]
         if self._from < end:
             known.append((self._from, end))
@@ -146,7 +149,8 @@ class CheckedBytes:
         self._runs = tuple(sorted(run for run in runs if run[0] < run[1]))
 
     def cut(self, size: int) -> None:
-        """The segment now ends at `size`, and will be written on from there."""
+        """Forget the bytes from `size` on: the segment was truncated there, and the next append
+        writes there."""
         self._from = min(self._from, size)
         self._runs = tuple((a, min(b, size)) for a, b in self._runs if a < self._from)
         self.damaged = {at: why for at, why in self.damaged.items() if at < size}

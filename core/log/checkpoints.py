@@ -41,7 +41,7 @@ class MetaProperties(NamedTuple):
     directory_id: Uuid
 
     def format(self) -> bytes:
-        """The content of `meta.properties`."""
+        """Format the content of `meta.properties`."""
         lines = {
             "cluster.id": self.cluster_id,
             "directory.id": uuid_text(self.directory_id),
@@ -69,7 +69,8 @@ def _escape(value: str) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys of a file in Java's properties format, as far as these files use it."""
+    """Parse the keys and values of a file in Java's properties format, as far as these files use
+    it."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         line = line.strip()
@@ -80,12 +81,12 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_partition_metadata(topic_id: Uuid) -> bytes:
-    """The content of `partition.metadata`."""
+    """Format the content of `partition.metadata`."""
     return f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()
 
 
 def parse_partition_metadata(content: bytes) -> Uuid:
-    """The topic id in `partition.metadata`. Raises ValueError."""
+    """Parse the topic id in `partition.metadata`. Raises ValueError."""
     found = re.fullmatch(
         r"version:\s*(\d+)\s+topic_id:\s*(\S+)\s*", content.decode("utf-8", "replace")
     )
@@ -95,13 +96,13 @@ def parse_partition_metadata(content: bytes) -> Uuid:
 
 
 def format_clean_shutdown(broker_epoch: int) -> bytes:
-    """The content of `.kafka_cleanshutdown`."""
+    """Format the content of `.kafka_cleanshutdown`."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
 def parse_clean_shutdown(content: bytes) -> int:
-    """The broker epoch in `.kafka_cleanshutdown`; -1 for a file of an older broker, which is empty
-    (KIP-966)."""
+    """Parse the broker epoch in `.kafka_cleanshutdown`. It is -1 for the empty file of an older
+    broker (KIP-966)."""
     try:
         said = json.loads(content)
         return int(said["brokerEpoch"])
@@ -110,7 +111,7 @@ def parse_clean_shutdown(content: bytes) -> int:
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The content of an offset checkpoint."""
+    """Format the content of an offset checkpoint."""
     lines = [
         f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())
     ]
@@ -118,8 +119,8 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint; none for an empty file, which Kafka creates before it has any.
-    Raises ValueError."""
+    """Parse the offsets in a checkpoint. An empty file, which Kafka creates before it has any
+    offsets, has none. Raises ValueError."""
     if not content:
         return {}
     version, count, *lines = content.decode().split("\n")

@@ -1,6 +1,6 @@
-"""A segment that will replace others: its files, with names that end in `.cleaned`.
+"""Writes a compacted segment, in files whose names end in `.cleaned`.
 
-swap.py replaces them with it.
+swap.py then replaces the old segments with it.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _FILES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 
 class CleanedSegment:
-    """Writes the segment. Methods raise OSError."""
+    """Writes a segment that will replace others. Methods raise OSError."""
 
     def __init__(
         self,
@@ -27,18 +27,18 @@ class CleanedSegment:
         index_interval_bytes: int,
         buffer_bytes: int,
     ) -> None:
-        """`base` is its base offset; `buffer_bytes` are written at a time."""
+        """`base` is the segment's base offset. Batches are written `buffer_bytes` at a time."""
         self._disk = disk
         self._directory = directory
         self._interval = index_interval_bytes
         self._buffer_bytes = buffer_bytes
         self.segment = Segment(disk, directory, base, {}, now_ms, CLEANED)
         self.segment.activate()
-        self.segment.txn_index.file.pwrite(b"", 0)  # an index without entries: see swap.py
+        self.segment.txn_index.file.pwrite(b"", 0)  # exists even if empty: see swap.py
         self._buffer = bytearray()
 
     def add(self, batch: bytes | bytearray | memoryview) -> None:
-        """Write a whole batch. Raises CorruptBatch if its header is invalid."""
+        """Add a whole batch. Raises CorruptBatch if its header is invalid."""
         segment = self.segment
         header = read_header(batch)
         place = BatchPlace(header.last_offset, header.base_offset, segment.size + len(self._buffer))
@@ -48,11 +48,11 @@ class CleanedSegment:
             self.flush()
 
     def index_aborted(self, aborted: AbortedTxn) -> None:
-        """Add an aborted transaction to its index."""
+        """Add an aborted transaction to the segment's index."""
         self.segment.txn_index.append(aborted)
 
     def finish(self) -> dict[str, int]:
-        """Make it durable; returns the sizes in bytes of its files, by suffix."""
+        """Make the segment durable. Returns the sizes in bytes of its files, by suffix."""
         segment = self.segment
         self.flush()
         segment.seal()
@@ -64,7 +64,7 @@ class CleanedSegment:
         return {suffix: file.size() for suffix, file in files.items()}
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the segment's files."""
         self.segment.close()
 
     def flush(self) -> None:
@@ -75,7 +75,7 @@ class CleanedSegment:
 
 
 def remove_cleaned(disk: Disk, directory: str, base: int) -> None:
-    """Remove the files of a segment that will not replace others. Raises OSError."""
+    """Remove the `.cleaned` files of the segment that begins at `base`. Raises OSError."""
     for suffix in _FILES:
         with contextlib.suppress(FileNotFoundError):
             disk.remove(f"{directory}/{file_name(base, suffix)}{CLEANED}")

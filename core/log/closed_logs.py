@@ -1,14 +1,15 @@
 """Notes that a clean shutdown writes about the logs it closed: `.pk_closed`, CBOR, next to the
 checkpoints.
 
-Without them, most of a clean start would be listing each log's directory and reading its two small
-text files, which takes seconds with 50,000 logs. The note has a document for each log with these
-contents. The start then only asks the file system whether the log is unchanged: the time at which
-names in the directory last changed, and the size and time of each `.log`. A log changed by an
-operator or another program is listed and read. Its indexes are checked at first use, as always.
+Without the note, a clean start spends most of its time listing each log's directory and reading its
+two small text files, which takes seconds with 50,000 logs. The note has a document with these
+contents for each log. The start then only asks the file system whether the log is unchanged: the
+time at which names in the directory last changed, and the size and time of each `.log`. If an
+operator or another program changed a log, its directory is listed and its files are read. Indexes
+are checked at first use, as always.
 
-The note is optional: it is written after the marker of the clean shutdown, and without it the start
-takes longer. It leaves out logs with an index of aborted transactions, because that index is
+The note is optional: it is written after the marker of the clean shutdown, and a start without it
+only takes longer. It leaves out logs with an index of aborted transactions, because that index is
 checked for completeness (txnindex_sizes.py), logs without a file of leader epochs, which are then
 read from the batches, and logs marked as damaged (damaged.py).
 
@@ -44,23 +45,23 @@ _MISSING: Final = -1
 
 
 class ClosedLog(NamedTuple):
-    """A log as it was when it was closed."""
+    """The state of a log when it was closed."""
 
     document: bytes
     topic_id: Uuid
     stamp: Stamp
-    """The stamp of its directory."""
+    """The stamp of the log's directory."""
     log_stamps: list[tuple[int, Stamp]]
-    """Base offset and stamp of each segment's `.log`."""
+    """The base offset and the stamp of each segment's `.log`."""
     contents: recovery.Contents
 
 
 def document_of(
     disk: Disk, directory: str, topic_id: Uuid, end_offset: int, opened_by: bytes | None
 ) -> bytes | None:
-    """The document of a log that was just closed and ends at `end_offset`; None if its files lack
-    something that the next start needs. `opened_by` is the document with which it was opened, if
-    any. Raises OSError, ValueError."""
+    """Make the document of a log that was just closed and ends at `end_offset`. Returns None for a
+    log that the note leaves out (see the top of this file). `opened_by` is the document with which
+    the log was opened, if any. Raises OSError, ValueError."""
     if opened_by is not None:
         closed = closed_log(disk, directory, topic_id, opened_by)
         if closed is not None and closed.contents.end_offset == end_offset:
@@ -100,8 +101,8 @@ def document_of(
 def closed_before(
     disk: Disk, directory: str, topic_id: Uuid, document: bytes
 ) -> recovery.Contents | None:
-    """The contents in `document` of a log whose records have changed since; None if it belongs to
-    another topic, or they have not changed. Raises OSError, CborError."""
+    """Return the contents in `document` if the log's records have changed since; None if they have
+    not, or if the document belongs to another topic. Raises OSError, CborError."""
     closed = _parse(document)
     if closed.topic_id != topic_id or _has_records(disk, directory, closed):
         return None
@@ -109,8 +110,8 @@ def closed_before(
 
 
 def closed_log(disk: Disk, directory: str, topic_id: Uuid, document: bytes) -> ClosedLog | None:
-    """The log in `directory` as in `document`; None if it belongs to another topic, or has changed.
-    Raises OSError, CborError."""
+    """Return the state in `document` if the log in `directory` has not changed since; None if it
+    has, or if the document belongs to another topic. Raises OSError, CborError."""
     closed = _parse(document)
     if closed.topic_id != topic_id or not _is_unchanged(disk, directory, closed):
         return None
@@ -160,13 +161,13 @@ def _parse(document: bytes) -> ClosedLog:
 
 
 def format_note(documents: Mapping[str, bytes]) -> bytes:
-    """The content of the file, from documents by the name of a log's directory."""
+    """Encode the note from the documents, by the names of the logs' directories."""
     content = cbor.dumps_plain(documents)
     return cbor.dumps(KIND, VERSION, [crc_of(content), content])
 
 
 def parse_note(content: bytes) -> dict[str, bytes]:
-    """The documents in it, by the name of a log's directory. Raises CborError."""
+    """Decode the documents in the note, by the names of the logs' directories. Raises CborError."""
     _, body = cbor.loads(KIND, content, VERSION)
     try:
         crc, documents = cast(list[Any], body)

@@ -1,5 +1,5 @@
-"""The settings of one log: the topic keys (same names, `.` for `_`) that the log itself
-enforces."""
+"""The settings of one log: the topic configs (same names, `.` replaced with `_`) that the log
+itself enforces."""
 
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 
 
 class LogConfig(Struct, frozen=True):
-    """Sizes in bytes, times in milliseconds; the defaults are Kafka's."""
+    """The settings of a log. Sizes are in bytes, times in ms. The defaults are Kafka's."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 604_800_000
@@ -25,11 +25,11 @@ class LogConfig(Struct, frozen=True):
     compact: bool = False
     remote_storage_enable: bool = False
     producer_id_expiration_ms: int = 86_400_000
-    """A broker key: how long an idle producer is kept."""
+    """How long an idle producer is kept. This is a broker config."""
 
     @classmethod
     def of(cls, topic: Any, *, producer_id_expiration_ms: int = 86_400_000) -> Self:
-        """Copy the settings from any object with the topic's keys as attributes."""
+        """Copy the settings from any object whose attributes are the topic's configs."""
         values: dict[str, Any] = {
             name: getattr(topic, name) for name in cls.__struct_fields__ if hasattr(topic, name)
         }

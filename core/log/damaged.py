@@ -6,16 +6,16 @@ damage. A log is damaged if whole batches follow an incomplete one, if a file is
 ends below an offset once committed on this disk, or if the log is missing although the broker had
 one. Such a replica must not be preferred to an intact one (core/meta/unclean_recovery.py), not even
 after the next restart, when the log is valid again because it was truncated. So the log is marked
-before anything is cut off, and the mark stays until the replica is in sync again.
+before anything is truncated, and the mark stays until the replica is in sync again.
 
-The data cut off is kept as long as the mark: the end of a segment is copied, whole segments are
+The truncated data is kept as long as the mark: the end of a segment is copied, whole segments are
 renamed. These files are in the partition's directory, with names that end in `.damaged`; no tool of
-pk or Kafka reads them. Committed records that a follower cuts off because its leader lacks them
+pk or Kafka reads them. Committed records that a follower truncates because its leader lacks them
 (core/meta/stopped_followers.py) are kept in the same way, but pk never removes them:
 `<offset>.log.cut.damaged` has the batches in the format of a segment.
 
-.pk_damaged    CBOR of [damage, log end after the cut, log end before it if known, high watermark as
-               checkpointed, leader epoch of the last remaining batch]
+.pk_damaged    CBOR of [damage, log end after truncation, log end before it if known, checkpointed
+               high watermark, leader epoch of the last remaining batch]
 """
 
 import contextlib
@@ -37,28 +37,28 @@ VERSION: Final = 0
 KEPT: Final = ".damaged"
 """The suffix of files with truncated data."""
 CUT: Final = f".cut{KEPT}"
-"""The suffix of those with committed records that no other replica has."""
+"""The suffix of files with committed records that no other replica has."""
 _OFFSETS_MAX: Final = 1 << 32
-"""A larger jump of offsets is not believed to belong to the same log."""
+"""A larger jump of offsets means that the batch does not belong to the same log."""
 
 
 class Damage(IntEnum):
-    """The damage of a log; used in reports, so the numbers never change."""
+    """The damage of a log. The numbers never change, because reports contain them."""
 
     NONE = 0
     CORRUPT = 1
-    """A batch is incomplete, and whole ones follow."""
+    """A batch is incomplete, and whole batches follow it."""
     MISSING_FILE = 2
     SHORT = 3
     """The log ends below its own high watermark, or below its end when it was closed."""
     MISSING = 4
-    """The log was created again, although the broker had one."""
+    """The log was created again although the broker had one."""
     FOREIGN = 5
-    """The log there belonged to another topic."""
+    """The directory had the log of another topic."""
     UNREADABLE = 6
     CUT = 7
-    """Committed records that the leader's log does not have were cut off, as the controller ordered
-    (core/meta/stopped_followers.py)."""
+    """The log was truncated below committed records that its leader's log does not have, as the
+    controller ordered (core/meta/stopped_followers.py)."""
 
     @property
     def words(self) -> str:
@@ -79,22 +79,22 @@ _WORDS: Final = {
 
 
 class Mark(NamedTuple):
-    """The record that a log was found damaged."""
+    """A note that a log was found damaged."""
 
     damage: Damage
     end_offset: int
-    """The log end after the cut."""
+    """The log end after truncation."""
     lost_offset: int
-    """The log end before it, if known."""
+    """The log end before truncation, if known."""
     high_watermark: int = NO_OFFSET
-    """The last checkpointed value."""
+    """The last checkpointed high watermark."""
     last_epoch: int = NO_EPOCH
     """The leader epoch of the last remaining batch."""
 
 
 def read_mark(disk: Disk, directory: str) -> Mark | None:
-    """The mark of a log; None if it has none. An unreadable mark counts as damage. Raises
-    OSError."""
+    """Read the mark of a log. Returns None if it has none. An unreadable mark counts as damage.
+    Raises OSError."""
     try:
         content = disk.read(f"{directory}/{MARK}")
     except FileNotFoundError:
@@ -129,8 +129,8 @@ def unmark(disk: Disk, directory: str, *, keep: bool) -> None:
 
 
 def take_over(disk: Disk, directory: str, old_disk: Disk, old_directory: str) -> None:
-    """Mark the log in `directory`, a copy of the one in `old_directory`, like that one, and copy
-    its truncated data. Raises OSError."""
+    """Copy the mark and the truncated data of the log in `old_directory` to `directory`, which has
+    a copy of that log. Raises OSError."""
     wanted = {path.rpartition("/")[2]: path for path in kept_files(old_disk, old_directory)}
     for path in kept_files(disk, directory):
         if path.rpartition("/")[2] not in wanted:
@@ -158,25 +158,25 @@ def _copy_file(disk: Disk, path: str, old_disk: Disk, old_path: str) -> None:
 
 
 class Keeper:
-    """Handles the data that recovery cuts off from one log."""
+    """Marks a damaged log and keeps the data that recovery truncates."""
 
     def __init__(self, disk: Disk, directory: str, high_watermark: int) -> None:
         self.disk = disk
         self._directory = directory
         self._high_watermark = high_watermark
         self.mark: Mark | None = None
-        """The damage found; None for none."""
+        """The damage found, if any."""
         self.kept_bytes = 0
 
     def found(
         self, damage: Damage, end_offset: int, lost_offset: int, last_epoch: int = NO_EPOCH
     ) -> None:
-        """Mark the damaged log, which ends at `end_offset`, before anything is cut off. Raises
-        OSError."""
+        """Mark the log as damaged, before anything is truncated. `end_offset` is its new end.
+        Raises OSError."""
         before = read_mark(self.disk, self._directory)
         if before is not None:
             if damage is Damage.SHORT:
-                damage = before.damage  # which caused the cut
+                damage = before.damage  # the cause of the truncation
             lost_offset = max(lost_offset, before.lost_offset)
             self._high_watermark = max(self._high_watermark, before.high_watermark)
         lost_offset = max(lost_offset, self._high_watermark)
@@ -184,8 +184,9 @@ class Keeper:
         write_mark(self.disk, self._directory, self.mark)
 
     def cut(self, segment: Segment, position: int, offset: int, following: list[Segment]) -> None:
-        """Prepare for truncating a segment at `position`, which is at `offset`, and dropping the
-        segments after it. Raises OSError."""
+        """Prepare to truncate a segment at `position`, before the batch at `offset`, and to drop
+        the `following` segments: if whole batches come after it, mark the log as damaged and copy
+        the end of the segment. Raises OSError."""
         rest = [one for one in following if one.size]
         if rest or has_batch_behind(segment.file, position, segment.size, offset):
             lost = rest[-1].base_offset if rest else offset
@@ -193,7 +194,7 @@ class Keeper:
             self._copy(segment, position)
 
     def drop(self, segment: Segment) -> list[str]:
-        """Remove a segment after the truncation offset; returns the paths of files to delete.
+        """Rename the files of a segment that is dropped. Returns the paths of the files to delete.
         Raises OSError."""
         if self.mark is not None and segment.size:
             self.kept_bytes += segment.size
@@ -201,18 +202,19 @@ class Keeper:
         return segment.rename(self._directory, ".deleted")
 
     def _copy(self, segment: Segment, position: int) -> None:
-        """Copy the end of a segment from `position` on, as far as there is room."""
+        """Copy the end of a segment from `position` on, as far as the disk has room."""
         copy = self.disk.open(f"{self._directory}/{file_name(segment.base_offset, LOG)}{KEPT}")
         try:
-            with contextlib.suppress(OSError):  # no room: continuing is more important
+            with contextlib.suppress(OSError):  # no room: opening the log is more important
                 self.kept_bytes += _append(copy, 0, segment, position)
                 copy.sync()
         finally:
             copy.close()
 
     def keep(self, segments: Sequence[Segment], offset: int) -> None:
-        """Copy the batches from the one with `offset` on to a file of their own. It stays until an
-        operator removes it, since no other replica has them. Raises OSError."""
+        """Copy the batches from the one that contains `offset` on to a separate file. The file
+        stays until an operator removes it, since no other replica has these batches. Raises
+        OSError."""
         places = [(s, place) for s in segments if s.size and (place := s.locate(offset))]
         copy = self.disk.open(f"{self._directory}/{file_name(offset, LOG)}{CUT}")
         try:
@@ -220,7 +222,7 @@ class Keeper:
             for segment, place in places:
                 at = _append(copy, at, segment, place.position)
             if at:
-                copy.truncate(at)  # from an earlier cut at the same offset
+                copy.truncate(at)  # the file may be from an earlier truncation at this offset
                 copy.sync()
         finally:
             copy.close()
@@ -228,7 +230,8 @@ class Keeper:
 
 
 def _append(copy: File, at: int, segment: Segment, position: int) -> int:
-    """Write a segment from `position` on to `copy`, at `at`; returns the end. Raises OSError."""
+    """Copy a segment from `position` on into `copy`, at `at`. Returns the end of the copied data.
+    Raises OSError."""
     while piece := segment.file.pread(min(READ_BYTES, segment.size - position), position):
         copy.pwrite(piece, at)
         position, at = position + len(piece), at + len(piece)
@@ -236,7 +239,7 @@ def _append(copy: File, at: int, segment: Segment, position: int) -> int:
 
 
 def has_batch_behind(file: File, position: int, size: int, offset: int) -> bool:
-    """Whether there is a whole batch with a later offset anywhere after `position`. Raises
+    """Return whether a whole batch with a later offset begins anywhere after `position`. Raises
     OSError."""
     magic, at = bytes((MAGIC,)), position
     while size - at >= HEADER_BYTES:

@@ -56,10 +56,10 @@ __all__ = [
 ]
 
 SHARE_OF_DESCRIPTORS = 0.6
-"""The share of RLIMIT_NOFILE for log files; the rest is for connections."""
+"""The share of RLIMIT_NOFILE for log files. The rest is for connections."""
 
 READ_BYTES = 1 << 16
-"""Bytes per read of a small file: most files need only one."""
+"""Bytes per read of a small file. Most files need only one read."""
 
 _SYNCED_WHOLE = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs"})
 """File systems whose `syncfs` writes everything and reports errors; those of FUSE and overlayfs do
@@ -67,11 +67,11 @@ not."""
 
 _DESCRIPTORS_MAX = 1 << 20
 _FULLFSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-"""macOS: fsync there leaves the bytes in the drive's cache."""
+"""On macOS, fsync leaves the data in the drive's cache; this command writes it to the medium."""
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one; returns the resulting limit."""
+    """Raise the soft limit of open files to the hard limit. Returns the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else hard
     for limit in (
@@ -89,7 +89,8 @@ def raise_descriptor_limit() -> int:
 
 
 def _file_system_of(device: int) -> str:
-    """The type of the file system with this device number, by Linux's name; "" if unknown."""
+    """Return the type of the file system with this device number, by Linux's name; "" if
+    unknown."""
     number = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
         for line in mounts:
@@ -101,8 +102,8 @@ def _file_system_of(device: int) -> str:
 
 @functools.cache
 def _sync_of_file_systems() -> Callable[[int], None] | None:
-    """`syncfs` for a descriptor, which raises OSError. None if it is missing, or does not report
-    write errors (Linux does since 5.8)."""
+    """Return a function that calls `syncfs` on a descriptor and raises OSError. None if the system
+    has no `syncfs`, or one that does not report write errors (Linux's does since 5.8)."""
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if sys.platform != "linux" or release is None or tuple(map(int, release.groups())) < (5, 8):
         return None
@@ -123,12 +124,12 @@ def _sync_of_file_systems() -> Callable[[int], None] | None:
 
 
 def this_process() -> str:
-    """The content of a lock file: its holder."""
+    """Return the content of a lock file, which names this process."""
     return f"process {os.getpid()}"
 
 
 class _Descriptor:
-    """An open descriptor, closed with its last reference."""
+    """An open descriptor, which is closed with its last reference."""
 
     __slots__ = ("fd",)
 
@@ -153,10 +154,10 @@ class RealFile:
         self.used = False
         """Whether it was used since the disk last searched for files to close."""
         self.pins = 0
-        """How many callers hold its descriptor; it stays open."""
+        """How many callers need the descriptor to stay open."""
         self._closing = False
         self.listed = False
-        """Whether it is in the disk's list of open files."""
+        """Whether the file is in the disk's list of open files."""
 
     def pread(self, length: int, position: int) -> bytes:
         descriptor = self._descriptor()
@@ -237,7 +238,7 @@ class RealFile:
                 self.descriptor = None
 
     def rename(self, path: str) -> None:
-        with self._disk.mutex:  # a concurrent open uses one name or the other
+        with self._disk.mutex:  # a concurrent open uses either the old or the new name
             os.rename(self.path, path)
             self.path = path
 
@@ -290,7 +291,7 @@ class _RealLock:
 
 
 def _lock_as_java(fd: int, path: str) -> None:
-    """Also take the other kind of lock, which an Apache Kafka uses for its directories. Raises
+    """Also take the other kind of lock, which Apache Kafka takes on its directories. Raises
     LockHeld."""
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -317,7 +318,7 @@ class RealDisk:
 
     @contextlib.contextmanager
     def reading(self, path: str) -> Generator[None]:
-        """Inside this context, `path` is read."""
+        """Report an OSError that is raised while `path` is read."""
         try:
             yield
         except OSError as e:
@@ -328,8 +329,8 @@ class RealDisk:
         return RealFile(self, path)
 
     def reopen(self, file: RealFile, create: bool = False) -> _Descriptor:
-        """Open `file`, closing another one not used recently if too many are open. Only a write
-        creates a file: a late reader of a removed one must not create its name again."""
+        """Open `file`, and first close a file that was not used recently if too many are open. Only
+        a write creates a file: a late read of a removed file must not create it again."""
         with self.mutex:
             if file.descriptor is None:
                 creates = create and self._access == os.O_RDWR
@@ -359,7 +360,8 @@ class RealDisk:
             self._ring.append(file)
 
     def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
-        # Optimized for speed: a start lists every log, and nothing else takes as long.
+        # Optimized for speed: a start lists every log's directory, which takes longer than anything
+        # else.
         found: dict[str, Entry] = {}
         with self.reading(path), os.scandir(path) as entries:
             for entry in entries:

@@ -3,8 +3,8 @@
 A flush first reads the log end, then syncs everything below it, and only then moves the recovery
 point. It may run in a thread while the loop appends.
 
-A snapshot of many producers is written by the next flush; the roll only freezes them. Until then
-recovery would begin before that snapshot anyway, since the recovery point does not move past
+A roll only freezes the state of many producers, and the next flush writes the snapshot. Until then,
+recovery would begin before that snapshot in any case, since the recovery point does not move past
 unwritten data.
 """
 
@@ -23,11 +23,12 @@ from pk.core.log.state import LogState
 logger = logging.getLogger("pk.log")
 
 SNAPSHOT_AT_ONCE = 1000
-"""Snapshots of more producers are left to the next flush, since this many take two milliseconds."""
+"""Snapshots of more producers are left to the next flush. Writing a snapshot of this many takes two
+milliseconds."""
 
 
 ASIDE = ".tmp"
-"""The suffix of a file that will replace another; removed when a log is opened."""
+"""The suffix of a file that will replace another. Such files are removed when a log is opened."""
 
 
 class Durability:
@@ -47,24 +48,26 @@ class Durability:
         self._log = log
         self._unsynced_snapshots: list[int] = []
         self._frozen: dict[int, FrozenProducers] = {}
-        """The snapshots not written yet, by offset."""
+        """The snapshots that are not written yet, by offset."""
         self.lock = threading.RLock()
         """Held while files are synced, so that nothing is truncated or removed in the meantime."""
         self.recovery_point = 0
-        """Where recovery begins: below it, the log and everything derived from it are on the
-        disk."""
+        """The offset from which recovery begins: the log below it, and everything derived from
+        that, is on the disk."""
         self.durable_offset = 0
-        """Records below it are on the disk; it is at or after the recovery point."""
+        """Records below this offset are on the disk. It is never below the recovery point."""
         self.created = False
-        """Whether the name of its directory, and the names in it, may not be durable yet, because
-        it is new or was not closed."""
+        """Whether the name of the log's directory, and the names in it, may not be durable yet,
+        because the log is new or was not closed."""
 
     def start(self, recovery_point: int) -> None:
-        """Initialize for an opened log: everything below `recovery_point` is on the disk."""
+        """Initialize the state of an opened log: everything below `recovery_point` is on the
+        disk."""
         self.recovery_point = self.durable_offset = recovery_point
 
     def cut(self, offset: int) -> None:
-        """The log now ends at `offset`. Raises OSError."""
+        """Move the recovery point back and remove later snapshots, since the log was truncated at
+        `offset`. Raises OSError."""
         self.recovery_point = min(self.recovery_point, offset)
         self.durable_offset = min(self.durable_offset, offset)
         self.remove_snapshots([snapshot for snapshot in self._log.snapshots if snapshot > offset])
@@ -74,9 +77,9 @@ class Durability:
         """Make the log durable up to `up_to` (its end, if None) and move the recovery point there.
 
         May run in a thread while the loop appends; concurrent flushes wait for each other, and
-        later ones find their work done. With `force` it flushes even if the recovery point is
-        already there. If a full disk has no room for data other than records, the records are
-        durable all the same, and the recovery point waits for the next flush.
+        later ones have nothing left to do. `force` flushes even if the recovery point is already
+        there. If a full disk has no room for indexes, epochs or snapshots, the records are durable
+        all the same, and the recovery point stays until the next flush.
         """
         log = self._log
         with self.lock:
@@ -102,10 +105,13 @@ class Durability:
                 self.recovery_point = max(self.recovery_point, target)
 
     def prepare(self) -> bool:
-        """Write everything that a flush of the whole log writes, without syncing. `put_in_place`
-        and `synced` may follow, each after a sync of the file system; alternatively, a flush does
-        everything again. Nothing may be appended from now on. May run in a thread. False if the
-        disk does not have room for all of it."""
+        """Write everything that a flush of the whole log writes, without syncing. Returns False if
+        the disk does not have room for all of it.
+
+        Afterwards call `put_in_place` and then `synced`, each after a sync of the file system; or
+        call `flush`, which writes everything again. Nothing may be appended after this call. May
+        run in a thread.
+        """
         log = self._log
         with self.lock:
             log.check_alive()
@@ -114,8 +120,8 @@ class Durability:
             )
 
     def put_in_place(self) -> None:
-        """Call when the data of `prepare` is on the disk. The leader epochs get their file's name
-        only now, so that a crash leaves either the old ones or the new ones."""
+        """Rename the file of leader epochs to its final name. Call this once the data of `prepare`
+        is on the disk, so that a crash leaves either the old or the new epochs."""
         log = self._log
         epochs = log.known_epochs
         if epochs is not None and epochs.dirty:
@@ -126,7 +132,8 @@ class Durability:
                 raise log.die("rename", e) from e
 
     def synced(self) -> None:
-        """Call when everything written, and put in place, is on the disk."""
+        """Mark the whole log as durable. Call this once the file system was synced after
+        `put_in_place`."""
         log = self._log
         with self.lock:
             for segment in log.segments:
@@ -138,8 +145,8 @@ class Durability:
             self.recovery_point = self.durable_offset = log.log_end_offset
 
     def _unsynced(self, target: int, *, force: bool) -> list[Segment]:
-        """The segments with records between the recovery point and `target`; with `force` always
-        includes the last one."""
+        """Return the segments with records between the recovery point and `target`. `force`
+        includes the last segment in any case."""
         segments = self._log.segments
         return [
             segment
@@ -156,8 +163,8 @@ class Durability:
 
     def _write_behind(self, segments: list[Segment], *, epochs_aside: bool = False) -> bool:
         """Write data whose writing was postponed: index entries, leader epochs and large snapshots.
-        `epochs_aside` writes the epochs to a temporary file, unsynced, for `put_in_place`. May run
-        in a thread. False if the disk does not have room for all of it."""
+        Returns False if the disk does not have room for all of it. With `epochs_aside` the epochs
+        go to a temporary file, unsynced, for `put_in_place`. May run in a thread."""
         log = self._log
         epochs = log.known_epochs
         try:
@@ -196,7 +203,7 @@ class Durability:
                 raise
 
     def _sync_state(self) -> None:
-        """Sync snapshots and names. May run in a thread. Raises OSError."""
+        """Sync snapshots and directories. May run in a thread. Raises OSError."""
         log = self._log
         due, self._unsynced_snapshots = self._unsynced_snapshots, []
         for offset in due:
@@ -223,8 +230,8 @@ class Durability:
                 raise log.die("sync a directory", e) from e
 
     def write_snapshot(self, offset: int) -> None:
-        """Write a snapshot of the producers at the log end, unsynced, under the name of `offset`
-        (one of many producers is written by the next flush), and remove unneeded snapshots. Raises
+        """Write a snapshot of the producers at the log end as the snapshot of `offset`, unsynced,
+        and remove unneeded snapshots. The next flush writes it if there are many producers. Raises
         OSError."""
         log = self._log
         if len(log.producers) > SNAPSHOT_AT_ONCE:
@@ -241,7 +248,7 @@ class Durability:
         )
 
     def _write_frozen(self) -> None:
-        """Write the postponed snapshots, with the lock held. May run in a thread. Raises
+        """Write the postponed snapshots. The caller holds the lock, and may be in a thread. Raises
         OSError."""
         log = self._log
         for offset, frozen in list(self._frozen.items()):

@@ -10,7 +10,7 @@
 Epochs and start offsets both increase from line to line. The file is updated when the log is
 flushed, rolled or closed, before the recovery point moves. After a crash, epochs above the recovery
 point are rebuilt from the batches, each of which has its epoch. So a new leader need not write a
-file, which matters when 10,000 partitions get one at once.
+file, which matters when 10,000 partitions get new leaders at once.
 """
 
 from bisect import bisect_right
@@ -37,7 +37,8 @@ class EpochEnd(NamedTuple):
 
 
 class LeaderEpochs:
-    """The epochs of one log, oldest first. `dirty` means that the checkpoint file is outdated."""
+    """The leader epochs of one log, oldest first. `dirty` means that the checkpoint file is
+    outdated."""
 
     def __init__(self, entries: list[EpochStart] | None = None) -> None:
         self._entries = entries or []
@@ -50,14 +51,15 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> list[EpochStart]:
-        """A copy of all entries."""
+        """Return a copy of all entries."""
         return list(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that `epoch` begins at `start_offset`. A known epoch keeps its start.
+        """Record that `epoch` begins at `start_offset`. An epoch that is already known keeps its
+        start.
 
-        Drops contradicting entries, with a later epoch or a later start. They come from an unclean
-        leader, or from a log that ended in a gap and was moved back by a restart.
+        Drops entries with a later epoch or a later start, which contradict the new one. They come
+        from an unclean leader, or from a log that ended in a gap and was moved back by a restart.
         """
         if epoch < 0:
             return
@@ -70,9 +72,9 @@ class LeaderEpochs:
         self.dirty = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The end of `epoch` in this log (OffsetForLeaderEpoch). The latest epoch ends at the log
-        end, and an older one at the start of the next one. An epoch that was never in this log ends
-        where the largest epoch below it ends (KIP-279)."""
+        """Return the end of `epoch` in this log (OffsetForLeaderEpoch). The latest epoch ends at
+        the log end, and an earlier epoch at the start of the next one. An epoch that was never in
+        this log ends where the largest epoch below it ends (KIP-279)."""
         if epoch == NO_EPOCH or not self._entries:
             return EpochEnd(NO_EPOCH, NO_OFFSET)
         if epoch == self._entries[-1].epoch:
@@ -80,18 +82,17 @@ class LeaderEpochs:
         i = bisect_right(self._entries, epoch, key=lambda e: e.epoch)
         if i == len(self._entries):  # an unknown epoch
             return EpochEnd(NO_EPOCH, NO_OFFSET)
-        if i == 0:  # older than all remaining epochs: it ends where the log begins
+        if i == 0:  # older than all remaining epochs: it ends at the log start
             return EpochEnd(epoch, self._entries[0].start_offset)
         return EpochEnd(self._entries[i - 1].epoch, self._entries[i].start_offset)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 if unknown."""
+        """Return the epoch that wrote `offset`; -1 if unknown."""
         i = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
         return self._entries[i - 1].epoch if i else NO_EPOCH
 
     def precede(self, earlier: Iterable[EpochStart]) -> None:
-        """Add epochs from before the first one that is known. `earlier` may continue beyond
-        that."""
+        """Add epochs from before the first known one. `earlier` may continue beyond it."""
         earlier = list(earlier)
         if not earlier:
             return
@@ -112,15 +113,15 @@ class LeaderEpochs:
             self.dirty = True
 
     def truncate_start(self, offset: int) -> None:
-        """Drop the epochs that end at or before `offset`, the new start of the log; the epoch that
-        contains it then begins there."""
+        """Drop the epochs that end at or before `offset`, the new start of the log. The epoch that
+        contains `offset` then begins there."""
         i = bisect_right(self._entries, offset, key=lambda e: e.start_offset)
         if i > 1 or (i and self._entries[0].start_offset < offset):
             self._entries = [EpochStart(self._entries[i - 1].epoch, offset), *self._entries[i:]]
             self.dirty = True
 
     def format(self) -> bytes:
-        """The content of the checkpoint file."""
+        """Format the content of the checkpoint file."""
         lines = [
             "0",
             str(len(self._entries)),
@@ -130,7 +131,7 @@ class LeaderEpochs:
 
     @classmethod
     def parse(cls, content: bytes) -> "LeaderEpochs":
-        """Parse the content of a checkpoint file. Raises ValueError for anything else."""
+        """Parse the content of a checkpoint file. Raises ValueError if it is invalid."""
         try:
             version, announced, *lines = content.decode().split("\n")
             count = int(announced)

@@ -1,4 +1,4 @@
-"""The errors of a log, as types: a failing disk, or a data directory that this broker must not
+"""The errors of a log, as types: a failing disk, or a log directory that this broker must not
 use."""
 
 import errno
@@ -11,23 +11,23 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 LIMITS: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
 )
-"""Temporary shortages of this process or machine."""
+"""Temporary shortages of a resource of this process or machine."""
 NOT_THE_DISK: Final = FULL | LIMITS | {errno.ENOENT, errno.EBADF, errno.EINVAL}
 """Includes a file that was removed or closed under a late reader, and an impossible position from a
 damaged index."""
 
 
 def is_fault(error: OSError) -> bool:
-    """Whether an operation failed because the disk is failing, so that other data on it cannot be
-    trusted either."""
+    """Return whether an operation failed because the disk is failing, so that no data on it can be
+    trusted."""
     return error.errno not in NOT_THE_DISK
 
 
 class StorageError(KafkaError):
     """The disk failed a read, a write or a sync (KAFKA_STORAGE_ERROR).
 
-    `directory` is the partition's. If `undone`, the operation left no trace and the log can
-    continue (a full disk). Otherwise the log is dead, and so is its log directory: the contents of
+    `directory` is the partition's. If `undone`, the operation left no trace and the log can still
+    be used (a full disk). Otherwise the log is dead, and so is its log directory: the contents of
     its files are unknown.
     """
 
@@ -39,12 +39,12 @@ class StorageError(KafkaError):
 
     @property
     def disk_full(self) -> bool:
-        """Whether it failed for lack of disk space."""
+        """Whether the cause is a full disk."""
         return self.errno in FULL
 
     @property
     def is_passing(self) -> bool:
-        """Whether it failed for lack of disk space, or of another resource that may become
+        """Whether the cause is a full disk, or a shortage of another resource that may become
         available again."""
         return self.errno in FULL or self.errno in LIMITS
 
@@ -57,15 +57,15 @@ class Unforeseen(KafkaError):
     """
 
 
-class of_one_log:  # no generator: starts enter it and the next one 300,000 times
-    """Use as a context in which only the files of one log are read, and nothing is changed that
-    outlasts it: an unexpected exception becomes `Unforeseen`, and ends that work, not the
-    broker."""
+class of_one_log:  # not a generator: a start enters this and the next context 300,000 times
+    """A context for reading the files of one log. An unexpected exception becomes `Unforeseen`, so
+    that it ends this work and not the broker. The code inside must change nothing that outlasts
+    it."""
 
     __slots__ = ("_what",)
 
     def __init__(self, what: str) -> None:
-        """`what` describes the work."""
+        """`what` describes the work in the error."""
         self._what = what
 
     def __enter__(self) -> None: ...
@@ -78,9 +78,9 @@ class of_one_log:  # no generator: starts enter it and the next one 300,000 time
 
 
 class storage_errors:
-    """A context in which an OSError becomes the StorageError of `action` in `directory`. It counts
-    as undone unless the disk is failing, so use it for reads, and for operations that are repeated
-    from their beginning."""
+    """A context in which an OSError becomes a StorageError for `action` in `directory`. The error
+    counts as undone unless the disk is failing, so use this for reads, and for operations that are
+    repeated from their beginning."""
 
     __slots__ = ("_action", "_directory")
 

@@ -7,7 +7,7 @@ from pk.core.log.non_blocking import WouldBlock, reads
 
 
 class SliceFile(Protocol):
-    """The interface of the file of a `FileSlice`."""
+    """A file from which a `FileSlice` is sent."""
 
     def pread(self, length: int, position: int) -> bytes: ...
     def fileno(self) -> int | None: ...
@@ -17,7 +17,7 @@ class SliceFile(Protocol):
 
 
 class BytesSlice:
-    """Bytes in memory (MemoryDisk, TLS, simulation)."""
+    """A slice that is bytes in memory (MemoryDisk, TLS, simulation)."""
 
     __slots__ = ("data", "length")
 
@@ -26,7 +26,7 @@ class BytesSlice:
         self.length = len(data)
 
     def read(self) -> bytes | memoryview:
-        """The bytes."""
+        """Return the bytes."""
         return self.data
 
     def __repr__(self) -> str:
@@ -37,9 +37,8 @@ class FileSlice:
     """`length` bytes of `file` from `position`.
 
     To send it by descriptor, call `pin` before `fileno`, and `unpin` after the last byte. In
-    between, the descriptor stays open, so that a reused number never sends another file's bytes.
-    The file may have been truncated in the meantime, which shows in a short send; then the
-    connection must close.
+    between, the descriptor stays open, so that a reused number never sends another file's bytes. If
+    the file was truncated in the meantime, a send is short, and the connection must be closed.
     """
 
     __slots__ = ("file", "length", "position")
@@ -50,12 +49,12 @@ class FileSlice:
         self.length = length
 
     def read(self) -> bytes:
-        """The bytes, read from the file; fewer than `length` if the file has since been
-        truncated."""
+        """Read the bytes from the file; fewer than `length` if the file was truncated in the
+        meantime."""
         return self.file.pread(self.length, self.position)
 
     def read_nowait(self) -> bytes | None:
-        """Like `read`; None if the read may have to wait for the disk."""
+        """Like `read`, but returns None if the read may have to wait for the disk."""
         before, reads.non_blocking = reads.non_blocking, True
         try:
             return self.file.pread(self.length, self.position)
@@ -69,16 +68,16 @@ class FileSlice:
         self.file.pin()
 
     def unpin(self) -> None:
-        """Undo one `pin`."""
+        """Release the descriptor after one `pin`."""
         self.file.unpin()
 
     def fileno(self) -> int | None:
-        """The descriptor, valid while pinned; None if the disk has none."""
+        """Return the descriptor, which is valid while pinned; None if the disk has none."""
         return self.file.fileno()
 
     def resident(self) -> bool:
-        """Whether the bytes are in the page cache, as far as a probe can tell. If not, a send may
-        block on the disk."""
+        """Return whether the bytes are in the page cache, as far as this can be found out.
+        Otherwise a send may block on the disk."""
         return self.file.resident(self.position, self.length)
 
     def __repr__(self) -> str:

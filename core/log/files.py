@@ -1,8 +1,8 @@
 """The log's interface to a disk: two small protocols, implemented by `RealDisk` and `MemoryDisk`.
 
-The interface is about bytes and names, not about Kafka's concepts. Everything above it (segments,
-indexes, checkpoints) is written once, and runs on a real file system, in memory (`pk up --memory`),
-and in the simulator, where a disk can fail.
+The interface is about bytes and names, not about Kafka's concepts. The code that uses it (segments,
+indexes, checkpoints) is the same for a real file system, for memory (`pk up --memory`), and for the
+simulator, whose disks can fail.
 
 Every operation raises `OSError`. Paths are strings with `/` between their parts.
 """
@@ -21,26 +21,26 @@ PIECES_MAX: Final = 1024
 
 
 class Entry(NamedTuple):
-    """One name in a directory."""
+    """A name in a directory."""
 
     size: int
-    """In bytes; 0 for a directory."""
+    """The size in bytes; 0 for a directory."""
     modified_ms: int
     is_directory: bool
 
 
 UNMEASURED: Final = Entry(0, 0, False)
-"""An existing name whose size was not determined."""
+"""The entry of a name whose size was not determined."""
 
 
 class Stamp(NamedTuple):
-    """Changes whenever the bytes of a file or the names in a directory change, within the
-    resolution of the file system's clock."""
+    """A value that changes whenever the bytes of a file or the names in a directory change, within
+    the resolution of the file system's clock."""
 
     size: int
-    """In bytes; 0 for a directory."""
+    """The size in bytes; 0 for a directory."""
     time: int
-    """The time of the last change: comparable only with that of the same path on the same disk."""
+    """The time of the last change. Compare it only with that of the same path on the same disk."""
 
 
 class LockHeld(OSError):
@@ -58,13 +58,13 @@ class Lock(Protocol):
 
 
 class File(Protocol):
-    """One file. It is opened at first use, and may be closed and reopened without its user
+    """A file. It is opened at first use, and may be closed and reopened without its user
     noticing."""
 
     path: str
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        """Read up to `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def pwrite(self, data: Data, position: int) -> None:
@@ -73,27 +73,26 @@ class File(Protocol):
 
     def pwritev(self, pieces: Sequence[Data], position: int) -> None:
         """Write all of `pieces`, at most `PIECES_MAX`, one after another, in one call if the system
-        supports that. The file exists."""
+        supports that. The file must exist."""
         ...
 
     def size(self) -> int:
-        """In bytes; 0 if the file does not exist."""
+        """Return the size in bytes; 0 if the file does not exist."""
         ...
 
     def truncate(self, length: int) -> None: ...
 
     def allocate(self, length: int) -> None:
-        """Extend the file to `length` bytes, with zeros at its end, and reserve space for them on
-        the disk."""
+        """Extend the file with zeros to `length` bytes, and reserve space for them on the disk."""
         ...
 
     def extend(self, length: int) -> None:
-        """Extend the file to `length` bytes with a hole, which needs no space. Does nothing if
-        holes do need space."""
+        """Extend the file to `length` bytes with a hole, which uses no space. Does nothing on a
+        system on which holes use space."""
         ...
 
     def sync(self) -> None:
-        """Make the content durable (not the name: `Disk.sync_dir`)."""
+        """Make the content durable, but not the name (see `Disk.sync_dir`)."""
         ...
 
     def close(self) -> None:
@@ -109,47 +108,46 @@ class File(Protocol):
     def unpin(self) -> None: ...
 
     def resident(self, position: int, length: int) -> bool:
-        """Whether a read of these bytes would not have to wait for the disk, as far as a probe can
-        tell."""
+        """Return whether a read of these bytes would not have to wait for the disk, as far as this
+        can be found out."""
         ...
 
     def slice(self, position: int, length: int) -> Slice: ...
 
 
 def ignore_failed_read(path: str, error: OSError) -> None:
-    """Ignore failed reads."""
+    """Do nothing: the default for `Disk.read_failed`."""
 
 
 class Disk(Protocol):
     """A file system."""
 
     read_failed: Callable[[str, OSError], None]
-    """Called with the path that cannot be read because the disk fails (`failures.is_fault`), in the
-    thread of the reader, which gets the error too. So all failed reads are reported in one place: a
-    disk that loses data cannot be trusted with more, and its log directory goes offline, as in
-    Kafka."""
+    """Called with a path that cannot be read because the disk is failing (`failures.is_fault`). It
+    runs in the thread of the reader, which gets the error too. All failed reads are reported here,
+    because a disk that loses data must not be used: its log directory goes offline, as in Kafka."""
 
     def open(self, path: str) -> File:
-        """A file by its path; does not access the disk until it is used."""
+        """Return the file at `path`. The disk is not accessed until the file is used."""
         ...
 
     def list(self, path: str, unmeasured: Collection[str] = ()) -> dict[str, Entry]:
-        """The entries of a directory, sorted by name; for names in `unmeasured`, only that they
-        exist."""
+        """List a directory, sorted by name. The sizes of the names in `unmeasured` are not
+        determined."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def stamp(self, path: str) -> Stamp:
-        """A stamp that shows whether a file or directory has changed."""
+        """Return a stamp that shows whether a file or directory has changed."""
         ...
 
     def make(self, path: str) -> None:
-        """Create a directory and its parents; an existing one is not an error."""
+        """Create a directory and its parents, unless it exists."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or a directory, replacing a file of the new name."""
+        """Rename a file or a directory. An existing file of the new name is replaced."""
         ...
 
     def remove(self, path: str) -> None:
@@ -165,20 +163,20 @@ class Disk(Protocol):
         ...
 
     def sync_all(self, paths: Collection[str]) -> bool:
-        """Make everything on the file systems of these directories durable, contents and names.
+        """Make all contents and names on the file systems of these directories durable. Returns
         False if the system does not support that, or would not report a failure."""
         ...
 
     def read(self, path: str) -> bytes:
-        """Read a whole small file."""
+        """Read all of a small file."""
         ...
 
     def write(
         self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None
     ) -> None:
-        """Replace a small file as a whole: a reader (and, with `sync`, a crash) finds either the
-        old or the new content. With `sync_name=False`, a crash may find either until a later
-        `sync_dir`."""
+        """Replace a small file atomically: a reader finds either the old or the new content and,
+        with `sync`, so does the next start after a crash. With `sync_name=False` the new content is
+        certain to survive a crash only after a later `sync_dir`."""
         ...
 
     def lock(self, path: str, text: str) -> Lock:
@@ -186,5 +184,5 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the file system with `path`."""
+        """Return the total and the usable bytes of the file system that has `path`."""
         ...

@@ -36,7 +36,7 @@ from pk.core.log.files import File
 OFFSET_ENTRY: Final = Struct(">ii")
 TIME_ENTRY: Final = Struct(">qi")
 BLOCK_ENTRIES: Final = 256
-"""A binary search on disk reads the rest at once when this many entries are left."""
+"""A binary search on disk stops when this many entries are left, and reads them at once."""
 
 
 class TimestampOffset(NamedTuple):
@@ -57,33 +57,34 @@ class IndexFile:
         self._written = size // self.entry.size
         """The number of entries in the file."""
         self._stale = False
-        """Whether the file has other contents than its first `_written` entries and possibly a
+        """Whether the file has contents other than its first `_written` entries and possibly a
         hole."""
         self._allocated = 0
-        """The length of the file while it grows; 0 for a file without a hole."""
+        """The length of the file with its hole; 0 for a file without a hole."""
 
     def allocate(self, length: int, size: int | None = None) -> None:
-        """Extend the file to `length` bytes, rounded down to whole entries, until `trim`. `size` is
-        its current size, if known. Raises OSError."""
+        """Extend the file to `length` bytes, rounded down to whole entries, until `trim` is called.
+        `size` is its current size, if known. Raises OSError."""
         self._allocated = length - length % self.entry.size
         if (self.file.size() if size is None else size) < self._allocated:
             self.file.extend(self._allocated)
 
     def trim(self) -> None:
-        """Cut off the part that `allocate` added and that has no entries. Raises OSError."""
+        """Truncate the file after its last entry, to remove the hole that `allocate` added. Raises
+        OSError."""
         if self._allocated:
             self._allocated = 0
             if self.file.size() > self._written * self.entry.size:
                 self._cut(self._written)
 
     def cut_empty(self) -> None:
-        """Cut off the empty entries that a crash left at the end of the file. Raises OSError."""
+        """Remove the empty entries that a crash left at the end of the file. Raises OSError."""
         size, empty = self.entry.size, bytes(self.entry.size)
-        # A single one may be real: a record of 1 January 1970.
+        # A single empty entry may be real: a record of 1 January 1970.
         if self._written < 2 or self.file.pread(size, (self._written - 1) * size) != empty:
             return
         low, high = 0, self._written
-        while low < high:  # entries increase, so only the first could be empty
+        while low < high:  # entries increase, so only the first could be a real empty one
             middle = (low + high) // 2
             if self.file.pread(size, middle * size) == empty:
                 high = middle
@@ -99,7 +100,7 @@ class IndexFile:
             self.file.extend(self._allocated)
 
     def _put(self, data: bytes, count: int) -> None:
-        """Append entries to the file, which makes `count` in total."""
+        """Append entries to the file, which then has `count`."""
         self.file.pwrite(data, self._written * self.entry.size)
         if self._stale:
             self._cut(count)
@@ -108,7 +109,7 @@ class IndexFile:
 
 
 class OffsetIndex(IndexFile):
-    """Offset → position of a batch at or before it. Offsets here are absolute."""
+    """Maps an offset to the position of a batch at or before it. Offsets here are absolute."""
 
     entry = OFFSET_ENTRY
 
@@ -124,7 +125,7 @@ class OffsetIndex(IndexFile):
         return self._written if positions is None else len(positions)
 
     def load(self) -> None:
-        """Load it into memory, to append to it. Raises OSError."""
+        """Load the index into memory, to append to it. Raises OSError."""
         if self._positions is None:
             data = self.file.pread(self._written * OFFSET_ENTRY.size, 0) if self._written else b""
             both = array("i", data)
@@ -133,8 +134,8 @@ class OffsetIndex(IndexFile):
             self._offsets, self._positions = both[0::2], both[1::2]
 
     def start(self) -> None:
-        """Start empty, in memory, regardless of the file's contents; the next `write` overwrites
-        the file."""
+        """Start with an empty index in memory. The next `write` replaces the contents of the
+        file."""
         self._written = 0
         self._stale = True
         self._offsets, self._positions = array("i"), array("i")
@@ -146,8 +147,8 @@ class OffsetIndex(IndexFile):
         self._positions.append(position)
 
     def lookup(self, offset: int) -> int:
-        """The position of the last indexed batch that ends at or before `offset`; 0 if there is
-        none. Raises OSError."""
+        """Return the position of the last indexed batch that ends at or before `offset`; 0 if there
+        is none. Raises OSError."""
         return self.entry_before(offset)[1]
 
     def entry_before(self, offset: int) -> tuple[int, int]:
@@ -199,8 +200,8 @@ class OffsetIndex(IndexFile):
         return self.base_offset + entry[0], entry[1]
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries of batches that end at or after `offset`; the index is in memory. Raises
-        OSError."""
+        """Drop the entries of batches that end at or after `offset`. The index must be in memory.
+        Raises OSError."""
         assert self._offsets is not None and self._positions is not None
         keep = bisect_right(self._offsets, offset - self.base_offset - 1)
         del self._offsets[keep:], self._positions[keep:]
@@ -223,12 +224,13 @@ class OffsetIndex(IndexFile):
             self._put(fresh.tobytes(), count)
 
     def unload(self) -> None:
-        """Drop it from memory, after it was written."""
+        """Drop the index from memory, after it was written."""
         self._offsets = self._positions = None
 
 
 class TimeIndex(IndexFile):
-    """Timestamp → the offset up to which no timestamp is later. Offsets here are absolute."""
+    """Maps a timestamp to the offset up to which no timestamp is later. Offsets here are
+    absolute."""
 
     entry = TIME_ENTRY
 
@@ -244,7 +246,7 @@ class TimeIndex(IndexFile):
         return self._written if offsets is None else len(offsets)
 
     def load(self) -> None:
-        """Load it into memory, to append to it. Raises OSError."""
+        """Load the index into memory, to append to it. Raises OSError."""
         if self._offsets is None:
             data = self.file.pread(self._written * TIME_ENTRY.size, 0) if self._written else b""
             timestamps, offsets = array("q"), array("i")
@@ -254,14 +256,14 @@ class TimeIndex(IndexFile):
             self._timestamps, self._offsets = timestamps, offsets
 
     def start(self) -> None:
-        """Start empty, in memory, regardless of the file's contents; the next `write` overwrites
-        the file."""
+        """Start with an empty index in memory. The next `write` replaces the contents of the
+        file."""
         self._written = 0
         self._stale = True
         self._timestamps, self._offsets = array("q"), array("i")
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if its timestamp is later than the last; the index is in memory."""
+        """Add an entry if its timestamp is later than the last one. The index must be in memory."""
         timestamps, offsets = self._timestamps, self._offsets
         assert timestamps is not None and offsets is not None
         if timestamp > (timestamps[-1] if timestamps else -1):
@@ -269,13 +271,13 @@ class TimeIndex(IndexFile):
             offsets.append(offset - self.base_offset)
 
     def around(self, timestamp: int) -> tuple[TimestampOffset | None, TimestampOffset | None]:
-        """The last entry that is earlier than `timestamp`, and the first that is not; None if
-        there is none. Raises OSError.
+        """Return the last entry that is earlier than `timestamp`, and the first that is not; None
+        for an entry that does not exist. Raises OSError.
 
-        An entry is written together with one of the offset index, if there was a later timestamp
-        since the previous entry. So the first batch that reaches `timestamp` is at most one entry
-        of the offset index before the second entry returned. With timestamps out of order there may
-        be a gigabyte between two entries here, which need not be searched.
+        An entry is written together with one of the offset index, but only if a later timestamp has
+        come since the previous entry. So the first batch that reaches `timestamp` is at most one
+        entry of the offset index before the second entry returned. With timestamps out of order
+        there may be a gigabyte between two entries here, which need not be searched.
         """
         timestamps, offsets = self._timestamps, self._offsets
         if timestamps is not None and offsets is not None:
@@ -298,7 +300,7 @@ class TimeIndex(IndexFile):
         return self._absolute(read_last(self.file, TIME_ENTRY, self._written))
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries at or after `offset`; the index is in memory. Raises OSError."""
+        """Drop the entries at or after `offset`. The index must be in memory. Raises OSError."""
         assert self._timestamps is not None and self._offsets is not None
         keep = bisect_right(self._offsets, offset - self.base_offset - 1)
         del self._timestamps[keep:], self._offsets[keep:]
@@ -306,7 +308,7 @@ class TimeIndex(IndexFile):
             self._cut(keep)
 
     def drop_last(self) -> None:
-        """Drop the last entry; the index is in memory. Raises OSError."""
+        """Drop the last entry. The index must be in memory. Raises OSError."""
         assert self._timestamps is not None and self._offsets is not None
         del self._timestamps[-1], self._offsets[-1]
         if self._written > len(self._offsets):
@@ -326,7 +328,7 @@ class TimeIndex(IndexFile):
             self._put(b"".join(TIME_ENTRY.pack(*pair) for pair in pairs), count)
 
     def unload(self) -> None:
-        """Drop it from memory, after it was written."""
+        """Drop the index from memory, after it was written."""
         self._timestamps = self._offsets = None
 
     def _absolute(self, entry: tuple[int, ...] | None) -> TimestampOffset:
@@ -336,8 +338,9 @@ class TimeIndex(IndexFile):
 
 
 def kept(file: File, written: int, entry: Struct) -> int:
-    """How many of `written` entries can still be in the file: none if it was removed or truncated
-    by someone else; then it is opened again by its name. Raises OSError."""
+    """Return how many of `written` entries are still in the file. If another program has removed or
+    truncated it, returns 0 and closes it, so that the next use opens it by its name. Raises
+    OSError."""
     if not written or file.size() >= written * entry.size:
         return written
     file.close()
@@ -345,7 +348,7 @@ def kept(file: File, written: int, entry: Struct) -> int:
 
 
 def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...] | None:
-    """The last of the file's first `count` entries whose first field is not above `wanted`."""
+    """Find the last of the file's first `count` entries whose first field is not above `wanted`."""
     found = None
     for fields in _block(file, entry, count, wanted):
         if fields[0] > wanted:
@@ -357,8 +360,8 @@ def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...
 def search_around(
     file: File, entry: Struct, count: int, wanted: int
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Among the file's first `count` entries, the last one whose first field is below `wanted`, and
-    the one after it."""
+    """Find, among the file's first `count` entries, the last one whose first field is below
+    `wanted`, and the one after it."""
     before = None
     for fields in _block(file, entry, count, wanted - 1):
         if fields[0] >= wanted:
@@ -368,9 +371,10 @@ def search_around(
 
 
 def _block(file: File, entry: Struct, count: int, wanted: int) -> Iterable[tuple[int, ...]]:
-    """The entries around the last one that is not above `wanted`, and the one after it."""
+    """Read a few entries that include the last one that is not above `wanted`, and the one after
+    it."""
     low, high, size = 0, count, entry.size
-    # Entries before low are not above wanted, those from high on are.
+    # All entries before low are not above wanted; all from high on are above it.
     while high - low > BLOCK_ENTRIES:
         middle = (low + high) // 2
         if entry.unpack(file.pread(size, middle * size))[0] <= wanted:
@@ -382,15 +386,15 @@ def _block(file: File, entry: Struct, count: int, wanted: int) -> Iterable[tuple
 
 
 def read_last(file: File, entry: Struct, count: int) -> tuple[int, ...] | None:
-    """The last of the file's first `count` entries."""
+    """Read the last of the file's first `count` entries."""
     return entry.unpack(file.pread(entry.size, (count - 1) * entry.size)) if count else None
 
 
 def is_sane(
     offset_index: OffsetIndex, time_index: TimeIndex, offset_bytes: int, time_bytes: int
 ) -> bool:
-    """Whether the two files of a segment are plausible, by Kafka's checks: whole entries, and a
-    last entry not before the base offset. Raises OSError."""
+    """Return whether the two index files of a segment pass Kafka's checks: they have whole entries,
+    and the last entry is not before the base offset. Raises OSError."""
     if offset_bytes % OFFSET_ENTRY.size or time_bytes % TIME_ENTRY.size:
         return False
     base = offset_index.base_offset
@@ -398,7 +402,7 @@ def is_sane(
         offset_index.cut_empty()
         time_index.cut_empty()
         if time_bytes and not time_index.entries:
-            return False  # the entries it was extended for were never written
+            return False  # the entries for which it was extended were never written
         if offset_index.entries and offset_index.last()[0] < base:
             return False
         last = time_index.last()

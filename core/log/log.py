@@ -1,22 +1,23 @@
 """The log of one partition: its segments, producers, leader epochs, and its first and last offsets.
 
 A `Log` has parts that share one `LogState`: the `Appender` writes at the end, the `LogReader`
-reads, `LogSegments` rolls, deletes, truncates and replaces segments, and `Durability` syncs them
-to disk. `open_log` (log_loader.py) makes it; this file closes it, moves it, and marks its damage.
+reads, `LogSegments` rolls, deletes, truncates and replaces segments, and `Durability` syncs them to
+disk. `open_log` (log_loader.py) opens a log; the class here closes it, moves it, and marks its
+damage.
 
 Threads. One task (the event loop) appends, rolls and reads. At the same time, other threads may
 call `Durability.flush` and the methods of `LogReader` that would wait for the disk; its `is_hot`
 says whether `read` would. The caller of `truncate_to`, `restart_at`, `close` or `move_directory`
-must keep all other calls away. This works because the list of segments is replaced, never changed;
+must prevent all other calls. This works because the list of segments is replaced, never changed;
 files and arrays only grow; and `flush` reads the log end first, then syncs everything before it,
 and only then moves the recovery point.
 
 Failures. A failed write is undone (the file is cut to its previous size) and raises a
-`StorageError`: a full disk refuses produce requests and does no other harm. If the undo fails, or
-a sync does, the disk's contents are unknown. If the disk itself fails (`failures.is_fault`),
-nothing on it can be trusted. In both cases the log is *dead*: every later call raises, and the
-caller must take its directory out of service. A failed fsync is never retried, because the kernel
-may have dropped the pages that it could not write.
+`StorageError`: a full disk refuses produce requests and does no other harm. If the undo fails, or a
+sync does, the disk's contents are unknown. If the disk itself fails (`failures.is_fault`), nothing
+on it can be trusted. In both cases the log is *dead*: every later call raises, and the caller must
+take its directory out of service. A failed fsync is never retried, because the kernel may have
+dropped the pages that it could not write.
 """
 
 import errno
@@ -37,7 +38,7 @@ __all__ = ["Appended", "Log", "Origin", "Replicated"]
 
 
 class Log:
-    """One partition's log, made by `open_log`. The top of this file explains threads and
+    """The log of one partition, opened by `open_log`. The top of this file explains threads and
     failures."""
 
     __slots__ = (
@@ -58,10 +59,10 @@ class Log:
     )
 
     log_dir: LogDir
-    """The directory of `log.dirs` that holds it; set by `LogDirs`."""
+    """The directory of `log.dirs` that has the log; set by `LogDirs`."""
 
     def __init__(self, state: LogState) -> None:
-        """Only for `open_log`."""
+        """Called only by `open_log`."""
         self.state = state
         self.durability = Durability(state)
         self.segments = LogSegments(state, self.durability)
@@ -70,29 +71,29 @@ class Log:
         self.recovered: recovery.Cut | None = None
         """The result of recovery, if the log was not closed cleanly."""
         self.closed_as: bytes | None = None
-        """The note about its last close (closed_logs.py), if it was opened by that."""
+        """The document about the log's last close (closed_logs.py), if the log was opened by it."""
         self.mark: Mark | None = None
-        """The damage found in it, until it is in sync again."""
+        """The damage that was found in the log, until the replica is in sync again."""
         self.damaged_segments: dict[int, str] = {}
-        """Base offsets of closed segments found damaged since it was opened, with a description."""
+        """Closed segments that were found damaged since the log was opened: base offset →
+        description."""
         self.rewriting = False
-        """Whether `.cleaned` segments are being written for it; only one writer is allowed at a
-        time."""
+        """Whether a compaction or a repair is writing `.cleaned` segments for this log. Only one at
+        a time may do so."""
         self.kept_bytes = 0
-        """The number of truncated bytes that are kept, as of the time when the log was opened with
-        a mark."""
+        """The number of truncated bytes that are kept while the log is marked as damaged."""
         self.snapshot_bytes = 0
-        """The size in bytes of the producer snapshot with which it was opened."""
+        """The size in bytes of the producer snapshot with which the log was opened."""
 
     def configure(self, config: LogConfig) -> None:
-        """Use other settings from the next append on."""
+        """Apply new settings, from the next append on."""
         self.state.config = config
         self.segments.configure(config)
         self.appender.configure(config)
 
     def keep_from(self, offset: int) -> None:
-        """Mark the log before it is truncated at `offset`, below committed records, and copy the
-        data to truncate. Raises StorageError."""
+        """Mark the log as damaged before it is truncated at `offset`, below committed records, and
+        copy the data that will be truncated. Raises StorageError."""
         state = self.state
         with self.durability.lock, storage_errors(state.directory, "keep records"):
             keeper = Keeper(state.disk, state.directory, NO_OFFSET)
@@ -102,8 +103,8 @@ class Log:
             self.kept_bytes = sum(kept_files(state.disk, state.directory).values())
 
     def mend(self, *, keep: bool = False) -> None:
-        """Remove the mark after the log is in sync again, and also the truncated data, unless
-        `keep` is set. Raises StorageError."""
+        """Remove the mark once the replica is in sync again and, unless `keep` is set, the kept
+        data too. Raises StorageError."""
         state = self.state
         with self.durability.lock, storage_errors(state.directory, "remove what was kept"):
             if not state.abandoned:
@@ -111,24 +112,24 @@ class Log:
             self.mark = None
 
     def take_damage(self, other: "Log") -> None:
-        """Take the mark of another log of the same partition, of which this one is a copy, and copy
-        its truncated data. Raises StorageError."""
+        """Copy the mark and the truncated data of `other`, of which this log is a copy. Raises
+        StorageError."""
         state, source = self.state, other.state
         with other.durability.lock, storage_errors(state.directory, "copy what was kept"):
             take_over(state.disk, state.directory, source.disk, source.directory)
             self.mark, self.kept_bytes = other.mark, other.kept_bytes
 
     def has_damage_of(self, other: "Log") -> bool:
-        """Whether `take_damage` would change nothing."""
+        """Return whether `take_damage` would change nothing."""
         return (self.mark, self.kept_bytes) == (other.mark, other.kept_bytes)
 
     def close(self) -> None:
-        """Sync everything, so that opening it again needs no recovery, and close the files. Raises
+        """Sync everything, so that the next start needs no recovery, and close the files. Raises
         StorageError."""
         durability = self.durability
         with durability.lock:
-            # A new epoch by itself needs no sync: 10,000 partitions get one at every start, and
-            # most write nothing.
+            # A new epoch by itself needs no sync: 10,000 partitions get new epochs at every start,
+            # and most of them write nothing.
             if self._finish():
                 durability.flush(force=True)
                 if durability.recovery_point < self.state.log_end_offset:
@@ -136,9 +137,9 @@ class Log:
             self._close_files()
 
     def prepare_close(self) -> bool:
-        """Write the data of a closed log without syncing it; returns whether `close` would sync
-        anything. Syncing many logs at once is much faster (`Durability.put_in_place`, `synced`).
-        Nothing may be appended from now on. Raises StorageError."""
+        """Write the data that `close` would sync, without syncing it. Returns whether there is
+        anything to sync. Syncing many logs at once is much faster (`Durability.put_in_place`,
+        `synced`). Nothing may be appended after this call. Raises StorageError."""
         with self.durability.lock:
             unsynced = self._finish()
             if unsynced and not self.durability.prepare():
@@ -153,7 +154,7 @@ class Log:
             segment.close()
 
     def _finish(self) -> bool:
-        """Finish the active segment, and write the producer snapshot; returns whether something is
+        """Finish the active segment, and write the producer snapshot. Returns whether something is
         not synced yet."""
         state, durability = self.state, self.durability
         if state.dead is not None:
@@ -176,7 +177,8 @@ class Log:
         return changed
 
     def abandon(self) -> None:
-        """Close the files of a log that will be deleted, after any flush in progress."""
+        """Close the files of a log that will be deleted, after any flush in progress. Nothing is
+        written or synced afterwards."""
         with self.durability.lock:
             self.state.abandoned = True
             self._close_files()

@@ -65,12 +65,12 @@ class LogDir:
         self.disk = disk
         self.path = path
         self.failed = False
-        """Whether its disk failed: it is offline until the broker restarts."""
+        """Whether the disk failed: the directory is offline until the broker restarts."""
         self.cordoned = False
         """Whether no log may be created in it or moved to it (`cordoned.log.dirs`, KIP-1066)."""
         self.directory_id: Uuid = bytes(16)
         self.clean = False
-        """Whether the last broker closed its logs cleanly."""
+        """Whether the last broker closed the directory's logs cleanly."""
         self.clean_broker_epoch = UNKNOWN_BROKER_EPOCH
         self.found: dict[TopicPartition, str] = {}
         """The logs found at start that are not open yet → their directories."""
@@ -78,30 +78,32 @@ class LogDir:
         """Directories that wait for `LogDirs.remove_deleted`."""
         self.logs: dict[TopicPartition, OpenLog] = {}
         self.futures: dict[TopicPartition, str] = {}
-        """Logs that are being moved here → their directories until they are complete."""
+        """Logs that are being moved to this directory → their paths until the move is complete."""
         self.leaving: set[TopicPartition] = set()
-        """Logs that were moved from here and have not been renamed yet."""
+        """Logs that were moved to another directory, and whose old copies have not been renamed
+        yet."""
         self._checkpoints = threading.RLock()
-        """Held while writing a checkpoint, from reading the offsets to the last byte, so that a
-        thread cannot replace another's newer offsets with older ones."""
+        """Held while a checkpoint is written, from reading the offsets to writing the last byte, so
+        that a thread cannot replace another thread's newer offsets with older ones."""
         self.recovery_points: dict[TopicPartition, int] = {}
-        """The content of the checkpoint: where recovery would begin after a crash."""
+        """The content of the checkpoint: the offsets from which recovery would begin after a
+        crash."""
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.aborted: dict[str, Sizes] = {}
-        """The sizes of the indexes of aborted transactions of the logs that were closed."""
+        """The sizes of the indexes of aborted transactions, as noted when the logs were closed."""
         self.is_noted = False
         """Whether the last broker wrote a note about its closed logs."""
         self.closed: dict[str, bytes] = {}
-        """The note's documents of closed logs that are not open yet."""
+        """The documents in that note of logs that are not open yet."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """The offsets up to which logs are compacted."""
         self.scrub_times: dict[TopicPartition, int] = {}
-        """When logs were last read to detect damage, in ms; 0 for damaged ones."""
+        """When logs were last read to detect damage, in ms; 0 for damaged logs."""
         self._outdated: dict[str, set[TopicPartition]] = {
             name: set() for name, _ in self._offsets_noted()
         }
-        """Logs that are gone but still in the checkpoint files."""
+        """Deleted logs that are still in the checkpoint files."""
         self._lock: Lock | None = None
 
     def __repr__(self) -> str:
@@ -110,9 +112,9 @@ class LogDir:
     def take_closed(
         self, tp: TopicPartition, path: str, topic_id: Uuid
     ) -> ClosedLog | Contents | None:
-        """The noted state of the closed log at `path`, of a partition of this topic, if it is in
-        the note; only once. If its files have changed since, only their contents then. Raises
-        OSError."""
+        """Return the state of the closed log at `path` from the note, or only its contents if its
+        files have changed since. None if the note does not have it, or it belongs to another topic
+        than `topic_id`. Each document is used once. Raises OSError."""
         document = self.closed.pop(str(tp), None)
         if document is None:
             return None
@@ -131,14 +133,15 @@ class LogDir:
         return closed or before
 
     def free_bytes(self) -> tuple[int, int]:
-        """(total, usable) bytes of its file system. Raises StorageError."""
+        """Return the total and the usable bytes of the directory's file system. Raises
+        StorageError."""
         try:
             return self.disk.free_bytes(self.path)
         except OSError as e:
             raise StorageError(self.path, "ask for free space", e) from e
 
     def hold(self, holder: str) -> None:
-        """Lock it. Raises LogDirInUse, LogDirIsApache, OSError."""
+        """Lock the directory. Raises LogDirInUse, LogDirIsApache, OSError."""
         self.disk.make(self.path)
         try:
             self._lock = self.disk.lock(f"{self.path}/{LOCK}", holder)
@@ -163,13 +166,13 @@ class LogDir:
             self._lock = None
 
     def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], Uuid]) -> None:
-        """Check the owner; an empty directory becomes ours. Raises LogDirOfAnother, LogDirBroken,
-        OSError."""
+        """Check that the directory belongs to this node of this cluster. A directory without an
+        owner gets this one. Raises LogDirOfAnother, LogDirBroken, OSError."""
         path = f"{self.path}/{META_PROPERTIES}"
         if not self.disk.exists(path):
             self.directory_id = new_id()
             self.disk.write(path, MetaProperties(cluster_id, node_id, self.directory_id).format())
-            with contextlib.suppress(PermissionError):  # the parent may belong to someone else
+            with contextlib.suppress(PermissionError):  # the parent may belong to another user
                 self.disk.sync_dir(_parent(self.path))
             return
         meta = read_meta_properties(self.disk, self.path)
@@ -185,7 +188,8 @@ class LogDir:
         self.directory_id = meta.directory_id
 
     def load(self) -> None:
-        """Read the state of its logs, and remove the clean-shutdown marker. Raises OSError."""
+        """Read the names of the logs, the checkpoints and the notes, and remove the clean-shutdown
+        marker. Raises OSError."""
         names = self.disk.list(self.path)
         for name, entry in names.items():
             if not entry.is_directory:
@@ -215,8 +219,8 @@ class LogDir:
             self.closed = self._take_note(closed_logs.NOTE, closed_logs.parse_note)
 
     def _take_note(self, name: str, parse: Callable[[bytes], dict[str, T]]) -> dict[str, T]:
-        """The note of a clean shutdown; empty after an unclean one. Removes the note, since it is
-        only valid while logs are closed."""
+        """Read a note of a clean shutdown, and remove it, since it is only valid while logs are
+        closed. Returns an empty note after an unclean shutdown."""
         path, said = f"{self.path}/{name}", dict[str, T]()
         if self.clean:
             try:
@@ -227,8 +231,8 @@ class LogDir:
         return said
 
     def _offsets(self, name: str, names: Container[str]) -> dict[TopicPartition, int]:
-        """The offsets in a checkpoint; empty if it cannot be read, so that recovery begins at the
-        start of each log."""
+        """Read the offsets in a checkpoint. Returns none if it cannot be read, so that recovery
+        begins at the start of each log."""
         if name not in names:
             return {}
         path = f"{self.path}/{name}"
@@ -239,7 +243,7 @@ class LogDir:
             return {}
 
     def sync_names(self) -> None:
-        """Make the names of its logs durable. Raises StorageError."""
+        """Make the names of the directory's logs durable. Raises StorageError."""
         try:
             self.disk.sync_dir(self.path)
         except OSError as e:
@@ -277,8 +281,8 @@ class LogDir:
             self._write(SCRUB_TIMES, self.scrub_times)
 
     def write_log_start_offsets(self) -> None:
-        """Update `log-start-offset-checkpoint` with the logs that start inside a segment. Raises
-        StorageError."""
+        """Update `log-start-offset-checkpoint`, which has the logs that start inside a segment.
+        Raises StorageError."""
         with self._checkpoints:
             starts, now = self.log_start_offsets.copy(), list(self.logs.items())
             for tp, log in now:
@@ -295,17 +299,17 @@ class LogDir:
                         self.log_start_offsets.pop(tp, None)
 
     def has_noted_start(self, state: LogState, offset: int) -> bool:
-        """Whether a log that begins at `offset` does not begin earlier after a crash. A tiered log
-        begins at the start in the checkpoint, even if its first segment is far below that, and then
-        has a gap if the records in between were not copied. Any other begins with its first
-        segment."""
+        """Return whether the log would still begin at `offset`, its start, after a crash. A tiered
+        log begins at the start in the checkpoint even if its first segment is far above that; it
+        then has a gap if the records in between were not copied. Any other log begins with its
+        first segment."""
         return (
             not state.config.remote_storage_enable
             or self.log_start_offsets.get(state.tp, offset) >= offset
         )
 
     def has_log_start(self, tp: TopicPartition) -> bool:
-        """Whether the checkpoint has the start of a log, even if the offset is somewhat out of
+        """Return whether the checkpoint has the start of a log, even if that is somewhat out of
         date."""
         return tp in self.log_start_offsets
 
@@ -325,8 +329,8 @@ class LogDir:
                 self._outdated[name].add(tp)
 
     def make_way(self, tp: TopicPartition) -> None:
-        """Before creating a log of this name, update checkpoint files that still contain a former
-        one. Raises StorageError."""
+        """Update the checkpoint files that still contain a deleted log of this name, before a new
+        one is created. Raises StorageError."""
         self.forget(tp)
         with self._checkpoints:
             for name, offsets in self._offsets_noted():
@@ -353,14 +357,14 @@ class LogDir:
 
 
 def _parent(path: str) -> str:
-    """The parent directory of `path`, which may be relative."""
+    """Return the parent directory of `path`, which may be relative."""
     above, slash, _ = path.rpartition("/")
     return above or slash or "."
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties:
-    """The owner of the log directory at `path`. Raises LogDirBroken; OSError (FileNotFoundError if
-    it has no owner yet)."""
+    """Read the owner of the log directory at `path`. Raises LogDirBroken; OSError
+    (FileNotFoundError if it has no owner yet)."""
     try:
         return MetaProperties.parse(disk.read(f"{path}/{META_PROPERTIES}"))
     except ValueError as e:
@@ -368,7 +372,7 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties:
 
 
 def cluster_of(disk: Disk, paths: Sequence[str]) -> str | None:
-    """The cluster id of the first directory that has one. Raises LogDirBroken, OSError."""
+    """Read the cluster id of the first directory that has one. Raises LogDirBroken, OSError."""
     for path in paths:
         if disk.exists(f"{path}/{META_PROPERTIES}"):
             return read_meta_properties(disk, path).cluster_id

@@ -50,10 +50,10 @@ logger = logging.getLogger("pk.log")
 
 NAME_MAX: Final = 255
 WISHES_MAX: Final = 10_000
-"""Beyond this, the oldest are forgotten."""
+"""The maximum number of wishes. Beyond this, the oldest are forgotten."""
 SYNC_ALL_FROM: Final = 500
-"""At least this many logs are synced together: a log takes about five syncs, of 0.1 to 2 ms each,
-while a sync of the whole file system also waits for other programs' writes."""
+"""At least this many logs are synced together. A log takes about five syncs of 0.1 to 2 ms each,
+while a sync of the whole file system also waits for the writes of other programs."""
 
 
 class _Location(NamedTuple):
@@ -62,18 +62,19 @@ class _Location(NamedTuple):
     directory: LogDir
     identity: LogIdentity
     closed: ClosedLog | Contents | None = None
-    """Its state when it was closed; only its contents then, if it has changed since."""
+    """The state of the log when it was closed; only its contents if its files have changed
+    since."""
     created: bool = False
-    """Whether it was just created."""
+    """Whether the log was just created."""
     foreign: bool = False
-    """Whether a log of another topic existed there."""
+    """Whether the directory had a log of another topic, which was renamed."""
 
 
 class LogDirs:
     """All log directories of one broker. Its methods block; any thread may call them."""
 
     def __init__(self, directories: list[LogDir], new_id: Callable[[], Uuid]) -> None:
-        """Only for `open`."""
+        """Called only by `open`."""
         self.directories = directories
         """In the order of `log.dirs`, including failed ones."""
         self._new_id = new_id
@@ -94,10 +95,10 @@ class LogDirs:
     ) -> "LogDirs":
         """Lock and read every directory; missing ones are created.
 
-        `holder` is written to the lock files, to name this process to others
-        (`disk.this_process()`). `new_id` generates ids. `cluster_id` is "" if the controller will
-        provide it; then `identify` is called. A directory whose disk fails is `failed`; if all
-        fail, an error is raised. Raises LogDirError.
+        `holder` is written to the lock files, to identify this process (`disk.this_process()`).
+        `new_id` generates ids. `cluster_id` is "" if the controller will provide it; then call
+        `identify` later. A directory whose disk fails is marked as `failed`; it is an error if all
+        fail. Raises LogDirError.
         """
         directories = [LogDir(disk, path.rstrip("/") or "/") for path in paths]
         broken: OSError | None = None
@@ -134,9 +135,9 @@ class LogDirs:
             raise LogDirBroken(self.directories[0].path, "No log directory can be used.")
 
     def _settle_moves(self) -> None:
-        """Settle partitions that a crash left in two directories while they moved from one to the
-        other. The log that ends later is the newer one, since nothing was appended to the old one
-        after the switch. The other is renamed."""
+        """Settle the moves of partitions that a crash left in two directories. The log that ends
+        later is the newer one, since nothing was appended to the old one after the switch. The old
+        one is renamed."""
         places: dict[TopicPartition, list[LogDir]] = {}
         for directory in self.usable:
             for tp in directory.found:
@@ -155,7 +156,7 @@ class LogDirs:
 
     @property
     def logs_held(self) -> int:
-        """How many logs the working directories have, open or not."""
+        """The number of logs in the working directories, open or not."""
         return sum(len(directory.found) + len(directory.logs) for directory in self.usable)
 
     @property
@@ -166,28 +167,29 @@ class LogDirs:
         return epochs.pop() if len(epochs) == 1 else UNKNOWN_BROKER_EPOCH
 
     def found(self) -> dict[TopicPartition, LogDir]:
-        """The logs found at start that are not open yet."""
+        """Return the logs found at start that are not open yet."""
         return {tp: directory for directory in self.usable for tp in directory.found}
 
     def find(self, tp: TopicPartition) -> Log | None:
-        """The open log of a partition."""
+        """Return the open log of a partition."""
         return self._logs.get(tp)
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
-        """How far a partition was replicated according to the last checkpoint."""
+        """Return the high watermark of a partition in the last checkpoint."""
         for directory in self.directories:
             if tp in directory.high_watermarks:
                 return directory.high_watermarks[tp]
         return None
 
     def cordon(self, paths: Collection[str]) -> None:
-        """Create no more logs in the directories at `paths`, and allow it again in the others."""
+        """Do not create logs in the directories at `paths`, and allow it in all others."""
         wanted = {path.rstrip("/") or "/" for path in paths}
         for directory in self.directories:
             directory.cordoned = directory.path in wanted
 
     def wish(self, tp: TopicPartition, directory: LogDir) -> None:
-        """Set the directory for the new log of a partition; forgotten at shutdown, as in Kafka."""
+        """Choose the directory in which the log of a partition will be created. The choice is lost
+        at shutdown, as in Kafka."""
         self._wishes.pop(tp, None)
         if len(self._wishes) >= WISHES_MAX:
             del self._wishes[next(iter(self._wishes))]
@@ -204,12 +206,12 @@ class LogDirs:
         expected: bool = False,
     ) -> Log:
         """Open the log of a partition, or create it: in the requested directory, or in the one with
-        the fewest logs. With `expected` a log should exist, so a newly created one is marked as
-        damaged.
+        the fewest logs. `expected` says that a log should exist: if it must be created, it is
+        marked as damaged.
 
-        A log of that name with another topic id does not belong to this partition (its topic was
-        deleted and created again while we were down), and is renamed. Several threads may open logs
-        at once. Recovery takes long, and reports to `progress`. Raises StorageError.
+        A log of that name with another topic id does not belong to this partition (the topic was
+        deleted and created again while this broker was down), and is renamed. Several threads may
+        open logs at once. Recovery takes long, and reports to `progress`. Raises StorageError.
         """
         location = self._locate(tp, topic_id)
         log = self._read(location, config, now_ms, progress, expected=expected)
@@ -221,8 +223,8 @@ class LogDirs:
 
     @property
     def to_recover(self) -> int:
-        """The number of unopened logs that were not closed cleanly: opening each reads its end,
-        from the recovery point on."""
+        """The number of logs that are not open yet and were not closed cleanly: opening each reads
+        its end, from the recovery point on."""
         return sum(len(directory.found) for directory in self.usable if not directory.clean)
 
     def _locate(self, tp: TopicPartition, topic_id: Uuid) -> _Location:
@@ -264,9 +266,9 @@ class LogDirs:
             return _Location(directory, identity, created=True, foreign=foreign)
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
-        """The log that will replace `log` in another directory
-        (`<topic>-<partition>.<hex>-future`), empty or as far as an earlier run of this broker
-        copied it. Copied data is checked, which takes long; other moves can proceed. Raises
+        """Open the log that will replace `log` in another directory
+        (`<topic>-<partition>.<hex>-future`). It is empty, or has what an earlier run of this broker
+        copied. Checking the copied data takes long; other moves can proceed. Raises
         StorageError."""
         state, path = log.state, self._future_path(log, directory)
         identity = LogIdentity(directory.disk, path, state.tp, state.topic_id)
@@ -276,7 +278,7 @@ class LogDirs:
         return future
 
     def _future_path(self, log: Log, directory: LogDir) -> str:
-        """The path of the future log, which may not exist yet."""
+        """Return the path of the future log, and create its directory if missing."""
         with self._mutex:
             path = directory.futures.get(log.state.tp)
             try:
@@ -295,14 +297,14 @@ class LogDirs:
             return path
 
     def promote(self, future: Log, log: Log) -> None:
-        """Let `future`, which has all records of `log`, take its place. `settle` and `take_away`
-        follow. Until then both exist, and after a crash the next start takes the one that ends
-        later (`open`). Raises StorageError."""
+        """Put `future`, which has all records of `log`, in its place. Call `settle` and `take_away`
+        next. Until then both exist, and after a crash the next start keeps the one that ends later
+        (`open`). Raises StorageError."""
         with self._mutex:
             old, new = log.log_dir, future.log_dir
             future.move_directory(f"{new.path}/{log.state.tp}")
             new.futures.pop(log.state.tp, None)
-            future.durability.created = True  # it will be synced under this name from now on
+            future.durability.created = True  # so that the next flush syncs it under this name
             future.state.take_epochs(log.state)
             future.segments.first_dirty_offset = log.segments.first_dirty_offset
             old.leaving.add(log.state.tp)
@@ -313,8 +315,8 @@ class LogDirs:
             new.logs[log.state.tp] = self._logs[log.state.tp] = future
 
     def settle(self, future: Log, log: Log) -> None:
-        """Make the name durable under which `future` has replaced `log`, and checkpoint its
-        offsets. Only then may the old name be removed, or a power failure could leave neither.
+        """Make the new name of `future`, which has replaced `log`, durable, and checkpoint its
+        offsets. Only then may the old log be renamed, or a power failure could leave neither.
         Raises StorageError."""
         log.abandon()
         directory = future.log_dir
@@ -329,7 +331,7 @@ class LogDirs:
             logger.warning("%s; the next checkpoint will include it", e)
 
     def take_away(self, log: Log) -> str:
-        """Rename a log that another one has replaced; returns the new path, for `remove_deleted`.
+        """Rename a log that `future` has replaced. Returns the new path, for `remove_deleted`.
         Raises StorageError."""
         with self._mutex:
             directory = log.log_dir
@@ -340,7 +342,7 @@ class LogDirs:
             return path
 
     def give_up(self, future: Log) -> None:
-        """Remove a future log that is no longer wanted. Raises StorageError."""
+        """Remove a future log that is no longer needed. Raises StorageError."""
         directory = future.log_dir
         future.abandon()
         directory.futures.pop(future.state.tp, None)
@@ -352,9 +354,10 @@ class LogDirs:
             raise StorageError(future.state.directory, "remove", e) from e
 
     def delete_log(self, log: Log) -> str:
-        """Rename the log's directory and forget it; returns the new path, to `remove_deleted` it
-        after `file.delete.delay.ms`. Reads in flight continue. Raises StorageError."""
-        log.abandon()  # may wait for a sync: not while holding the lock, which the loop takes
+        """Rename the log's directory and forget the log. Returns the new path: call
+        `remove_deleted` with it after `file.delete.delay.ms`. Reads in flight continue. Raises
+        StorageError."""
+        log.abandon()  # may wait for a sync, so not under the mutex, which the loop takes
         with self._mutex:
             directory = log.log_dir
             self._logs.pop(log.state.tp, None)
@@ -376,8 +379,8 @@ class LogDirs:
                     raise StorageError(directory.path, f"remove {path}", e) from e
 
     def rename_strays(self, known: Container[TopicPartition]) -> list[str]:
-        """Rename the logs found at start that are not `known`; returns their new paths. Call it
-        once the cluster's image is loaded. Raises StorageError."""
+        """Rename the logs found at start whose partitions are not `known`. Returns their new paths.
+        Call this once the cluster's image is loaded. Raises StorageError."""
         renamed: list[str] = []
         with self._mutex:
             for directory in self.usable:
@@ -386,17 +389,18 @@ class LogDirs:
         return renamed
 
     def write_recovery_points(self) -> None:
-        """Checkpoint the recovery point of every log. Raises StorageError, after writing the other
-        directories."""
+        """Checkpoint the recovery point of every log. If this fails for a directory, the others are
+        written before StorageError is raised."""
         self._each(LogDir.write_recovery_points)
 
     def write_log_start_offsets(self) -> None:
-        """Checkpoint where logs start. Raises StorageError, after writing the other directories."""
+        """Checkpoint the start offsets of logs. If this fails for a directory, the others are
+        written before StorageError is raised."""
         self._each(LogDir.write_log_start_offsets)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Checkpoint the high watermarks of logs. Raises StorageError, after writing the other
-        directories."""
+        """Checkpoint the high watermarks of logs. If this fails for a directory, the others are
+        written before StorageError is raised."""
         self._each(lambda directory: directory.write_high_watermarks(high_watermarks))
 
     def close(
@@ -409,8 +413,8 @@ class LogDirs:
     ) -> None:
         """Close all logs, write the files for the next start, mark each directory as clean if all
         its logs were closed, and release the locks. `threads` logs are closed at once, since most
-        of the time is spent waiting for the disk. If there are at least `sync_all_from` logs, they
-        are synced together, with everything else on their file system."""
+        of the time is spent waiting for the disk. If a directory has at least `sync_all_from` logs,
+        they are synced together, with everything else on their file system."""
         for directory in self.directories:
             try:
                 if not directory.failed:
@@ -422,8 +426,7 @@ class LogDirs:
                 directory.release()
 
     def release(self) -> None:
-        """Release the locks and do nothing else: after an internal error the next start recovers
-        every log."""
+        """Only release the locks: after an internal error the next start recovers every log."""
         for directory in self.directories:
             directory.release()
 
@@ -437,8 +440,8 @@ class LogDirs:
     ) -> None:
         logs = [log for log in self._logs.values() if log.log_dir is directory]
         if len(logs) >= sync_all_from:
-            # Only in this thread: several threads would wait for the interpreter more than for the
-            # disk.
+            # Only in this thread: several threads would spend more time waiting for the interpreter
+            # than for the disk.
             unsynced = [log for log in logs if _prepare_close(log)]
             if len(unsynced) >= sync_all_from and _sync_all(directory, unsynced):
                 for log in unsynced:
@@ -457,7 +460,7 @@ class LogDirs:
         directory.write_log_start_offsets()
         directory.write_high_watermarks(high_watermarks)
         if any(log.state.dead for log in logs) or (directory.found and not directory.clean):
-            return  # a log that was never opened is as unclean as before
+            return  # logs that were not opened are as unclean as before
         aborted = {log.state.tp: sizes_of(log.state.segments) for log in logs}
         aborted = {tp: sizes for tp, sizes in aborted.items() if sizes}
         try:
@@ -497,8 +500,8 @@ class LogDirs:
         return log
 
     def _is_of(self, directory: LogDir, path: str, topic_id: Uuid) -> bool:
-        """Whether the log at `path` belongs to this topic; renames it if not. A log without a topic
-        id (lost in a crash) is taken for that of its name."""
+        """Return whether the log at `path` belongs to this topic; rename it if not. If a crash lost
+        the log's topic id, the log is assumed to belong to the topic of its name."""
         metadata = f"{path}/{PARTITION_METADATA}"
         ours = checkpoints.format_partition_metadata(topic_id)
         try:
@@ -530,7 +533,7 @@ class LogDirs:
         return new
 
     def _away(self, directory: LogDir, tp: TopicPartition, why: str) -> str:
-        """Kafka's name for a log that was renamed: at most 255 characters."""
+        """Return Kafka's name for a renamed log, which has at most 255 characters."""
         suffix = f"-{tp.partition}.{self._new_id().hex()}-{why}"
         return f"{directory.path}/{tp.topic[: NAME_MAX - len(suffix)]}{suffix}"
 
@@ -546,7 +549,8 @@ class LogDirs:
 
 
 def _known(location: _Location, config: LogConfig, *, expected: bool) -> Known:
-    """What the directory's files say about a log. `expected`: see `LogDirs.open_log`."""
+    """Collect the facts about a log that are known from the directory's files. `expected`: see
+    `LogDirs.open_log`."""
     directory, tp, closed = location.directory, location.identity.tp, location.closed
     known = Known(directory.clean, must_look=directory.is_noted and closed is None)
     if not location.created:
@@ -567,7 +571,7 @@ def _known(location: _Location, config: LogConfig, *, expected: bool) -> Known:
 
 
 def _report_losses(log: Log) -> None:
-    """Log the truncation of a log that was opened."""
+    """Log the data that a log had lost when it was opened."""
     if (mark := log.mark) is not None:
         logger.error(
             "%s is damaged: %s. It ends at %d and once reached %d or more. What was cut off is "
@@ -587,8 +591,8 @@ def _report_losses(log: Log) -> None:
 
 
 def _note_closed(directory: LogDir, logs: list[Log]) -> None:
-    """Write the note that spares the next start most of its reads; if that fails, it reads
-    everything."""
+    """Write the note that saves the next start most of its reads. If that fails, the next start
+    reads everything."""
     disk = directory.disk
     # Logs that were not opened are unchanged.
     documents = {
@@ -612,18 +616,18 @@ def _note_closed(directory: LogDir, logs: list[Log]) -> None:
 
 
 def _prepare_close(log: Log) -> bool:
-    """Whether the log was prepared, and `close` would sync something."""
+    """Prepare to close a log. Returns whether `close` would sync anything."""
     try:
         return log.prepare_close()
     except StorageError as e:
         logger.error("%s", e)
-        return False  # its `close` fails too, does everything, or finds the log dead
+        return False  # its `close` will fail too, do everything, or find the log dead
 
 
 def _sync_all(directory: LogDir, logs: list[Log]) -> bool:
-    """Sync the file systems that hold the directory and these of its logs (which may be links to
-    other file systems); returns whether that succeeded. If not, each log must sync itself, since
-    the error may concern another program."""
+    """Sync the file systems that have the directory and these of its logs (which may be links to
+    other file systems). Returns whether that succeeded. If not, each log must be synced by itself,
+    since the error may concern another program."""
     try:
         return directory.disk.sync_all([directory.path, *(log.state.directory for log in logs)])
     except OSError as e:
@@ -632,7 +636,7 @@ def _sync_all(directory: LogDir, logs: list[Log]) -> bool:
 
 
 def _reach(directory: LogDir, tp: TopicPartition) -> tuple[int, int]:
-    """How far the log in a directory goes: its end, as far as its last segment is valid, and its
+    """Return the end of the log in a directory, as far as its last segment is valid, and its
     checkpointed start. (Two logs with the same records may have different segments.)"""
     path = directory.found[tp]
     sizes = {

@@ -3,8 +3,9 @@
 A batch keeps its base offset, its last offset, its sequences and its leader epoch, whichever
 records are removed: offsets never change, and a producer's state can still be read from the
 headers. Kept records are copied as bytes, since the base of their deltas stays the same. They are
-only rewritten when the batch gets its *delete horizon*, the time from which its tombstones may be
-removed: it replaces the base timestamp (KIP-534), and the timestamp deltas are relative to it.
+rewritten only when the batch gets its *delete horizon*, the time from which its tombstones may be
+removed. The horizon replaces the base timestamp (KIP-534), to which the timestamp deltas are
+relative.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,7 +44,7 @@ class Entry(NamedTuple):
 
 
 def entries(data: bytes, count: int) -> list[Entry]:
-    """The `count` records that fill `data`. Raises KafkaError(INVALID_RECORD)."""
+    """Parse the `count` records that fill `data`. Raises KafkaError(INVALID_RECORD)."""
     found: list[Entry] = []
     position = 0
     new = new_tuple
@@ -94,11 +95,12 @@ def filtered(
     horizon_ms: int,
     marks_horizon: bool,
 ) -> tuple[bytes | bytearray | None, int]:
-    """The batch with the records that `choose` selects, and their number; None if there are none.
+    """Build the batch with only the records that `choose` selects. Returns it and the number of its
+    records; None if there are none.
 
-    `horizon_ms` becomes its delete horizon if it has none yet and a tombstone is kept, or with
-    `marks_horizon` (for a transaction marker that may be removed later). Raises the errors of
-    `body`, and KafkaError(INVALID_RECORD).
+    `horizon_ms` becomes the batch's delete horizon if it has none yet and either a tombstone is
+    kept, or `marks_horizon` is set (for a transaction marker that may be removed later). Raises the
+    errors of `body`, and KafkaError(INVALID_RECORD).
     """
     data = bytes(body(batch, header, LOGGED_BYTES_MAX))
     there = entries(data, header.count)
@@ -115,8 +117,7 @@ def filtered(
 
 
 def emptied(header: BatchHeader) -> bytearray:
-    """The batch without records, kept because its header still has information about its
-    producer."""
+    """Build the batch without its records. It is kept for the producer's data in its header."""
     batch = bytearray(HEADER_BYTES)
     attributes = header.attributes & ~(CODEC_BITS | DELETE_HORIZON_BIT)
     _pack(batch, header, attributes, NO_TIMESTAMP, header.max_timestamp, 0)
@@ -130,7 +131,7 @@ def _latest(data: bytes, header: BatchHeader, kept: Iterable[Entry]) -> int:
 
 
 def _timestamp(data: bytes, start: int) -> tuple[int, int, int]:
-    """A record's timestamp delta, with its start and end."""
+    """Read a record's timestamp delta. Returns it with its start and end."""
     _, position = read_varint(data, start, INT_BYTES_MAX)
     delta, end = read_varint(data, position + 1, LONG_BYTES_MAX)
     return delta, position + 1, end

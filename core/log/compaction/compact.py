@@ -2,8 +2,8 @@
 
 There are two passes. The first reads the dirty part and puts the last offset of each key into a map
 of bounded memory. The second reads the log from its beginning, leaves out records that are older
-than the map's offset for their key, and merges adjacent small segments. So an unchanged key is
-copied without a search in earlier records.
+than the map's offset for their key, and merges adjacent small segments. So no search through
+earlier records is needed for any key.
 
 Other data that is kept:
 
@@ -18,10 +18,10 @@ Other data that is kept:
 Records without a key and records of aborted transactions are removed. A full map ends the round at
 the offset reached.
 
-`clean` is a generator over blocking file work: its caller (a separate process, or a thread) takes
-the steps one by one, paces them by the bytes they report, and stops by taking no more. A finished
-group of segments is stored next to the old ones as `.cleaned`, synced; swap.py replaces them with
-it. Nothing here changes the log itself.
+`clean` is a generator over blocking file work: its caller (a separate process, or a thread) runs
+the steps one by one, paces them by the bytes that they report, and may stop after any step. A
+finished group of segments is one new segment, whose synced `.cleaned` files are next to the old
+ones; swap.py replaces the group with it. Nothing here changes the log itself.
 """
 
 import contextlib
@@ -51,41 +51,42 @@ from pk.core.record.batch import (
 from pk.core.record.build import ControlType, control_type
 
 GROUP_SEGMENTS_MAX: Final = 64
-"""The maximum number of segments merged into one: their files are renamed between two turns of the
-loop."""
+"""The maximum number of segments merged into one, since all their files are renamed in one turn of
+the event loop."""
 
 _INT32_MAX: Final = (1 << 31) - 1
 
 
 class Worked(NamedTuple):
-    """Bytes read and written since the last step."""
+    """The number of bytes read and written since the last step."""
 
     bytes: int
 
 
 class Cleaned(NamedTuple):
-    """A group is finished: its `.cleaned` files are durable, and may replace `replaced`."""
+    """A group of segments is compacted: the `.cleaned` files are durable, and may replace
+    `replaced`."""
 
     base_offset: int
     replaced: tuple[Part, ...]
     sizes: dict[str, int]
-    """The sizes of its files, by suffix."""
+    """The sizes of the `.cleaned` files, by suffix."""
 
 
 class Done(NamedTuple):
-    """The round is over: everything below `first_dirty_offset` is compacted."""
+    """The round has ended: all records below `first_dirty_offset` are compacted."""
 
     first_dirty_offset: int
     keys: int
     full: bool
-    """Whether the map was full, so there is more to do."""
+    """Whether the map was full, so that another round is needed."""
 
 
 Step: TypeAlias = Worked | Cleaned | Done
 
 
 def clean(disk: Disk, job: Job) -> Generator[Step, None, None]:
-    """Do the job, step by step; the last step is Done. Raises OSError, and CorruptBatch or
+    """Run the job, step by step. The last step is Done. Raises OSError, and CorruptBatch or
     KafkaError if a batch is invalid."""
     keys = KeyMap(job.keys_max)
     full = yield from _map(disk, job, keys)
@@ -104,10 +105,10 @@ class Transactions:
         self._due = sorted(aborted, key=lambda a: -a.first_offset)
         self._aborting: dict[int, AbortedTxn] = {}
         self._seen: set[int] = set()
-        """Producers with batches in the transaction that is open at this position."""
+        """Producers with batches in their transaction that is open at the current position."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Process a batch of data; returns whether its transaction was aborted."""
+        """Process a batch of data. Returns whether its transaction was aborted."""
         self._go_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -117,8 +118,8 @@ class Transactions:
     def ended(
         self, header: BatchHeader, kind: ControlType | None
     ) -> tuple[bool, AbortedTxn | None]:
-        """Process a control batch; returns whether its transaction has no batch left, and the
-        transaction to index."""
+        """Process a control batch. Returns whether no batch of its transaction is left, and the
+        aborted transaction to index, if any."""
         self._go_to(header.last_offset)
         if kind is ControlType.ABORT:
             aborted = self._aborting.pop(header.producer_id, None)
@@ -139,7 +140,7 @@ class Transactions:
 
 
 def groups(job: Job, end: int) -> Iterator[tuple[Part, ...]]:
-    """The segments below `end`, in groups of adjacent ones that fit into one segment."""
+    """Yield groups of adjacent segments below `end` that fit into one segment."""
     group: list[Part] = []
     size = index_bytes = time_index_bytes = 0
     for i, part in enumerate(job.parts):
@@ -165,9 +166,9 @@ def groups(job: Job, end: int) -> Iterator[tuple[Part, ...]]:
 
 
 def _map(disk: Disk, job: Job, keys: KeyMap) -> Generator[Worked, None, bool]:
-    """Fill the map; returns whether it became full."""
+    """Fill the map. Returns whether it became full."""
     first = job.first_dirty_offset
-    # The markers of earlier transactions are not read here, so those would seem to continue.
+    # Skip earlier transactions: their markers are not read here, so they would seem to stay open.
     transactions = Transactions(a for a in job.aborted if a.last_offset >= first)
     ends = _ends(job)
     for part in job.parts:
@@ -194,7 +195,7 @@ def _map(disk: Disk, job: Job, keys: KeyMap) -> Generator[Worked, None, bool]:
 
 
 def _note(header: BatchHeader, batch: bytes, keys: KeyMap, first: int) -> bool:
-    """Put the keys of a batch into the map; False if it became full."""
+    """Put the keys of a batch into the map. Returns False if it became full."""
     base, put = header.base_offset, keys.put
     for _, _, delta, key, _ in entries(bytes(body(batch, header, LOGGED_BYTES_MAX)), header.count):
         if key is not None and base + delta >= first and not put(key, base + delta):
@@ -243,8 +244,8 @@ def _clean_batch(
     keys: KeyMap,
     transactions: Transactions,
 ) -> tuple[bytes | bytearray | None, AbortedTxn | None]:
-    """The remainder of a batch, and the transaction that its marker ends, if that must be
-    indexed."""
+    """Compact a batch. Returns the rest of it, and the aborted transaction that its marker ends, if
+    that must be indexed."""
     horizon, now_ms = header.delete_horizon_ms, job.now_ms
     aborted = None
     over = horizon is not None and horizon <= now_ms
@@ -269,7 +270,8 @@ def _clean_batch(
 
 
 def _last(there: list[Entry], base: int, keys: KeyMap, *, drop_tombstones: bool) -> list[Entry]:
-    """The records without a known later one. (Hot: one iteration per record of the log.)"""
+    """Select the records whose key has no later record in the map. (Hot: one iteration per record
+    of the log.)"""
     latest, last = keys.latest, keys.last
     kept: list[Entry] = []
     for entry in there:
@@ -283,7 +285,8 @@ def _last(there: list[Entry], base: int, keys: KeyMap, *, drop_tombstones: bool)
 
 
 def _is_last_of_producer(job: Job, header: BatchHeader) -> bool:
-    """Whether the header has the last sequence of an active producer, or at least its epoch."""
+    """Return whether the batch has the last sequence of an active producer or, if none is known, a
+    marker of its epoch."""
     if header.producer_id < 0:
         return False
     for producer_id, last_offset, epoch in job.producers:
@@ -309,7 +312,7 @@ def _reading(disk: Disk, job: Job, part: Part) -> Generator[File]:
 
 
 def _ends(job: Job) -> dict[Part, int]:
-    """For each part, the offset at which the next one begins."""
+    """Return the offset at which each part ends, which is the start of the next one."""
     return {
         part: following.base_offset if following is not None else job.end_offset
         for part, following in zip_longest(job.parts, job.parts[1:])
@@ -319,8 +322,9 @@ def _ends(job: Job) -> dict[Part, int]:
 def _batches(
     file: File, part: Part, end_offset: int, buffer_bytes: int
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Header and bytes of each batch. Checks the CRC, and the offsets, which it does not cover:
-    they must increase from the part's first up to `end_offset`. Raises OSError, CorruptBatch."""
+    """Yield the header and the bytes of each batch. Checks the CRC and the offsets, which the CRC
+    does not cover: they must increase from the part's base offset and stay below `end_offset`.
+    Raises OSError, CorruptBatch."""
     position, chunk, chunk_at = 0, b"", 0
     size, offset = part.size, part.base_offset
     while position < size:

@@ -3,9 +3,9 @@
     0 ....... first dirty ............ end ..... active segment ....
       clean: compacted already   dirty          not to be touched
 
-The end is the start of a segment: at or below the last stable offset (transactions after it are
-undecided), not above the active segment, nor above the first segment with a record that is younger
-than `min.compaction.lag.ms`. A log is due when the dirty bytes exceed the share
+The end is the start of a segment. It is at or below the last stable offset (transactions after it
+are undecided), the start of the active segment, and the start of the first segment with a record
+that is younger than `min.compaction.lag.ms`. A log is due when the dirty bytes exceed the share
 `min.cleanable.dirty.ratio` of all bytes below the end, or when the oldest dirty record is older
 than `max.compaction.lag.ms`. The log with the largest share comes first (Apache's
 LogCleanerManager).
@@ -27,7 +27,7 @@ BUFFER_BYTES = 1 << 18
 
 
 class CompactionConfig(Struct, frozen=True):
-    """A topic's keys that control compaction."""
+    """The configs of a topic that control compaction."""
 
     min_dirty_ratio: float = 0.5
     min_lag_ms: int = 0
@@ -62,13 +62,13 @@ class Job(Struct, frozen=True):
     index_bytes_max: int
     index_interval_bytes: int
     producers: tuple[tuple[int, int, int], ...]
-    """The active ones: (producer id, last data offset or -1, epoch)."""
+    """The active producers: (producer id, last data offset or -1, epoch)."""
     aborted: tuple[AbortedTxn, ...]
 
 
 def cleanable(log: Log, config: CompactionConfig, limit: int, now_ms: int) -> Cleanable | None:
-    """The part of the log below `limit` that can be compacted; None if there is none. May read time
-    indexes, so not on the loop. Raises OSError."""
+    """Return the part of the log below `limit` that can be compacted; None if there is none. May
+    read time indexes, so do not call it on the event loop. Raises OSError."""
     segments = log.state.segments
     first_dirty = first_dirty_offset(log)
     if limit <= first_dirty:
@@ -96,13 +96,13 @@ def cleanable(log: Log, config: CompactionConfig, limit: int, now_ms: int) -> Cl
 
 
 def is_due(found: Cleanable, config: CompactionConfig) -> bool:
-    """Whether compaction is due."""
+    """Return whether the log is due for compaction."""
     return found.overdue or found.dirty_ratio > config.min_dirty_ratio
 
 
 def first_dirty_offset(log: Log) -> int:
-    """The offset up to which the log was compacted; its start, if it never was or the recorded
-    offset is impossible."""
+    """Return the offset up to which the log was compacted; its start, if it never was or the
+    recorded offset is impossible."""
     noted = log.segments.first_dirty_offset
     if (
         noted is None
@@ -113,8 +113,8 @@ def first_dirty_offset(log: Log) -> int:
 
 
 def prepare(log: Log, found: Cleanable) -> None:
-    """Check the files of a round that is due, so that `make_job` has nothing to rebuild. Not on the
-    loop. Raises OSError, CorruptBatch."""
+    """Check the files of a round that is due, so that `make_job` need not rebuild an index. Do not
+    call it on the event loop. Raises OSError, CorruptBatch."""
     for segment in log.state.segments:
         if segment.base_offset < found.end_offset:
             segment.check_indexes()
@@ -129,8 +129,8 @@ def make_job(
     keys_max: int,
     buffer_bytes: int = BUFFER_BYTES,
 ) -> Job:
-    """The job for a result of `cleanable`; reads the producers' state and transaction indexes.
-    Raises OSError, StorageError."""
+    """Make the job for a result of `cleanable`. Reads the producer state and the indexes of aborted
+    transactions. Raises OSError, StorageError."""
     segments = log.state.segments
     parts = segments[: bisect_right(segments, found.end_offset - 1, key=lambda s: s.base_offset)]
     return Job(
@@ -151,7 +151,7 @@ def make_job(
 
 
 def part_of(segment: Segment) -> Part:
-    """The job's description of a segment."""
+    """Describe a segment for the job."""
     return Part(
         segment.base_offset,
         segment.size,
@@ -168,8 +168,8 @@ def latest_ms(segment: Segment) -> int:
 
 
 def first_ms(segment: Segment) -> int:
-    """The timestamp of a segment's first batch, or the time of the segment's last write if it has
-    none. Raises OSError."""
+    """Return the max timestamp of a segment's first batch, or the time of the segment's last write
+    if that batch has none. Raises OSError."""
     first = segment.first_timestamp
     if first is None:
         segment.check_indexes()

@@ -18,18 +18,18 @@ LENGTH: Final = Struct(">I")
 
 
 def frame(body: Any) -> bytes:
-    """A document with its length."""
+    """Encode a document, after its length."""
     data = cbor.dumps(KIND, VERSION, body)
     return LENGTH.pack(len(data)) + data
 
 
 def unframe(data: bytes) -> Any:
-    """The body of a document without its length. Raises CborError."""
+    """Decode a document without its length. Returns the body. Raises CborError."""
     return cbor.loads(KIND, data, VERSION)[1]
 
 
 def job_body(job: Job, bytes_per_s: float) -> list[Any]:
-    """A job as a body."""
+    """Encode a job as a body."""
     return [
         job.directory,
         [list(part) for part in job.parts],
@@ -51,7 +51,7 @@ def job_body(job: Job, bytes_per_s: float) -> list[Any]:
 
 
 def job_of(body: Any) -> tuple[Job, float]:
-    """The job in a body, and its limit in bytes per second."""
+    """Decode a job and its limit in bytes per second."""
     directory, parts, numbers, producers, aborted, bytes_per_s = body
     job = Job(
         directory,
@@ -64,7 +64,7 @@ def job_of(body: Any) -> tuple[Job, float]:
 
 
 def step_body(step: Step) -> list[Any]:
-    """A step as a body."""
+    """Encode a step as a body."""
     if isinstance(step, Cleaned):
         return ["cleaned", step.base_offset, [list(part) for part in step.replaced], step.sizes]
     if isinstance(step, Done):
@@ -73,7 +73,7 @@ def step_body(step: Step) -> list[Any]:
 
 
 def step_of(body: Any) -> Step:
-    """The step in a body. Raises ValueError."""
+    """Decode a step. Raises ValueError."""
     match body:
         case ["cleaned", base, replaced, sizes]:
             return Cleaned(base, tuple(Part(*part) for part in replaced), sizes)
