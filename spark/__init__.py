@@ -1,4 +1,5 @@
-"""Spark: the data source `pk` for tables and streams, exports, imports and pipelines."""
+"""The data source `pk` for Spark's tables and streams, and exports, imports and pipelines on
+Spark."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,19 +23,19 @@ def write_batch(
     atomic: bool = False,
     driver_bytes: int = DRIVER_BYTES,
 ) -> None:
-    """Writes a micro-batch to topics exactly once, in a function for `foreachBatch`.
+    """Write a micro-batch to topics exactly once, in a function for `foreachBatch`.
 
-    `frame` and `batch_id` are what `foreachBatch` passes; a batch that was written is left out.
-    `options` are those of `format("pk")` for rows: `kafka.bootstrap.servers`, `topic`, …
+    `frame` and `batch_id` are the arguments of the function; a batch that was already written is
+    skipped. `options` are those of `format("pk")` for rows: `kafka.bootstrap.servers`, `topic`, …
     `checkpoint` is the query's checkpointLocation, a directory or a URL of object storage that the
     driver and the executors share. The batches that tasks seal are kept there, or in the option
     `stagingLocation`. `query_id` names the query; by default it is the id that Spark has in the
-    checkpoint. A query that calls this twice for a batch gives each call its own name: a second
-    batch of the same name and number is left out.
+    checkpoint. A query that calls this twice for a batch must give each call its own name: a second
+    batch with the same name and number is skipped.
 
     Up to `driver_bytes` of sealed records are published by the driver, in one transaction. More are
-    published by executors, in a transaction for each sealed file, so the batch becomes visible bit
-    by bit. With `atomic` every batch is one transaction of the driver.
+    published by executors, in a transaction for each sealed file, so the batch becomes visible file
+    by file. With `atomic` every batch is one transaction of the driver.
 
     Raises OptionError, ConfigError, CheckpointTooOld, MarkerUnreadable, StagingFailed, KafkaError,
     ClientError, PySparkException.

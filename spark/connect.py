@@ -33,24 +33,24 @@ _CONF = {
 
 
 class SparkOfOurs(Protocol):
-    """A Spark that a job has for itself: in a JVM of its own, or a session of a server."""
+    """A Spark for a single job: in a JVM of its own, or a session of a Spark Connect server."""
 
     def session(self) -> "SparkSession":
-        """The session, once it exists. Raises SparkFailed."""
+        """The session; waits until it exists. Raises SparkFailed."""
         ...
 
     def kill(self) -> None:
-        """Ends what runs at once."""
+        """Stop everything that is running, at once."""
         ...
 
 
 def is_connect(spark: Any) -> bool:
-    """Whether a session is one of Spark Connect."""
+    """Whether a session is a Spark Connect session."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def cancel(spark: Any) -> None:
-    """Ends the jobs of a session."""
+    """Cancel the jobs of a session."""
     if is_connect(spark):
         spark.interruptAll()
     else:
@@ -58,7 +58,7 @@ def cancel(spark: Any) -> None:
 
 
 def functions_of(frame: Any) -> Any:
-    """pyspark's functions for a frame: a session of Spark Connect has its own."""
+    """The functions module of pyspark for a frame: a session of Spark Connect has its own."""
     if type(frame).__module__.startswith("pyspark.sql.connect."):
         from pyspark.sql.connect import functions
 
@@ -74,7 +74,7 @@ def struct_of(spark: Any, text: str) -> "StructType":
     from pyspark.sql.types import StructType
 
     if is_connect(spark):
-        # The server parses it.
+        # The server parses the DDL.
         found = spark.client._analyze(method="ddl_parse", ddl_string=text).parsed
     else:
         found = StructType.fromDDL(text)
@@ -84,8 +84,8 @@ def struct_of(spark: Any, text: str) -> "StructType":
 
 
 def register(spark: "ConnectSession") -> None:
-    """Makes `format("pk")` known to a session of a server that does not have pk, for tables and
-    for streams. Its Python needs pk's libraries, since Spark itself imports pyarrow there. Raises
+    """Register `format("pk")`, for tables and streams, with a session whose server does not have
+    pk. Its Python needs pk's libraries, since Spark itself imports pyarrow there. Raises
     PySparkException."""
     from pyspark import cloudpickle
 
@@ -100,8 +100,8 @@ def register(spark: "ConnectSession") -> None:
 
 
 class ConnectSpark:
-    """A session of a server, made by `connect`. Leaving it as a context manager ends the session,
-    but not the server."""
+    """A session of a Spark Connect server, made by `connect`. Leaving the context manager ends the
+    session, but not the server."""
 
     def __init__(self, where: "Where") -> None:
         self._where = where
@@ -121,7 +121,7 @@ class ConnectSpark:
             self._session = None
 
     def session(self) -> "SparkSession":
-        """The session, with pk on it. Raises SparkFailed."""
+        """The session, to which pk has been sent. Raises SparkFailed."""
         if self._session is not None:
             return self._session
         import grpc
@@ -132,7 +132,7 @@ class ConnectSpark:
         url = self._where.remote or ""
         try:
             with DefaultChannelBuilder(url).toChannel() as channel:
-                # The session itself would try for ten minutes.
+                # Otherwise the session would retry for ten minutes.
                 grpc.channel_ready_future(channel).result(_REACH_S)
             self._session = SparkSession.builder.remote(url).create()
             for key, value in (_CONF | dict(self._where.conf)).items():
@@ -145,7 +145,7 @@ class ConnectSpark:
         return self._session
 
     def _ship(self) -> None:
-        """Gives the server's workers pk, and the archives."""
+        """Send pk and the archives to the server's workers."""
         names = [archive_name(archive) for archive in self._where.archives]
         with tempfile.TemporaryDirectory(prefix="pk-connect-") as folder:
             self._session.addArtifacts(str(write_zip(Path(folder) / ZIP, names)), pyfile=True)
@@ -154,7 +154,7 @@ class ConnectSpark:
             self._session.addArtifacts(f"{path}#{archive_name(archive)}", archive=True)
 
     def kill(self) -> None:
-        """Ends the session's jobs."""
+        """Cancel the session's jobs."""
         if self._session is not None:
             self._session.interruptAll()
 

@@ -26,8 +26,7 @@ THREAD: Final = "pk connections"
 
 
 class Job:
-    """Work that runs in the loop while its caller does something else. Made by
-    `Connections.start`."""
+    """Work that runs in the loop while its caller continues. Made by `Connections.start`."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -61,11 +60,11 @@ class Connections:
             await trio.sleep_forever()
 
     def run(self, work: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
-        """Runs `work` in the loop and waits for its result. Raises its exceptions."""
+        """Run `work` in the loop and wait for its result. Raises the exceptions of `work`."""
         return trio.from_thread.run(work, *args, trio_token=self._token)
 
     def start(self, work: Callable[[], Awaitable[None]]) -> Job:
-        """Starts `work` in the loop. It must not raise anything but trio.Cancelled."""
+        """Start `work` in the loop. It must not raise anything but trio.Cancelled."""
         job = Job()
         self.jobs.add(job)
 
@@ -81,13 +80,13 @@ class Connections:
         return job
 
     def cancel(self, job: Job) -> None:
-        """Ends a job and waits until it has ended. Idempotent."""
+        """End a job and wait until it has ended. Idempotent."""
         if not job.over.is_set() and not sys.is_finalizing():
             self.call_soon(job.scope.cancel)
             job.over.wait()
 
     def call_soon(self, call: Callable[[], object]) -> None:
-        """Calls `call` in the loop, soon."""
+        """Call `call` in the loop, from any thread. Does not wait."""
         assert self._token is not None
         self._token.run_sync_soon(call)
 
@@ -98,7 +97,7 @@ class Connections:
         return self._nursery
 
     async def cluster(self, bootstrap: str, config: ClientConfig) -> Cluster:
-        """The client of these options, made when first needed. Only for use in the loop. Raises
+        """The client for these options, created at its first use. Only for use in the loop. Raises
         ConfigError."""
         key = bootstrap, config
         async with self._opening:
@@ -124,7 +123,7 @@ _kept: list[Connections] = []
 def connections() -> Connections:
     """This process's loop and clients."""
     with _lock:
-        # A forked process has no threads, and a bug in pk may have ended this one.
+        # A forked process has no threads, and a bug in pk may have ended the thread of this one.
         if not _kept or _kept[0].process_id != os.getpid() or not _kept[0].thread.is_alive():
             _kept[:] = [Connections()]
         return _kept[0]

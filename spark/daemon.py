@@ -1,8 +1,8 @@
-"""The daemon that forks Spark's Python workers, with everything imported that a task needs.
+"""The daemon that forks Spark's Python workers, with the modules of tasks already imported.
 
 Spark's own daemon imports nothing, so each worker imports pyspark, pyarrow, numpy, trio and pk by
-itself: 0.7 s of CPU. Set as `spark.python.daemon.module` in sessions of our own on Linux; on macOS
-the system's libraries do not survive a fork.
+itself, which takes 0.7 s of CPU. pk's own sessions on Linux set it as `spark.python.daemon.module`;
+on macOS the system's libraries do not survive a fork.
 """
 
 import gc
@@ -15,5 +15,5 @@ import pk.spark.sink.writer
 import pk.spark.stream.reader  # noqa: F401 (imported for the workers)
 
 if __name__ == "__main__":
-    gc.freeze()  # a collection in a worker would copy the pages that it shares with the others
+    gc.freeze()  # a collection in a worker would copy the pages that it shares with others
     manager()

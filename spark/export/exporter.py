@@ -1,14 +1,15 @@
 """Exports topics to parquet files with Spark: `pk spark-export`.
 
-The export is planned first, as ranges of offsets. Each range is one Spark task, which writes a file
-or several. The task reads its range from the partition's leader (pk.spark.read.reader, which the
+The export is planned first, as ranges of offsets. Each range is one Spark task, which writes one or
+more files. The task reads its range from the partition's leader (pk.spark.read.reader, which the
 `pk` data source uses too), parses JSON if requested, and writes to the location of the export. The
 ranges are known before Spark has started, so the job does not need the data source's planning,
-which would start Python three times: 3.5 s of CPU.
+which would start Python three times (3.5 s of CPU).
 
-The counts come from the files: each file's footer, which the task returns, has its records, and its
-first and last offset. The tasks also count what they read, and an export fails if the two counts
-differ. So the manifest states exactly what the files hold (pk.spark.export.manifest).
+The record counts come from the files: the task returns each file's footer, which has the number of
+records and the first and last offset. The tasks also count the records that they read, and an
+export fails if the two counts differ. So the manifest matches the contents of the files exactly
+(pk.spark.export.manifest).
 """
 
 import contextlib
@@ -74,13 +75,15 @@ __all__ = [
 
 OFFSETS_A_FILE: Final = 2_000_000
 OFFSETS_WORTH_A_TASK: Final = 100_000
-"""Partitions are split to keep every core busy, but not into pieces smaller than this."""
+"""Partitions are split to keep every core busy, but not into pieces with fewer offsets than
+this."""
 
 FOLLOW_EVERY_S: Final = 10.0
-"""How long a followed export lets records gather, by default: each run makes files."""
+"""How long `follow` waits between runs by default, in seconds. Each run creates files, so shorter
+waits create smaller ones."""
 
 COMPACTED: Final = "_pk_compacted.json"
-"""The file in the directory of a table that keeps when it was compacted last."""
+"""The file in a table's directory that stores the time of the last compaction."""
 
 LONG_OFFSETS: Final = 3_000_000
 """The number of offsets from which the optimizing compiler pays off (pk.spark.session.local)."""
@@ -95,8 +98,8 @@ def export(
 
     Uses the session `spark`, which must be local or a Spark Connect session; without it, starts a
     session of its own as quickly as possible and ends it. Raises DirectoryRefused, OptionError,
-    DataLost, SparkMissing, SparkFailed, TableFailed, KafkaError and ClientError; what the export
-    has is then unchanged, except after TableFailed.
+    DataLost, SparkMissing, SparkFailed, TableFailed, KafkaError and ClientError; the export is then
+    unchanged, except after TableFailed.
     """
     [summary] = export_topics([options], progress, spark)
     return summary
@@ -108,8 +111,8 @@ def export_topics(
     spark: "SparkSession | None" = None,
 ) -> list[Summary]:
     """Export several topics, one after the other, in one session of Spark. Each has a directory and
-    a manifest of its own, and those that are done stay when a later one fails. Raises as `export`.
-    """
+    a manifest of its own, and the completed exports remain if a later one fails. Raises as
+    `export`."""
     with _opened(topics, progress, spark, long=False) as exports:
         return [each.run() for each in exports]
 
@@ -123,10 +126,10 @@ def follow(
     every_s: float = FOLLOW_EVERY_S,
     say: Callable[[str], None] = lambda _: None,
 ) -> NoReturn:
-    """Export topics continuously: the records they hold, then new ones, in a run at most every
-    `every_s` seconds.
+    """Export topics continuously: first their existing records, then new ones, with at most one run
+    every `every_s` seconds.
 
-    Calls `done` after each run that exported something, and after the first of each topic, and
+    Calls `done` after each run that exported something, and after the first run of each topic, and
     `say` with a sentence about each compaction. Ends only by an exception: KeyboardInterrupt, at
     Ctrl-C or SIGTERM, and those of `export`. A run that it interrupts changes nothing, and the next
     export with the mode `resume` continues after the last complete one.
@@ -135,7 +138,7 @@ def follow(
         with TerminatedAsInterrupted():
             _follow(topics, done, progress, spark, every_s, say)
     except BaseExceptionGroup as e:
-        # So trio raises a Ctrl-C that comes while it closes connections.
+        # This makes trio raise a Ctrl-C that arrives while it closes connections.
         if e.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from e
         raise
@@ -171,8 +174,8 @@ async def _wait(
     ignored: set[TopicPartition],
     at: float,
 ) -> None:
-    """Waits until the time `at`, and then for a record after the offsets `known`, or for a new
-    partition. Partitions that are not exported go to `ignored`."""
+    """Wait until the time `at`, and then for a record after the offsets `known` or for a new
+    partition. New partitions are added to `ignored`, so that only the first wait ends for them."""
     await trio.sleep(max(at - time.monotonic(), 0))
     read = topics[0].read
     wanted = SourceOptions(read, topics=tuple(options.topic for options in topics))
@@ -199,7 +202,8 @@ def _opened(
     *,
     long: bool,
 ) -> Iterator[list["_Export"]]:
-    """The exports, planned, with their directories locked and a Spark that starts."""
+    """Open exports for the block: planned, with locked directories, and with a Spark that is
+    starting."""
     for options in topics:
         options.check()
     require_pyspark()
@@ -212,7 +216,7 @@ def _opened(
         own: SparkOfOurs | None = None
         cores = topics[0].cores or default_cores()
         where = topics[0].where
-        # Spark may outlive us for a moment and still write.
+        # Spark may outlive this process for a moment and still write.
         locks = [each.target.lock for each in exports if each.target.lock >= 0]
 
         def start(long: bool) -> SparkOfOurs:
@@ -244,7 +248,7 @@ def _open(options: ExportOptions) -> "contextlib.AbstractContextManager[Target]"
 
 
 class _Export:
-    """The export of one topic: runs, each of which adds to its manifest."""
+    """The export of one topic. Each of its runs adds to the manifest."""
 
     def __init__(
         self,
@@ -264,7 +268,7 @@ class _Export:
         self._started = time.monotonic()
 
     def plan(self) -> None:
-        """Determines the offsets that the next run reads. Raises as plan_export."""
+        """Determine the offsets that the next run reads. Raises as `plan_export`."""
         self._started = time.monotonic()
         self._found = run_trio(plan_export, self.options, self.before)
 
@@ -281,7 +285,7 @@ class _Export:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """The end of the exported offsets of each partition."""
+        """The end offset of each exported partition."""
         known = self.before.partitions if self.before is not None else {}
         return {TopicPartition(self.options.topic, p): end for p, (_, end) in known.items()}
 
@@ -291,7 +295,7 @@ class _Export:
         return self._found
 
     def compaction(self, say: Callable[[str], None]) -> Compaction | None:
-        """The compactions of the table, if they are wanted. Raises OSError."""
+        """The compaction of the table, if it was requested. Raises OSError."""
         options, store = self.options, self.target.store
         if options.compact_s is None:
             return None
@@ -300,7 +304,7 @@ class _Export:
         return Compaction(options.topic, store, place / COMPACTED, options.compact_s, say)
 
     def run(self) -> Summary:
-        """Exports the planned ranges. Raises as `export`."""
+        """Export the planned ranges. Raises as `export`."""
         options, target, before, found = self.options, self.target, self.before, self._planned
         enough = min(self.cores, self.offsets // OFFSETS_WORTH_A_TASK)
         ranges = split(found.ranges, min_ranges=max(enough, 1), offsets_max=OFFSETS_A_FILE)
@@ -347,13 +351,14 @@ class _Export:
         )
 
     def _columns_of(self, columns: Any) -> Any:
-        """Arrow's columns of the files for Spark's."""
+        """The Arrow schema of the files, from Spark's columns."""
         options, before = self.options, self.before
         known = before.export_id if before is not None else None
         return file_schema(self.target.store, columns, options.table, options.table_name, known)
 
     def _settle(self, footers: Mapping[str, bytes] | None = None) -> None:
-        """Brings the table up to date with the manifest."""
+        """Add the runs of the manifest to the table, and then remove the files that are no longer
+        listed."""
         if self.before is None or self.before.table is None:
             return
         settle(self.target.store, self.before, footers)
@@ -361,7 +366,8 @@ class _Export:
 
 
 def _before(options: ExportOptions, before: Manifest | None) -> Manifest | None:
-    """The export to resume; None for a new one. Raises DirectoryRefused, OptionError."""
+    """The manifest of the export to resume; None for a new export. Raises DirectoryRefused,
+    OptionError."""
     if before is None:
         return None
     if options.mode == "overwrite":
@@ -401,8 +407,8 @@ def _before(options: ExportOptions, before: Manifest | None) -> Manifest | None:
 
 
 def _check_same_table(options: ExportOptions, before: Manifest) -> None:
-    """Raises DirectoryRefused if the directory is a table that the new export would leave behind,
-    or would have to change."""
+    """Raise DirectoryRefused if the directory is a table that the new export would abandon or would
+    have to change."""
     table = None if options.table == FILES else options.table
     if before.table is not None and (table, options.table_name, options.partition_by) != (
         before.table,
@@ -416,8 +422,8 @@ def _check_same_table(options: ExportOptions, before: Manifest) -> None:
 
 
 def settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
-    """The options with what a resumed export keeps filled in from `before`; in a new one keys and
-    values are bytes."""
+    """The options, completed with those that a resumed export keeps from `before`. In a new export
+    keys and values are bytes by default."""
     key, value = ("bytes", "bytes") if before is None else (before.key, before.value)
     settled = replace(
         options, key=options.key or cast(Kind, key), value=options.value or cast(Kind, value)
@@ -425,7 +431,7 @@ def settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
     if settled.table == FILES:
         settled = replace(settled, table=None)
     if before is not None:
-        # A manifest of format 1 does not say it; the default was another one then.
+        # A manifest of format 1 does not have the level; the default was read_uncommitted then.
         kept = {"isolation.level": before.isolation or "read_uncommitted"}
         settled = replace(
             settled,
@@ -450,11 +456,12 @@ def _collect(
     *,
     apart: bool,
 ) -> list[ExportedRange]:
-    """The exported ranges. `read` has the number of records that the task of each range read.
+    """Compare the written files with the ranges, and return the exported ranges. `read` has the
+    number of records that the task of each range read.
 
-    A range in several files becomes as many ranges; they follow each other if the files are
-    `apart`. Raises SparkFailed if a file holds other offsets than its range's, or the files hold
-    fewer or more records than the tasks read.
+    A range with several files becomes one range for each file; these do not overlap if the files
+    are `apart`. Raises SparkFailed if a file has offsets outside its range, or if the files and the
+    tasks disagree about the number of records.
     """
     parts: dict[int, list[WrittenFile]] = {}
     for file in written:
@@ -486,8 +493,8 @@ def _collect(
 def _in_order(
     r: OffsetRange, files: Sequence["WrittenFile"], *, apart: bool
 ) -> list[tuple["Footer", "WrittenFile"]]:
-    """A range's files, by offset. Raises SparkFailed if they leave the range, or overlap though
-    they must be `apart`."""
+    """The files of a range, sorted by offset. Raises SparkFailed if they leave the range, or if
+    they overlap although they must be `apart`."""
     from pk.spark.export.footers import footer
 
     found = sorted(((footer(file), file) for file in files), key=lambda each: each[0].first)
@@ -510,7 +517,7 @@ def _manifest(
     columns: dict[str, Any],
     chosen: tuple[str, ...],
 ) -> Manifest:
-    """The manifest with this run in it."""
+    """The manifest, with this run added."""
     partitions = dict(before.partitions) if before is not None else {}
     for r in found.ranges:
         begin = partitions.get(r.partition, (r.begin, r.begin))[0]

@@ -1,4 +1,4 @@
-"""Reads the record count and offsets from a parquet file's footer."""
+"""Reads the number of records and the offsets from a parquet file's footer."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +17,7 @@ class Footer(NamedTuple):
 
 
 def footer(file: "WrittenFile") -> Footer:
-    """Raises SparkFailed if the footer has no statistics of offsets."""
+    """Read a file's footer. Raises SparkFailed if it has no statistics of offsets."""
     data = file.metadata
     first = last = -1
     for index in range(data.num_row_groups):

@@ -1,7 +1,8 @@
-"""The Spark job of an export: its tasks read the ranges, turn JSON into columns, write the files.
+"""The Spark job of an export: its tasks read the ranges, turn JSON into columns, and write the
+files.
 
-Without directories by value a task reads and writes in one Python function, so the records never
-enter the JVM. If there are such directories, Spark computes the columns in between.
+Without `partition_by`, a task reads and writes in one Python function, so the records never enter
+the JVM. With it, Spark computes the columns of the directories between reading and writing.
 """
 
 import json
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """An export's ranges. Its tasks write to `files`, and report their progress in `states`.
-    `columns_of` gives Arrow's columns of the files for Spark's, `names` how the files of a range
-    begin. `known` is the schema of earlier runs, empty without any. The columns `chosen` have a
-    schema that the user wrote, so the fields that it leaves out are not reported."""
+    """The Spark job that exports ranges. Its tasks write to `files` and report their progress in
+    `states`. `columns_of` returns the Arrow schema of the files for Spark's columns; `names` are
+    the prefixes of the file names of each range. `known` is the schema of earlier runs, empty if
+    there are none. The user wrote the schemas of the columns `chosen`, so fields that these lack
+    are not reported."""
 
     def __init__(
         self,
@@ -55,13 +57,13 @@ class Job:
         self._columns_of = columns_of
         self.layout = parse_layout(options.partition_by)
         self.decoding: Decoding | None = None
-        """How keys and values with schemas become columns."""
+        """How keys and values with schemas are decoded; None if there are none."""
 
         self.writing = False
         """Whether Spark has started to write the files."""
 
         self.written: tuple[WrittenFile, ...] = ()
-        """The files, once the job is done."""
+        """The written files, once the job has ended."""
 
         self._said: States | None = None
 
@@ -71,8 +73,8 @@ class Job:
         spark: "SparkSession | None",
         progress: Callable[[Progress], None],
     ) -> dict[str, Any]:
-        """Runs the job in `spark`, or in `own` once that has started; returns the columns as
-        Spark's JSON.
+        """Run the job in `spark`, or in `own` once that has started; return the columns as Spark's
+        JSON.
 
         Raises OptionError, SparkFailed, KeyboardInterrupt, and a task's own error: KafkaError,
         DataLost.
@@ -112,7 +114,8 @@ class Job:
             self.writing = True
             return self._write(frame, task)
         except (PySparkException, Py4JError) as e:
-            # Format it now: a Java exception's text is still in its JVM.
+            # Format the error now, while its JVM is running: a Java exception's text is still
+            # there.
             failures = [*self._states.errors(), SparkFailed(f"Spark failed: {reason(e)}")]
             raise failures[0] from e
 
@@ -122,7 +125,8 @@ class Job:
         options = self.options
         rows = with_columns(frame, self.layout) if self.layout else frame
         columns: dict[str, Any] = json.loads(rows.schema.json())
-        # An Iceberg table's files must have all columns; other readers take them from the names.
+        # The files of an Iceberg table must have all columns; other readers take the values from
+        # the directory names.
         whole = options.table == "iceberg"
         kept = rows.schema if whole or not self.layout else self._inside(rows)
         writing = WriteFiles(
@@ -156,7 +160,7 @@ class Job:
     def _frame(
         self, spark: "SparkSession", samples: dict[str, list[bytes]]
     ) -> "tuple[DataFrame, ReadRanges]":
-        """The records, and the function of the tasks that reads them."""
+        """Create the frame of records, and the function with which tasks read them."""
         from pyspark.sql.types import StringType, StructField, StructType
 
         from pk.spark.export.task import RECORD, JsonTexts, ReadRanges
@@ -200,7 +204,7 @@ class Job:
         return decoding(self.options, self.known)
 
     def _samples(self) -> dict[str, list[bytes]]:
-        """A sample of the JSON keys and values whose schema is not known."""
+        """Sample the JSON keys and values whose schema is unknown."""
         wanted = [
             name
             for name, kind, schema in (
@@ -216,7 +220,7 @@ class Job:
         return sample(self.ranges, self.options.read, wanted, self.options.sample)
 
     def _evolves(self, name: str) -> bool:
-        """Whether a column takes over new fields."""
+        """Whether new fields are added to a column."""
         return self.options.evolve and name not in self.chosen
 
     def _json_schema(
@@ -265,7 +269,7 @@ class Job:
         return self._said
 
     def done(self) -> "dict[int, TaskState]":
-        """The state of each finished task, by the index of its range."""
+        """The states of finished tasks, by the index of their range."""
         return {index: state for index, state in self._states.now().items() if state.done}
 
     @staticmethod

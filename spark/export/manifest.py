@@ -1,20 +1,20 @@
 """The directory of an export, and its manifest, which lists exactly the exported offsets.
 
 Only files that `_pk_export.json` lists are part of the export. In a local directory, a run writes
-to its own folder, whose name begins with `_`, like the manifest's, so readers skip both. After
-everything is written and synced, the files move next to the others, and then the manifest is
-replaced in one step. In object storage the files have their final names from the start, and a
-conditional put replaces the manifest. A run that crashes before that leaves files that are not
-listed; the next run removes them.
+to its own folder. The names of the folder and of the manifest begin with `_`, so readers skip both.
+After all files are written and synced, they are moved next to the files of earlier runs, and then
+the manifest is replaced atomically. In object storage the files have their final names from the
+start, and a conditional put replaces the manifest. A run that crashes earlier leaves files that are
+not listed; the next run removes them.
 
-An export with `--partition-by` puts its files into directories as Hive names them, such as
-`date=2026-01-01`. Then one range of offsets may be in several files; each has an entry with its own
-first and last offset.
+An export with `--partition-by` puts its files into directories named as in Hive, such as
+`date=2026-01-01`. One range of offsets may then be in several files; each file has an entry with
+its own first and last offset.
 
-An export to a table of Delta or Iceberg is a directory of this kind too. The manifest is replaced
-first, and then the table gets the files of each run that it lacks (pk.spark.export.table). So a run
-that is killed between the two is made good by the next. The table's engines may put files of their
-own into such a directory.
+An export to a Delta or Iceberg table is such a directory too. The manifest is replaced first, and
+then the missing runs are added to the table (pk.spark.export.table). So if a run is killed between
+the two steps, the next run completes it. The table's engines may put files of their own into such a
+directory.
 
 Format 3: topic, topic_id, the types of keys and values, columns (Spark's schema as JSON),
 partitions (the exported offsets of each, from begin up to but not including end), runs (each with
@@ -49,11 +49,11 @@ FORMAT: Final = 3
 _OLDEST: Final = 1
 
 FILE: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d+-\d{20}-\d{20}-[0-9a-f]{8}(-\d+-\d+)?\.parquet")
-"""The name of a file of an export: topic, partition, the range of offsets that its task had, run,
-attempt of the task, and number within the attempt. Earlier versions left out the last two."""
+"""The name of an exported file: topic, partition, the offsets of the task's range, run, attempt of
+the task, and number within the attempt. Earlier versions of pk omitted the last two."""
 
 _FOLDER: Final = re.compile(r"[^_.=/][^=/]*=[^/]*")
-"""The directory of one value of a column of `partition_by`."""
+"""The name of a directory for one value of a column of `partition_by`."""
 
 _NAMED_MAX: Final = 3
 _LOCK_POLL_S: Final = 0.05
@@ -62,8 +62,8 @@ LOCK_WAIT_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ExportedRange:
-    """Offsets of one partition, and the number of records found there. `file` is None if there were
-    none."""
+    """A range of offsets of one partition, and its number of records. `file` is None if it has no
+    records."""
 
     partition: int
     begin: int
@@ -75,7 +75,7 @@ class ExportedRange:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The additions of one run to the export."""
+    """The ranges that one run added to the export."""
 
     id: str
     finished_ms: int
@@ -88,7 +88,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The contents of a directory."""
+    """The contents of an export."""
 
     topic: str
     topic_id: str
@@ -100,26 +100,27 @@ class Manifest:
 
     runs: tuple[Run, ...] = ()
     chosen: tuple[str, ...] = ()
-    """The columns whose schema the user gave; those of the others come from a sample."""
+    """The columns whose schema the user gave; the schemas of other columns come from a sample."""
 
     isolation: str | None = None
-    """None if it is unknown, in a manifest of format 1."""
+    """The isolation level; None if unknown, in a manifest of format 1."""
 
     cluster_id: str | None = None
     leader_epochs: Mapping[int, int] = field(default_factory=dict)
     """Partition → a leader epoch in which the log held all that was exported."""
 
     export_id: str = ""
-    """The name of the export in a table; empty in a manifest of format 1 or 2."""
+    """The id by which a table knows the export; empty in a manifest of format 1 or 2."""
 
     partition_by: tuple[str, ...] = ()
-    """The columns whose values name the directories, as they were given."""
+    """The columns whose values name the directories, as the user gave them."""
 
     table: str | None = None
     """`delta`, `iceberg`, or None for files alone."""
 
     table_name: str | None = None
-    """The Iceberg table, CATALOG.NAMESPACE.NAME; None for the catalog in the directory."""
+    """The Iceberg table, CATALOG.NAMESPACE.NAME; None for a table with its own catalog in the
+    directory."""
 
     @property
     def records(self) -> int:
@@ -130,7 +131,7 @@ class Manifest:
         return {r.file for run in self.runs for r in run.ranges if r.file is not None}
 
     def dump(self) -> str:
-        """The manifest as written to the file."""
+        """The text of the manifest's file."""
         partitions = {
             str(p): {"begin": begin, "end": end}
             for p, (begin, end) in sorted(self.partitions.items())
@@ -147,7 +148,7 @@ class Manifest:
 
     @classmethod
     def load(cls, text: str) -> "Manifest":
-        """Parses the file. Raises ValueError."""
+        """Parse the file. Raises ValueError."""
         try:
             data = json.loads(text)
             if not _OLDEST <= data["format"] <= FORMAT:
@@ -181,27 +182,27 @@ class Manifest:
 
 
 def name_of_range(topic: str, partition: int, begin: int, end: int, run_id: str) -> str:
-    """How the names of a range's files begin."""
+    """The prefix of the names of a range's files."""
     return f"{topic}-{partition}-{begin:020d}-{end:020d}-{run_id}"
 
 
 class Unfinished(ABC):
-    """A run that writes."""
+    """A run of an export that has not been committed yet."""
 
     files: Store
-    """Holds the files, which have their final names."""
+    """The store of the files, which have their final names."""
 
     states: Store
-    """Holds the states that running tasks report."""
+    """The store of the states that running tasks report."""
 
     @abstractmethod
     def commit(self, manifest: Manifest, files: Mapping[str, int]) -> None:
-        """Makes files (name → bytes) part of the export, and replaces the manifest by `manifest`.
+        """Make files (name → bytes) part of the export, and replace the manifest with `manifest`.
         Raises OSError, DirectoryRefused, SparkFailed; the old manifest is then still valid."""
 
 
 class Target(ABC):
-    """The destination of an export: only this run may write to it."""
+    """The destination of an export, locked so that only this run may write to it."""
 
     @property
     @abstractmethod
@@ -215,11 +216,11 @@ class Target(ABC):
 
     @abstractmethod
     def clean(self) -> None:
-        """Removes the files of unfinished runs, and those that the manifest no longer lists."""
+        """Remove the files of unfinished runs, and those that the manifest no longer lists."""
 
     @abstractmethod
     def unfinished(self, run_id: str) -> AbstractContextManager[Unfinished]:
-        """A new run; its leftover files are removed at the end."""
+        """Start a run for the block; its leftover files are removed at the end."""
 
 
 class _UnfinishedFolder(Unfinished):
@@ -243,9 +244,11 @@ class _UnfinishedFolder(Unfinished):
 
 
 class ExportDirectory(Target):
-    """A directory that only this run may write to. Made by `open_directory`.
+    """An export's directory, locked so that only this run may write to it. Made by
+    `open_directory`.
 
-    Tasks write into a folder of the run, which readers skip. The files then get their final names.
+    Tasks write to a folder of the run, which readers skip. `commit` then moves the files to their
+    final names.
     """
 
     def __init__(self, path: Path, lock: int = -1) -> None:
@@ -253,7 +256,7 @@ class ExportDirectory(Target):
         self.lock = lock
         self._cleaned = False
         self._unlisted: set[str] = set()
-        """Files that the manifest listed before."""
+        """Files that an earlier manifest listed and the current one does not."""
 
         self.manifest = self._read()
         self._refuse_strangers()
@@ -271,9 +274,9 @@ class ExportDirectory(Target):
             raise DirectoryRefused(f"{self.path / MANIFEST} cannot be read: {e}") from None
 
     def _refuse_strangers(self) -> None:
-        """Raises DirectoryRefused if the directory holds anything that is not from an export."""
+        """Raise DirectoryRefused if the directory contains files that are not part of an export."""
         if self.manifest is not None and self.manifest.table is not None:
-            return  # the table's engines compact, and write logs
+            return  # a table's engines write compacted files and logs
         names = [name for name in os.listdir(self.path) if not self._is_ours(name)]
         names += [name for name in self._in_folders() if not FILE.fullmatch(os.path.basename(name))]
         refuse_strangers(str(self.path), names)
@@ -283,7 +286,7 @@ class ExportDirectory(Target):
         return is_ours(name) or name.startswith(UNFINISHED) or name == LOCK
 
     def _in_folders(self) -> Iterator[str]:
-        """The files in the directories of `partition_by`, relative to this one."""
+        """The files in the directories of `partition_by`, relative to the export's directory."""
         for name in os.listdir(self.path):
             folder = self.path / name
             if _FOLDER.fullmatch(name) and folder.is_dir():
@@ -292,20 +295,20 @@ class ExportDirectory(Target):
                         yield str(path.relative_to(self.path))
 
     def _remove(self, names: Iterable[str]) -> None:
-        """Removes files, and directories that are then empty."""
+        """Remove files, and directories that are empty without them."""
         for name in names:
             path = self.path / name
             path.unlink(missing_ok=True)
             for folder in path.parents:
                 if folder == self.path:
                     break
-                if folder.is_dir():  # the table's engines may have removed it
+                if folder.is_dir():  # the table's engines may have removed it already
                     if os.listdir(folder):
                         break
                     folder.rmdir()
 
     def clean(self) -> None:
-        if self._cleaned:  # since then this run alone has written
+        if self._cleaned:  # since the first call, only this run has written
             self._remove(self._unlisted)
             self._unlisted = set()
             return
@@ -327,11 +330,11 @@ class ExportDirectory(Target):
             shutil.rmtree(folder, ignore_errors=True)
 
     def commit(self, manifest: Manifest, written: dict[str, Path]) -> None:
-        """Moves the files `written` (name → current path) into the directory, and replaces the
-        manifest by `manifest`.
+        """Move the files `written` (name → current path) into the directory, and replace the
+        manifest with `manifest`.
 
-        Then removes the files that it does not list. Raises OSError; the old manifest is then still
-        valid.
+        Then remove the files that the manifest does not list, unless the export is a table. Raises
+        OSError; the old manifest is then still valid.
         """
         for source in written.values():
             _sync(source)
@@ -359,14 +362,14 @@ class ExportDirectory(Target):
 
 
 def is_ours(name: str) -> bool:
-    """Whether an export may have put a file or directory of this name into its directory."""
+    """Whether an export may have created a file or directory of this name in its directory."""
     return name in (MANIFEST, MANIFEST + ".new") or (
         _FOLDER.fullmatch(name) is not None or FILE.fullmatch(name) is not None
     )
 
 
 def refuse_strangers(place: str, names: Iterable[str]) -> None:
-    """Raises DirectoryRefused if there are `names`, the names of other programs' files."""
+    """Raise DirectoryRefused if there are any `names`, which are those of other programs' files."""
     strangers = sorted(names)
     if strangers:
         more = len(strangers) - _NAMED_MAX
@@ -378,7 +381,7 @@ def refuse_strangers(place: str, names: Iterable[str]) -> None:
 
 
 def _made(folder: Path) -> list[Path]:
-    """Makes a directory, and returns those that were missing."""
+    """Create a directory and its missing parents, and return those that were missing."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing
@@ -394,12 +397,12 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def open_directory(path: Path, lock_wait_s: float = LOCK_WAIT_S) -> Iterator[ExportDirectory]:
-    """Locks the directory for the block, and creates it if needed. If it was created and stays
-    empty, it is removed.
+    """Lock the directory for the block, and create it if it is missing. A created directory is
+    removed if the block fails and leaves it empty.
 
-    A killed run's lock lasts until its Spark has noticed; waits for that at most `lock_wait_s`.
-    Raises DirectoryRefused if the directory holds other files, an unreadable manifest, or another
-    run's lock.
+    The Spark of a killed run keeps the lock until it ends; this waits for it at most `lock_wait_s`.
+    Raises DirectoryRefused if the directory holds files of other programs or an unreadable
+    manifest, or if another run keeps the lock.
     """
     made = [p for p in (path, *path.parents) if not p.exists()]
     if path.exists() and not path.is_dir():
@@ -409,7 +412,7 @@ def open_directory(path: Path, lock_wait_s: float = LOCK_WAIT_S) -> Iterator[Exp
     fresh = not lock.exists()
     finished = False
     if fresh and not _may_lock(path):
-        ExportDirectory(path)  # words the refusal, before anything is put there
+        ExportDirectory(path)  # raises the error before anything is created in the directory
     with lock.open("a") as file:
         wait_for_lock(file.fileno(), path, lock_wait_s)
         try:
@@ -425,7 +428,7 @@ def open_directory(path: Path, lock_wait_s: float = LOCK_WAIT_S) -> Iterator[Exp
 
 
 def wait_for_lock(descriptor: int, path: Path | str, wait_s: float) -> None:
-    """Locks an open file. Raises DirectoryRefused if another process keeps it for `wait_s`."""
+    """Lock an open file. Raises DirectoryRefused if another process keeps the lock for `wait_s`."""
     deadline = time.monotonic() + wait_s
     while True:
         try:

@@ -28,31 +28,31 @@ Resolve = Callable[
     [Admin, Sequence[TopicPartition], IsolationLevel],
     Awaitable[Mapping[TopicPartition, tuple[int, int | None]]],
 ]
-"""Returns the offsets (begin, end) of each partition to export, as a reader of this isolation level
-sees them; end None means the partition's current end."""
+"""A function that returns the offsets (begin, end) of each partition to export, as a reader with
+this isolation level sees them. An end of None means the partition's current end."""
 
 CODECS: Final = {
     "none": "NONE",
     "snappy": "SNAPPY",
     "gzip": "GZIP",
-    "lz4": "LZ4",  # LZ4_RAW in the files
+    "lz4": "LZ4",  # called LZ4_RAW in the files
     "zstd": "ZSTD",
 }
-"""The compressions of the files, with Arrow's names for them."""
+"""The compression codecs of the files, with Arrow's names for them."""
 
 SAMPLE: Final = 20_000
-"""The number of records to sample for the fields of JSON."""
+"""The number of records that are sampled for the fields of JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
     """The settings of an export.
 
-    `client` has consumer configs by Kafka's names. Without `isolation.level` among them, committed
-    records are exported, and a resumed export keeps its own level. Without `resolve`, the whole
-    topic is exported. `json` makes keys or values a struct column of the
-    objects' fields: those of `key_schema` or `value_schema` (DDL), or those found in `sample`
-    records. Text that does not fit is kept in the field `_corrupt_record`.
+    `client` has consumer configs under Kafka's names. Without `isolation.level`, only committed
+    records are exported, and a resumed export keeps its isolation level. Without `resolve`, the
+    whole topic is exported. `json` makes keys or values a struct column of the objects' fields:
+    those of `key_schema` or `value_schema` (DDL), or those found in `sample` records. Text that
+    does not fit is kept in the field `_corrupt_record`.
     """
 
     bootstrap: str
@@ -64,52 +64,56 @@ class ExportOptions:
     mode: Mode = "new"
     key: Kind | None = None
     value: Kind | None = None
-    """The type of keys and values; None means as in the resumed export, or bytes in a new one."""
+    """The types of keys and values; None means the type of the resumed export, or bytes in a new
+    one."""
 
     key_schema: str | None = None
     value_schema: str | None = None
     schemas: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The location of schemas for `avro`, `json-schema` and `protobuf`: options of the data source,
+    """Where the schemas are for `avro`, `json-schema` and `protobuf`: options of the data source,
     such as `schema.registry.url` and `value.schema.subject`."""
 
     evolve: bool = False
-    """Whether a resumed export takes over fields that JSON or a registry's schema has gained since;
-    else it keeps its fields."""
+    """Whether a resumed export adds the fields that JSON or a registry's schema has gained since.
+    Otherwise it keeps its fields."""
 
     sample: int = SAMPLE
     codec: str = "snappy"
     partition_by: tuple[str, ...] = ()
     """The columns whose values name the directories of files (pk.spark.tables.layout). Empty means
-    as in the resumed export, or none in a new one; the same holds for `table`."""
+    the columns of the resumed export, or none in a new one."""
 
     table: str | None = None
-    """`delta` or `iceberg`: the directory is such a table; `parquet`: files alone."""
+    """`delta` or `iceberg` makes the directory such a table; `parquet` means files without a table.
+    None means the format of the resumed export, or `parquet` in a new one."""
 
     table_name: str | None = None
-    """An Iceberg table's CATALOG.NAMESPACE.NAME; None means a catalog in the directory."""
+    """The name of an Iceberg table, CATALOG.NAMESPACE.NAME; None means a table with its own catalog
+    in the directory."""
 
     max_file_bytes: int | None = None
     """The size at which a file ends and the next begins; None means 512 MiB."""
 
     max_file_rows: int | None = None
-    """The most records of a file; None means any number."""
+    """The largest number of records in a file; None means no limit."""
 
     cores: int | None = None
     """The number of parallel tasks; None means as many as the cores that this process may use."""
 
     where: Where = HERE
-    """The Spark for the tasks. On a cluster they and this process must share the directory; a URL
-    needs no shared one."""
+    """The Spark that runs the tasks. On a cluster, the tasks and this process must share the
+    directory, unless it is a URL."""
 
     compact_s: float | None = None
-    """With `follow` and a Delta table: how often its small files are compacted; None: never."""
+    """The time in seconds between compactions of a Delta table's small files, with `follow`; None
+    means never."""
 
     fail_on_data_loss: bool = True
     resolve: Resolve | None = None
 
     @property
     def read(self) -> ReadOptions:
-        """How the topic is read."""
+        """How tasks read the topic."""
         return ReadOptions(
             self.bootstrap,
             self.client,
@@ -119,19 +123,19 @@ class ExportOptions:
 
     @property
     def rolling(self) -> "Rolling":
-        """When a file ends."""
+        """When a file ends and the next begins."""
         from pk.spark.files.writer import MAX_FILE_BYTES, Rolling
 
         return Rolling(self.max_file_bytes or MAX_FILE_BYTES, self.max_file_rows)
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The columns whose schema is given."""
+        """The columns whose schema the user gave."""
         given = (("key", self.key_schema), ("value", self.value_schema))
         return tuple(name for name, schema in given if schema is not None)
 
     def check(self) -> None:
-        """Raises OptionError for invalid values and combinations."""
+        """Raise OptionError for invalid values and combinations."""
         if self.codec not in CODECS:
             raise OptionError(f"the codec must be one of {', '.join(CODECS)}, not {self.codec!r}")
         for what, kind, schema in (
@@ -158,7 +162,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """An export's progress. Offsets are not records: compaction and transactions leave holes."""
+    """An export's progress. Offsets are not records: compacted and aborted records leave gaps."""
 
     stage: Literal["planning", "starting", "exporting", "finishing"]
     records: int = 0
@@ -185,9 +189,9 @@ class Summary:
 
     elapsed_ms: int
     unknown_fields: Mapping[str, "UnknownFields"] = field(default_factory=dict)
-    """For `key` and `value`, the records of this run with JSON fields that the column lacks;
-    those fields were dropped. Not counted for a column whose schema was given."""
+    """For `key` and `value`, the records of this run with JSON fields that the column lacks. Those
+    fields were dropped. Not counted for a column whose schema was given."""
 
     unparsed: Mapping[str, int] = field(default_factory=dict)
-    """The number of keys or values of this run, for each JSON column, that are not JSON objects
-    that fit its fields. Their texts are in its field `_corrupt_record`."""
+    """For each JSON column, the number of keys or values of this run that are not JSON objects or
+    do not fit the column's fields. Their texts are in the column's field `_corrupt_record`."""

@@ -1,4 +1,5 @@
-"""Finds out from the brokers what an export must read, and checks it against earlier runs."""
+"""Asks the brokers for the offsets that an export must read, and checks them against earlier
+runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,20 +17,20 @@ from pk.spark.read.ranges import OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The plan: a range for each partition to export, even if it is empty."""
+    """The result of planning: a range for each partition to export, even if the range is empty."""
 
     cluster_id: str | None
     topic_id: str
     ranges: tuple[OffsetRange, ...]
     leader_epochs: Mapping[int, int]
-    """Each partition's leader epoch in which its log held all of the range, if known."""
+    """By partition, a leader epoch in which the log had all records of the range, if known."""
 
 
 async def plan_export(options: ExportOptions, before: Manifest | None) -> Found:
-    """The ranges to export now, after the runs in `before`.
+    """Determine the ranges to export now, after the runs in `before`.
 
-    Raises DirectoryRefused if the topic, its log or the isolation level is not that of the earlier
-    runs; DataLost, KafkaError, ClientError.
+    Raises DirectoryRefused if the topic, its log or the isolation level differs from that of the
+    earlier runs; DataLost, KafkaError, ClientError.
     """
     read = options.read
     if before is not None:
@@ -47,7 +48,7 @@ async def plan_export(options: ExportOptions, before: Manifest | None) -> Found:
         }
         if options.resolve is not None:
             wanted = await options.resolve(admin, sorted(ids), read.isolation)
-        # Ask after the ends, so that no record before an end has a later epoch.
+        # Ask for the epochs after the ends, so that no record before an end has a later epoch.
         latest = await admin.list_offsets(dict.fromkeys(ids, LATEST))
         epochs = {tp.partition: listed(latest, tp).leader_epoch for tp in ids}
         if before is not None:
@@ -96,12 +97,12 @@ def _check_topic(
 
 
 async def _check_logs(admin: Admin, options: ExportOptions, before: Manifest) -> None:
-    """Raises DirectoryRefused if a log lost exported records in an unclean election, and has grown
+    """Raise DirectoryRefused if a log lost exported records in an unclean election, and has grown
     again since.
 
-    The records up to the exported end were written in epochs up to the one of the manifest. If that
-    epoch, or the last one before it that the log still has, ends below the exported end, then other
-    records have those offsets now.
+    The records before the exported end have leader epochs up to the epoch in the manifest. If that
+    epoch, or the last epoch before it that the log still has, ends below the exported end, then
+    other records now have those offsets.
     """
     epochs = {
         TopicPartition(options.topic, partition): epoch

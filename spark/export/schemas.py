@@ -1,4 +1,4 @@
-"""Keys and values of an export whose schemas are in a registry: how its tasks decode them."""
+"""Decodes an export's keys and values whose schemas are in a registry."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ _NUMBERS: Final[Mapping[str | None, frozenset[tuple[str, str]]]] = {
     "iceberg": NUMBERS - {("int", "double")},
     "delta": frozenset(),
 }
-"""The numbers that become wider in a resumed export, by the kind of its table; None: files alone.
-Iceberg's format excludes the one, and deltalake cannot change types."""
+"""Pairs of number types (narrow, wide): a column may become wider in a resumed export. By the kind
+of its table; None means files alone. Iceberg's format does not allow int to double, and deltalake
+cannot change types."""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """Goes to the tasks as it is."""
+    """The decoder of an export's records, which is sent to the tasks unchanged."""
 
     reading: Reading
     written: Written
     schema: StructType
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Raises Undecodable."""
+        """The decoded rows. Raises Undecodable."""
         return self.reading.rows(batches, self.written, self.schema)
 
 
 def decoding(options: ExportOptions, known: Mapping[str, Any]) -> Decoding | None:
-    """How the records that are in the topic by now are decoded; None if neither keys nor values
-    have schemas. `known` has the columns of a resumed export, which stay, unless it evolves and the
-    newest schemas have all of them, whose numbers may be wider if the table can take that. Raises
-    OptionError."""
+    """Create the decoder for the records that are in the topic now; None if neither keys nor values
+    have schemas. `known` has the columns of a resumed export. These are kept, unless the export
+    evolves and the newest schemas have all of them, with the same types or with wider numbers that
+    the table supports. Raises OptionError."""
     kinds = {"key": options.key, "value": options.value}
     formats = {f"{name}.format": KINDS[kind] for name, kind in kinds.items() if kind in KINDS}
     if not formats:

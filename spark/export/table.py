@@ -1,12 +1,12 @@
-"""Makes an export's directory or URL a table of Delta or Iceberg, from what its manifest says.
+"""Makes an export's directory or URL a Delta or Iceberg table, from its manifest.
 
-The manifest is written first and lists the files of each run. The table then gets the runs that it
-lacks, one after the other; the number of a run is that of its batch, and the export's id is the
-writer's name. A run that is killed between the two leaves a table without its last files, and the
-next run begins with adding them.
+The manifest is written first and lists the files of each run. Then the runs that the table lacks
+are added to it, one after the other: the writer's name is the export's id, and the batch number is
+the run's number. A run that is killed between the two steps leaves a table without its last files,
+and the next run begins by adding them.
 
-An Iceberg table needs a catalog. Without another one it is a SQLite file in the directory; readers
-that take the path of a table read the newest file in `metadata/`.
+An Iceberg table needs a catalog. If no other catalog is given, it is a SQLite file in the
+directory. Readers that open a table by its path read the newest file in `metadata/`.
 """
 
 import contextlib
@@ -42,12 +42,13 @@ class TableRefused(SparkError):
 
 
 class TableFailed(SparkError):
-    """A library of tables could not add the files; the export itself is whole, and the next run
-    adds them."""
+    """Files could not be added to the table; the export itself is complete, and the next run adds
+    them."""
 
 
 def check_table(kind: str | None, name: str | None) -> None:
-    """Raises OptionError, SparkMissing if there is no such kind of table here."""
+    """Check that a table of this kind can be written. Raises OptionError; SparkMissing if its
+    library is not installed."""
     if name is not None and kind != "iceberg":
         raise OptionError("--table names an Iceberg table: --to-format iceberg")
     if name is not None and name.count(".") < 2:
@@ -64,8 +65,9 @@ def check_table(kind: str | None, name: str | None) -> None:
 
 
 def settle(store: Store, manifest: Manifest, footers: Mapping[str, bytes] | None = None) -> None:
-    """Adds to the table what the manifest has and the table lacks. `footers` has those of the files
-    of the last run; others are read. Raises SparkMissing, TableRefused, TableFailed."""
+    """Add the runs of the manifest that the table lacks. `footers` has the footers of the last
+    run's files; the footers of other files are read. Raises SparkMissing, TableRefused,
+    TableFailed."""
     check_table(manifest.table, manifest.table_name)
     files = _Files(store, footers or {})
     try:
@@ -75,7 +77,7 @@ def settle(store: Store, manifest: Manifest, footers: Mapping[str, bytes] | None
             _settle_iceberg(store, manifest, files)
     except SparkError:
         raise
-    except Exception as e:  # each library has errors of its own
+    except Exception as e:  # deltalake and pyiceberg have errors of their own
         raise TableFailed(
             f"the export in {_place(store)} is complete, but its {manifest.table} table could not "
             f"be updated: {e}; --resume tries again"
@@ -84,13 +86,13 @@ def settle(store: Store, manifest: Manifest, footers: Mapping[str, bytes] | None
 
 @dataclass(frozen=True)
 class _Files:
-    """The files of runs, for the libraries of tables."""
+    """The files of runs, in the form in which they are added to a table."""
 
     store: Store
     footers: Mapping[str, bytes]
 
     def of(self, run: Run) -> list[LakeFile]:
-        """Raises OSError."""
+        """The files of a run. Raises OSError."""
         return [
             LakeFile(r.file, r.bytes, self.footers.get(r.file) or read_footer(self.store, r.file))
             for r in run.ranges
@@ -137,21 +139,21 @@ def _settle_iceberg(store: Store, manifest: Manifest, files: _Files) -> None:
 def file_schema(
     store: Store, columns: Any, table: str | None, name: str | None, export_id: str | None
 ) -> Any:
-    """Arrow's columns of the files of an export, from Spark's `columns`. Those of an Iceberg table
-    have its field ids, and it gets the columns that it lacks; `export_id` is that of the export
-    which is resumed. Raises TableFailed."""
+    """The Arrow schema of an export's files, from Spark's `columns`. For an Iceberg table, this
+    adds the missing columns to the table, and the schema has the table's field ids; `export_id` is
+    the id of the resumed export. Raises TableFailed."""
     found = arrow_columns(columns)
     if table != "iceberg":
         return found
     if export_id is None and name is None:
-        # Its own catalog would be a file in the directory before the first manifest is: if this
-        # run were killed, the next one would refuse the directory.
+        # The table's own catalog would be a file that is in the directory before the first
+        # manifest: if this run were killed, the next one would refuse the directory.
         return with_field_ids(found, None)
     try:
         catalog, known = _catalog(store, name)
         there = catalog.load_table(known) if catalog.table_exists(known) else None
         if there is not None and (export_id is None or iceberg_last(there, export_id) < 0):
-            there = None  # which the new export's table replaces
+            there = None  # the new export replaces that table
         if there is not None:
             with there.update_schema() as update:
                 update.union_by_name(found)
@@ -162,7 +164,8 @@ def file_schema(
 
 
 def _check_is_ours(table: Any, store: Store, name: str) -> None:
-    """Raises TableRefused if the table is somewhere else: then it is not an earlier export's."""
+    """Raise TableRefused if the table is in another place: then an earlier export did not make
+    it."""
     place = table.location().rstrip("/")
     if store_at(place) != store:
         raise TableRefused(

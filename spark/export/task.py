@@ -1,10 +1,10 @@
 """The part of an export that runs in Spark's Python workers: a task reads its ranges and reports
 its progress.
 
-Spark tells a driver how many tasks are done, but not the progress of one, and it returns a worker's
-exception as text. So each task keeps a small file next to the export's unfinished files, with the
-number of records read and, after a failure, the error. It is in the export's directory, so workers
-and driver need no other shared storage.
+Spark reports to the driver how many tasks are done, but not the progress of a task, and it passes
+on a worker's exception as text. So each task writes a small file with the number of records read
+and, after a failure, one with the error. These files are in the export's directory, next to the
+unfinished files, so workers and driver need no other shared storage.
 """
 
 import json
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 _ERROR: Final = ".error"
 _SAID_EVERY_S: Final = 0.2
 _SAID_FAR_EVERY_S: Final = 2.0
-"""How often a task reports its progress: to a directory, and to object storage."""
+"""Seconds between a task's reports of its progress: the first to a directory, the second to object
+storage."""
 
 CORRUPT: Final = "_corrupt_record"
-"""The field for a text that is not a JSON object of the column's fields."""
+"""The field with a text that is not a JSON object or does not fit the column's fields."""
 
 RECORD: Final = (
     t.StructType()
@@ -53,30 +54,31 @@ RECORD: Final = (
         t.ArrayType(t.StructType().add("key", t.StringType()).add("value", t.BinaryType())),
     )
 )
-"""The columns of records, keys and values as bytes."""
+"""The columns of records, with keys and values as bytes."""
 
 
 @dataclass(frozen=True)
 class TaskState:
-    """The progress of one range."""
+    """The progress of one task."""
 
     records: int
     done: bool = False
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Column → the records with fields that the column lacks, and the names of these."""
+    """Column → the number of records with fields that the column lacks, and the names of those
+    fields."""
 
     unparsed: Mapping[str, int] = field(default_factory=dict[str, int])
     """Column → the number of texts that do not fit its fields."""
 
 
 def far_apart(states: Store) -> float:
-    """The time in seconds between two checks of the states."""
+    """The time in seconds between two reads of the states."""
     return _SAID_EVERY_S if isinstance(states, LocalStore) else _SAID_FAR_EVERY_S
 
 
 @dataclass(frozen=True)
 class JsonTexts:
-    """How keys and values that are JSON become structs."""
+    """The JSON columns, whose texts become structs."""
 
     schemas: Mapping[str, t.StructType]
     """Column → its fields; the last is `_corrupt_record`."""
@@ -84,7 +86,7 @@ class JsonTexts:
     zone: str
 
     def readers(self) -> dict[str, JsonReader]:
-        """Raises OptionError for a type that JSON lacks."""
+        """The readers of the columns. Raises OptionError for a type that JSON lacks."""
         return {
             name: JsonReader(fields_of(t.StructType(schema.fields[:-1])), self.zone)
             for name, schema in self.schemas.items()
@@ -93,20 +95,20 @@ class JsonTexts:
 
 @dataclass(frozen=True)
 class ReadRanges:
-    """A function for `mapInArrow`: takes the indexes of ranges, yields their records."""
+    """A function for `mapInArrow` that takes the indexes of ranges and yields their records."""
 
     ranges: tuple[OffsetRange, ...]
     options: ReadOptions
     texts: frozenset[str]
-    """Whether key and value become text."""
+    """Which of the columns `key` and `value` become strings."""
 
     json: JsonTexts
     states: Store
     fields: Mapping[str, Fields]
-    """The JSON columns and their known fields; other fields are counted."""
+    """JSON column → its known fields; records with other fields are counted."""
 
     decoding: "Decoding | None" = None
-    """How keys and values with schemas are decoded."""
+    """The decoder of keys and values with schemas."""
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -115,7 +117,7 @@ class ReadRanges:
 
     def _read(self, number: int) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        # Attempts of a task may run side by side.
+        # Several attempts of a task may run at the same time.
         name = f"{number}-{0 if context is None else context.taskAttemptId()}"
         records, said, every_s = 0, time.monotonic(), far_apart(self.states)
         counters = {name: FieldCounter(known) for name, known in self.fields.items()}
@@ -149,8 +151,8 @@ class ReadRanges:
 def _with_json(
     rows: pa.RecordBatch, name: str, reader: JsonReader, counter: FieldCounter | None
 ) -> tuple[pa.RecordBatch, int]:
-    """The rows with the JSON of a column as a struct, and how many texts do not fit. Such a one is
-    whole in `_corrupt_record`, beside the fields that do."""
+    """Convert a column of JSON texts to structs, and count the texts that do not fit. Such a text
+    is kept whole in `_corrupt_record`, next to the fields that fit."""
     at = rows.schema.get_field_index(name)
     column = rows.column(at)
     texts = column.to_pylist()
@@ -173,7 +175,7 @@ def _with_json(
 
 
 def text(column: pa.Array) -> pa.Array:
-    """Bytes as strings; invalid UTF-8 becomes U+FFFD, as in Java."""
+    """Convert bytes to strings; invalid UTF-8 becomes U+FFFD, as in Java."""
     try:
         return pc.cast(column, pa.string())
     except pa.ArrowInvalid:
@@ -183,7 +185,7 @@ def text(column: pa.Array) -> pa.Array:
 
 
 class States:
-    """The states of a job's tasks, by the numbers of their ranges."""
+    """The states of a job's tasks, by the index of their range."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -192,7 +194,7 @@ class States:
         self._found: dict[int, TaskState] = {}
 
     def now(self) -> dict[int, TaskState]:
-        """The state of each range that was started."""
+        """Read the state of each task that has started."""
         found = dict(self._done)
         for name in self._store.names():
             number, _, _ = name.partition("-")
@@ -200,7 +202,7 @@ class States:
                 continue
             try:
                 state = TaskState(**json.loads(self._store.read(name)))
-            except FileNotFoundError:  # it is replaced
+            except FileNotFoundError:  # the task is replacing the file
                 continue
             if state.done:
                 self._done[int(number)] = state
@@ -211,7 +213,7 @@ class States:
         return found
 
     def lately(self) -> dict[int, TaskState]:
-        """The same, as of a moment ago."""
+        """The states as of the last read, which is repeated if it was too long ago."""
         if time.monotonic() - self._looked < far_apart(self._store):
             return self._found
         return self.now()
@@ -223,7 +225,7 @@ class States:
 
 
 def unknown_fields(states: Iterable[TaskState]) -> dict[str, UnknownFields]:
-    """Column → the records of tasks with fields that the column lacks."""
+    """Column → the records with fields that the column lacks, added up over the tasks."""
     parts: dict[str, list[UnknownFields]] = {}
     for state in states:
         for name, (records, fields) in state.fields.items():
@@ -232,7 +234,8 @@ def unknown_fields(states: Iterable[TaskState]) -> dict[str, UnknownFields]:
 
 
 def unparsed(states: Iterable[TaskState]) -> dict[str, int]:
-    """Column → the number of keys or values of tasks that do not fit its fields."""
+    """Column → the number of keys or values that do not fit the column's fields, added up over the
+    tasks."""
     found: Counter[str] = Counter()
     for state in states:
         found.update(state.unparsed)

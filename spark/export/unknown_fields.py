@@ -9,19 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 NAMED_MAX: Final = 20
-"""The number of fields to name."""
+"""The largest number of fields that are named."""
 
 
 class UnknownFields(NamedTuple):
-    """The number of records with such fields, and the names of the first `NAMED_MAX` fields, such
-    as `address.zip`."""
+    """The number of records with unknown fields, and the names of the first `NAMED_MAX` of these,
+    such as `address.zip`."""
 
     records: int
     fields: tuple[str, ...]
 
 
 class Fields(NamedTuple):
-    """The fields of an object's column, and which of them are objects or arrays of objects."""
+    """The fields of a struct column; those that are objects or arrays of objects have fields
+    themselves."""
 
     names: frozenset[str]
     inner: Mapping[str, "Fields"]
@@ -49,7 +50,7 @@ class FieldCounter:
     names: set[str] = field(default_factory=set[str])
 
     def see(self, objects: Iterable[Mapping[str, object]]) -> None:
-        """Checks objects."""
+        """Count the objects that have unknown fields."""
         for value in objects:
             names: set[str] = set()
             _collect(self.known, value, "", names)
@@ -63,7 +64,7 @@ class FieldCounter:
 
 
 def merged(parts: Sequence[UnknownFields]) -> UnknownFields:
-    """Adds up the results of several tasks."""
+    """Add up the counts of several tasks."""
     names = {name for part in parts for name in part.fields}
     return UnknownFields(sum(p.records for p in parts), tuple(sorted(names)[:NAMED_MAX]))
 
@@ -71,7 +72,7 @@ def merged(parts: Sequence[UnknownFields]) -> UnknownFields:
 def _collect(known: Fields, value: object, path: str, names: set[str]) -> None:
     if isinstance(value, dict):
         if not value.keys() <= known.names:
-            # Dropping a null loses nothing.
+            # A null has no value to lose.
             more = value.keys() - known.names
             names.update(f"{path}{name}" for name in more if value[name] is not None)
         for name, inner in known.inner.items():

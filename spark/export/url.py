@@ -1,12 +1,12 @@
 """An export whose files are in object storage: s3://, gs://, az://, abfss://.
 
 Tasks write each file under its final name; it counts once the manifest lists it. A run that dies
-before leaves files that are not listed; the next command removes them.
+earlier leaves files that are not listed; the next run removes them.
 
-An object is replaced only if it is still the one that was read. A run claims the manifest before it
-writes, so two runs cannot both end: the one that was overtaken fails, and has changed nothing. The
-claim also allows the later run to remove what the earlier one has written so far. Exports of one
-machine wait for each other by a lock.
+An object is replaced only if it has not changed since it was read. A run claims the manifest before
+it writes, so of two runs at the same time only the later one can commit: the earlier one fails, and
+the export is unchanged. Therefore the later run may remove the files that the earlier one has
+written so far. On one machine, exports to the same URL wait for each other by means of a lock.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _WRITER: Final = "writer"
 
 
 class ExportUrl(Target):
-    """A URL that only this run may write to. Made by `open_url`."""
+    """An export in object storage that only this run may write to. Made by `open_url`."""
 
     def __init__(self, store: ObjectStore, token: str) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class ExportUrl(Target):
         return self.manifest is None or self.manifest.table is None
 
     def _read(self) -> Manifest | None:
-        """Raises DirectoryRefused."""
+        """Read the manifest. Raises DirectoryRefused."""
         try:
             data, self._version = self.store.read_version(MANIFEST)
         except FileNotFoundError:
@@ -69,7 +69,7 @@ class ExportUrl(Target):
         try:
             self._text = cast(dict[str, Any], json.loads(data))
             if self._text.keys() <= {"format", _WRITER}:
-                return None  # a claim before the first run
+                return None  # a run claimed the manifest, but no run was committed yet
             return Manifest.load(data.decode())
         except ValueError as e:
             place = self.store.url_of(MANIFEST)
@@ -77,7 +77,7 @@ class ExportUrl(Target):
 
     def _refuse_strangers(self) -> None:
         if not self._is_parquet:
-            return  # the table's engines compact, and write logs
+            return  # a table's engines write compacted files and logs
         refuse_strangers(
             self.store.url,
             [
@@ -92,7 +92,8 @@ class ExportUrl(Target):
         )
 
     def clean(self) -> None:
-        """Also claims the manifest, the first time. Raises DirectoryRefused, OSError."""
+        """Remove unlisted files. The first call also claims the manifest. Raises DirectoryRefused,
+        OSError."""
         if self._claimed:
             self.store.remove(self._unlisted)
             self._unlisted = set()
@@ -124,7 +125,7 @@ class ExportUrl(Target):
             states.remove(states.names())
 
     def commit(self, manifest: Manifest) -> None:
-        """Replaces the manifest. Raises OSError, DirectoryRefused."""
+        """Replace the manifest. Raises OSError; DirectoryRefused if another run has claimed it."""
         if self.manifest is not None:
             self._unlisted |= self.manifest.files - manifest.files
         self._replace(json.loads(manifest.dump()))
@@ -145,8 +146,8 @@ class _UnfinishedUrl(Unfinished):
 
 @contextmanager
 def open_url(store: ObjectStore, token: str, lock_wait_s: float) -> Iterator[ExportUrl]:
-    """Locks the URL for this machine's exports during the block. `token` names the command that
-    writes. Raises DirectoryRefused, SparkMissing, OSError."""
+    """Lock the URL during the block, so that other exports on this machine wait. `token` identifies
+    this run. Raises DirectoryRefused, SparkMissing, OSError."""
     known = hashlib.sha256(store.url.encode()).hexdigest()[:16]
     lock = Path(tempfile.gettempdir()) / f"pk-export-{os.getuid()}-{known}.lock"
     with lock.open("a") as file:

@@ -1,1 +1,1 @@
-"""Files that tasks write directly to their final location: the stores, and the writer."""
+"""Files that tasks write directly to their final location: stores, and the writer."""

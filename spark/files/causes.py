@@ -1,8 +1,8 @@
-"""Why a file, a table or a bucket cannot be written or read, in one sentence.
+"""Explains in one sentence why a file, a table or a bucket cannot be read or written.
 
-The libraries of files and tables give texts of several lines, each in its own form, and through
-Spark they come as parts of a trace. The cause is found by the parts that all of them share: error
-numbers of the operating system, and codes of S3's answers.
+The errors of the libraries for files and tables have several lines, each in the library's own form,
+and Spark reports them as parts of a trace. The cause is found by the parts that they have in
+common: the operating system's error numbers, and S3's error codes.
 """
 
 import re
@@ -37,11 +37,11 @@ _ERRNO: Final = re.compile(r"(?:\[[Ee]rrno |os error )(?P<number>\d+)[\])]")
 
 
 _COLORS: Final = re.compile(r"\x1b\[[0-9;]*m(?:↳\x1b\[0m)?")
-"""The marks that deltalake puts in front of the lines of its errors."""
+"""The color codes and arrows at the beginning of the lines of deltalake's errors."""
 
 
 def storage_cause(text: str) -> str | None:
-    """The cause that the text of an error names, without a full stop; None if it is another."""
+    """The known cause that an error's text names, without a period; None if it names none."""
     text = _COLORS.sub("", text)
     for pattern in (_XML, _ARROW):
         if (found := pattern.search(text)) is not None:
@@ -61,6 +61,6 @@ def storage_cause(text: str) -> str | None:
 
 
 def one_sentence(error: BaseException) -> str:
-    """The cause of an error, or else its text in one line."""
+    """The cause of an error, or its text in one line if the cause is unknown."""
     text = _COLORS.sub("", str(error))
     return storage_cause(text) or " ".join(text.split()) or type(error).__name__

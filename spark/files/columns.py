@@ -1,4 +1,4 @@
-"""The columns of files for the columns of Spark's rows."""
+"""Converts Spark's columns to the columns of files."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 
 
 def arrow_columns(columns: "StructType") -> "pa.Schema":
-    """Arrow's columns, each of which may be null, as Spark's own files have them. Raises
-    PySparkTypeError for a type that Arrow lacks."""
+    """The Arrow schema for Spark's columns; each column may be null, as in the files that Spark
+    writes. Raises PySparkTypeError for a type that Arrow lacks."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 

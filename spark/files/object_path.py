@@ -1,5 +1,4 @@
-"""Files of object storage under the names that `pathlib.Path` has, as far as a checkpoint needs
-them."""
+"""Objects in object storage, with the methods of `pathlib.Path` that a checkpoint needs."""
 
 import json
 import os
@@ -15,7 +14,7 @@ _HADOOP: Final = {"s3": "s3a"}
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """A file, or what a directory would be."""
+    """An object, or the prefix that corresponds to a directory."""
 
     store: ObjectStore
     path: str = ""
@@ -35,12 +34,12 @@ class ObjectPath:
         return self.store.read(self.path).decode(encoding, errors)
 
     def write_text(self, text: str) -> None:
-        """Replaces the object. Raises OSError."""
+        """Replace the object. Raises OSError."""
         self.store.write(self.path, text.encode())
 
     def replace_text(self, text: str, version: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Replaces the object that has this version, and returns the new one. Raises Overtaken,
-        OSError."""
+        """Replace the object if it still has this version, and return the new version. Raises
+        Overtaken, OSError."""
         return self.store.replace(self.path, text.encode(), version)
 
     def read_version(self) -> tuple[str, Mapping[str, str]]:
@@ -49,8 +48,8 @@ class ObjectPath:
         return data.decode(), version
 
     def age_s(self) -> float:
-        """The seconds since it was written, by this machine's clock. Raises FileNotFoundError,
-        OSError."""
+        """The seconds since the object was written, by this machine's clock. Raises
+        FileNotFoundError, OSError."""
         return self.store.age_s(self.path)
 
     def exists(self) -> bool:
@@ -84,14 +83,14 @@ Place = Path | ObjectPath
 
 
 def spark_url(place: Place | str) -> str:
-    """The URL by which Spark's file systems know a place: S3 is `s3a` there."""
+    """The URL by which Spark's file systems know a location: there S3 is `s3a`."""
     text = f"file://{place}" if isinstance(place, Path) else str(place)
     known, slashes, rest = text.partition("://")
     return f"{_HADOOP.get(known, known)}{slashes}{rest}"
 
 
 def write_json(place: Place, value: object) -> None:
-    """Replaces a file in one step. Raises OSError."""
+    """Write JSON, replacing the file atomically. Raises OSError."""
     text = json.dumps(value, indent=1) + "\n"
     if isinstance(place, ObjectPath):
         place.write_text(text)

@@ -1,10 +1,10 @@
-"""Directories of this machine and prefixes of object storage, under one set of names.
+"""Local directories and prefixes of object storage, with the same methods.
 
 A store holds the files of an export, a table or a checkpoint. Tasks get it pickled and write to it
-directly, so no byte of a file passes the driver. Object storage is reached by obstore, whose
+directly, so files never pass through the driver. Object storage is reached by obstore, whose
 settings have the names and meanings that deltalake's have: both use the same Rust library.
-Credentials come from the environment, and travel with the tasks; without any there, each machine
-uses its own role.
+Credentials are read from the environment and sent with the tasks; without them each machine uses
+its own role.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _SCHEMES: Final = {
     **dict.fromkeys(("gs", "gcs"), "gs"),
     **{name: name for name in ("az", "abfs", "abfss")},
 }
-"""The scheme of a URL → the one that the libraries of tables know too. Hadoop's `s3a` is S3."""
+"""URL scheme → the scheme that deltalake and pyiceberg know too. Hadoop's `s3a` is S3."""
 
 _ENVIRONMENT: Final = {
     "s3": {
@@ -51,7 +51,7 @@ _ENVIRONMENT: Final = {
         "AZURE_STORAGE_SAS_TOKEN": "azure_storage_sas_token",
     },
 }
-"""Variables of the environment → settings. A later one has precedence."""
+"""Environment variable → setting. Later variables take precedence."""
 
 _ICEBERG: Final = {
     "aws_access_key_id": "s3.access-key-id",
@@ -63,72 +63,74 @@ _ICEBERG: Final = {
     "azure_storage_account_key": "adls.account-key",
     "azure_storage_sas_token": "adls.sas-token",
 }
-"""obstore's settings → pyiceberg's."""
+"""obstore's setting → pyiceberg's."""
 
 
 class Overtaken(Exception):
-    """Another writer has replaced an object since it was read."""
+    """Another writer has replaced the object since it was read."""
 
 
 class Store(ABC):
-    """A directory or a prefix. Names are relative to it, with slashes between directories."""
+    """A directory, or a prefix of object storage. Names are relative to it and separate directories
+    with slashes."""
 
     url: str
-    """Its URL, without a slash at the end."""
+    """The URL of the store, without a slash at the end."""
 
     @abstractmethod
     def child(self, name: str) -> "Store":
-        """The store of a directory in this one."""
+        """The store of a subdirectory."""
 
     @abstractmethod
     def create(self, name: str) -> IO[bytes]:
-        """A file to write to. An object exists once the file is closed. Raises OSError."""
+        """Open a file for writing. An object exists only after it is closed. Raises OSError."""
 
     @abstractmethod
     def open(self, name: str) -> Any:
-        """A file to read from, at any position. Raises FileNotFoundError, OSError."""
+        """Open a file for reading at any position. Raises FileNotFoundError, OSError."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """Raises FileNotFoundError, OSError."""
+        """The contents of a file. Raises FileNotFoundError, OSError."""
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
-        """Replaces a file in one step. Raises OSError."""
+        """Write a file, replacing it atomically. Raises OSError."""
 
     @abstractmethod
     def add(self, name: str, data: bytes) -> None:
-        """Makes a file in one step, and only if there is none. The file survives a crash of the
+        """Create a file atomically, only if it does not exist. The file survives a crash of the
         machine. Raises FileExistsError, OSError."""
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """Makes complete files survive a crash of the machine. Raises OSError."""
+        """Make complete files survive a crash of the machine. Raises OSError."""
 
     @abstractmethod
     def read_part(self, name: str, position: int, size: int) -> bytes:
-        """Some bytes of a file, or fewer at its end. Raises FileNotFoundError, OSError."""
+        """Read `size` bytes of a file, or fewer at its end. Raises OSError."""
 
     @abstractmethod
     def names(self, folder: str = "") -> list[str]:
-        """All files in a directory and below it; none if it does not exist. Raises OSError."""
+        """The names of all files in a directory and below it; empty if it does not exist. Raises
+        OSError."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
-        """Removes files; those that do not exist are skipped. Raises OSError."""
+        """Remove files; those that do not exist are skipped. Raises OSError."""
 
     @abstractmethod
     def remove_folder(self, folder: str) -> None:
-        """Removes a directory with all that is in it, if it exists. Raises OSError."""
+        """Remove a directory and its contents, if it exists. Raises OSError."""
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """How deltalake reaches the store."""
+        """deltalake's options for this store."""
         return {}
 
     @property
     def iceberg_properties(self) -> dict[str, str]:
-        """How pyiceberg reaches the store."""
+        """pyiceberg's properties for this store."""
         known = {_ICEBERG[key]: v for key, v in self.storage_options.items() if key in _ICEBERG}
         return known
 
@@ -139,7 +141,7 @@ class Store(ABC):
 
 @dataclass(frozen=True)
 class LocalStore(Store):
-    """A directory, made with the first file in it."""
+    """A local directory, created with its first file."""
 
     path: Path
 
@@ -177,7 +179,7 @@ class LocalStore(Store):
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(part, path)  # unlike a rename, it replaces nothing
+            os.link(part, path)  # unlike a rename, a link never replaces a file
         finally:
             part.unlink(missing_ok=True)
         _sync(path.parent)
@@ -261,8 +263,8 @@ class ObjectStore(Store):
         return self.read_version(name)[0]
 
     def read_version(self, name: str) -> tuple[bytes, Mapping[str, str]]:
-        """An object, and the version that `replace` compares. Raises FileNotFoundError,
-        OSError."""
+        """The object's contents, and its version, which `replace` compares. Raises
+        FileNotFoundError, OSError."""
         import obstore
 
         with _Errors(self.url_of(name)):
@@ -272,7 +274,7 @@ class ObjectStore(Store):
         return data, {key: value for key, value in known.items() if value is not None}
 
     def age_s(self, name: str) -> float:
-        """The seconds since an object was written, by this machine's clock. Raises
+        """The seconds since the object was written, by this machine's clock. Raises
         FileNotFoundError, OSError."""
         import obstore
 
@@ -288,8 +290,9 @@ class ObjectStore(Store):
     def replace(
         self, name: str, data: bytes, version: Mapping[str, str] | None
     ) -> Mapping[str, str]:
-        """Replaces the object that has this version; None: makes it, if there is none. Returns the
-        new version. Raises Overtaken if another writer was faster, OSError."""
+        """Replace the object if it still has this version, and return the new version. With None,
+        create the object if it does not exist. Raises Overtaken if another writer was faster,
+        OSError."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -299,7 +302,7 @@ class ObjectStore(Store):
                 made: Any = obstore.put(self._objects, name, data, mode=mode)
                 return {key: value for key, value in made.items() if value is not None}
             except (AlreadyExistsError, PreconditionError) as e:
-                try:  # a put that is repeated after a lost reply meets its own object
+                try:  # A put that is retried after a lost response finds the object that it wrote.
                     there, known = self.read_version(name)
                 except FileNotFoundError:
                     raise Overtaken(self.url_of(name)) from e
@@ -314,7 +317,7 @@ class ObjectStore(Store):
             raise FileExistsError(str(e)) from e
 
     def sync(self, names: Iterable[str]) -> None:
-        """Nothing: an object that exists survives."""
+        """Do nothing: an object survives once it exists."""
 
     def read_part(self, name: str, position: int, size: int) -> bytes:
         import obstore
@@ -332,7 +335,7 @@ class ObjectStore(Store):
                 each["path"]
                 for part in obstore.list(self._objects, prefix=folder or None)
                 for each in part
-                # Some programs put an object for a directory; its name ends with a slash.
+                # Some programs create an object for a directory; its name ends with a slash.
                 if each["path"] and not each["path"].endswith("/")
             ]
 
@@ -349,13 +352,14 @@ class ObjectStore(Store):
 
 
 def is_object_url(place: str | Path) -> bool:
-    """Whether a place is a URL of object storage that pk knows."""
+    """Whether a location is a URL of an object storage that pk supports."""
     return scheme(place) in _SCHEMES and "://" in str(place)
 
 
 def store_at(place: str | Path, iceberg: Mapping[str, str] | None = None) -> Store:
-    """The store of a path, a `file:` URL, or a URL of object storage. `iceberg` has pyiceberg's
-    properties of a table, which come before the environment. Raises OptionError, SparkMissing."""
+    """The store at a path, a `file:` URL, or a URL of object storage. `iceberg` has pyiceberg's
+    properties of a table, which take precedence over the environment. Raises OptionError,
+    SparkMissing."""
     name = scheme(place)
     if name in (None, "file"):
         return LocalStore(local_path(place))
@@ -378,7 +382,7 @@ def store_at(place: str | Path, iceberg: Mapping[str, str] | None = None) -> Sto
 
 
 def settings_of(kind: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """obstore's settings for a scheme, from variables of the environment."""
+    """obstore's settings for a scheme, from environment variables."""
     family = "az" if kind.startswith("ab") else kind
     found: dict[str, str] = {}
     for variable, setting in _ENVIRONMENT[family].items():
@@ -388,7 +392,7 @@ def settings_of(kind: str, environ: Mapping[str, str] = os.environ) -> dict[str,
 
 
 def hive_name(value: str | None) -> str:
-    """The name of a directory for the value of a column, as Hive and Spark escape it."""
+    """The directory name for a column's name or value, escaped as by Hive and Spark."""
     if value is None or value == "":
         return "__HIVE_DEFAULT_PARTITION__"
     return "".join(_escaped(c) for c in value)
@@ -415,7 +419,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class _Errors:
-    """Raises obstore's errors as OSError."""
+    """A block that turns obstore's errors into OSError."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -433,7 +437,7 @@ class _Errors:
 
 
 class _Upload:
-    """An object that is written, as pyarrow writes to a file."""
+    """An object that is being written, with the methods of a file that pyarrow calls."""
 
     def __init__(self, file: Any, what: str) -> None:
         self._file = file
@@ -453,7 +457,7 @@ class _Upload:
         return self._size
 
     def flush(self) -> None:
-        """Nothing: an object becomes visible when it is closed."""
+        """Do nothing: an object becomes visible when it is closed."""
 
     def close(self) -> None:
         """Raises OSError."""
@@ -466,13 +470,13 @@ class _Upload:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """After an error there is no object."""
+        """Close the object, or discard it after an error."""
         if error is None:
             self.close()
 
 
 class _Reading:
-    """An object that is read, as pyarrow reads a file."""
+    """An object that is being read, with the methods of a file that pyarrow calls."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

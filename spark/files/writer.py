@@ -1,10 +1,9 @@
-"""The part of a writer of parquet files that runs in tasks: each writes its files to their final
-location.
+"""Writes parquet files in tasks, each file directly to its final location.
 
-A task's files have names of their own, which belong to the run and the task's attempt, so attempts
-do not disturb each other. It answers with a row for each file: its name, rows and size, and its
-footer, which has the least and greatest value and the number of nulls of each column. The driver
-thus commits the files without reading them.
+The names of a task's files contain the run and the attempt of the task, so attempts do not
+interfere with each other. The task returns a row for each file: its name, rows and size, and its
+footer, which has the minimum, the maximum and the number of nulls of each column. So the driver
+commits the files without reading them.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from pyspark.sql import types as t
 from pk.spark.files.store import Store, hive_name
 
 MAX_FILE_BYTES: Final = 512 << 20
-"""The size at which a file ends, by default: that of Iceberg's own writers."""
+"""The default size at which a file ends: the same as in Iceberg's own writers."""
 
 _GROUP_BYTES: Final = 64 << 20
 _GROUP_ROWS: Final = 1 << 20
@@ -37,7 +36,7 @@ RESULT: Final = (
     .add("task", t.IntegerType())
     .add("footer", t.BinaryType())
 )
-"""The columns of a task's answer."""
+"""The columns of the rows that a task returns."""
 
 _RESULT: Final = pa.schema(
     [
@@ -51,7 +50,7 @@ _RESULT: Final = pa.schema(
 
 
 class WrittenFile(NamedTuple):
-    """A file that a task has written."""
+    """A file that a task wrote."""
 
     name: str
     """Relative to the store."""
@@ -59,10 +58,10 @@ class WrittenFile(NamedTuple):
     rows: int
     size: int
     task: int
-    """The number of the task, which is that of its partition in Spark."""
+    """The number of the task, which is the number of its partition in Spark."""
 
     footer: bytes
-    """A parquet file that consists only of a footer."""
+    """A parquet file that contains only the footer."""
 
     @property
     def metadata(self) -> Any:
@@ -72,15 +71,15 @@ class WrittenFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Rolling:
-    """When a file ends and the next begins. It ends with the group of rows with which it reaches
-    its size, so it may be somewhat larger."""
+    """The size at which a file ends and the next begins. A file ends after the row group with which
+    it reaches its size, so it may be somewhat larger."""
 
     max_bytes: int
     max_rows: int | None = None
 
     @property
     def group_bytes(self) -> int:
-        """How many bytes of Arrow's a group of rows has at most."""
+        """The largest size of a row group, in bytes of Arrow data."""
         return min(_GROUP_BYTES, self.max_bytes)
 
     @property
@@ -90,23 +89,23 @@ class Rolling:
 
 @dataclass(frozen=True)
 class WriteFiles:
-    """A function for `mapInArrow`: takes rows, yields the files that hold them."""
+    """A function for `mapInArrow` that takes rows and yields the files that contain them."""
 
     store: Store
     schema: pa.Schema
-    """The columns of the files; others of the rows are left out."""
+    """The columns of the files; other columns of the rows are dropped."""
 
     prefix: str
-    """How the names of the files begin."""
+    """The prefix of the file names."""
 
     by_task: Sequence[str] = ()
-    """The next part of the names, by the number of the task; by default that number."""
+    """Task number → the next part of the file names; if empty, the task number itself."""
 
     codec: str = "SNAPPY"
     rolling: Rolling = field(default_factory=lambda: Rolling(MAX_FILE_BYTES))
     folders: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Name in a directory → the column of text that has its value; the directories are nested in
-    this order."""
+    """Name in the directory → the text column with its value. The directories are nested in this
+    order."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -119,7 +118,7 @@ class WriteFiles:
     def write(
         self, batches: Iterable[pa.RecordBatch], task: int, attempt: int
     ) -> list[WrittenFile]:
-        """Writes the batches, and returns the files. Files of a failed attempt are removed, if
+        """Write the batches, and return the files. The files of a failed attempt are removed if
         possible. Raises OSError."""
         writer = _Writer(self, task, attempt)
         try:
@@ -132,7 +131,7 @@ class WriteFiles:
 
 
 class _Part:
-    """The rows of one directory: those that wait for the next group, and the open file."""
+    """The rows of one directory: those that wait for the next row group, and the open file."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -147,14 +146,14 @@ class _Part:
 
 
 class _Writer:
-    """One attempt of a task."""
+    """The writer of one attempt of a task."""
 
     def __init__(self, options: WriteFiles, task: int, attempt: int) -> None:
         self._options = options
         self._task = task
         self._attempt = attempt
         self._parts: dict[str, _Part] = {}
-        """The open parts by directory; the one that was used last comes last."""
+        """The open parts by directory, the most recently used one last."""
 
         self._buffered = 0
         self._count = 0
@@ -177,7 +176,7 @@ class _Writer:
         return self._written
 
     def abandon(self) -> None:
-        """Removes the written files, as far as possible: a later run removes the rest."""
+        """Remove the written files as far as possible; a later run removes the rest."""
         for part in self._parts.values():
             if part.file is not None and self._options.store.url.startswith("file:"):
                 part.file.close()
@@ -207,7 +206,7 @@ class _Writer:
                 self._flush(part)
 
     def _flush(self, part: _Part) -> None:
-        """Writes the rows that wait as one group."""
+        """Write the waiting rows as one row group."""
         options = self._options
         if part.waiting:
             if part.writer is None:
@@ -237,7 +236,7 @@ class _Writer:
         )
 
     def _close(self, part: _Part) -> None:
-        """Ends the file."""
+        """Write the waiting rows, and complete the file."""
         if part.waiting:
             self._flush(part)
         if part.writer is None:
@@ -253,7 +252,7 @@ class _Writer:
         part.name, part.rows = "", 0
 
     def _by_folder(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of each directory, in their order."""
+        """Split a batch by directory. The rows of a directory keep their order."""
         folders = self._options.folders
         if not folders or not batch.num_rows:
             yield "", batch
@@ -277,7 +276,7 @@ class _Writer:
 
 
 def _as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of the files, with their types."""
+    """The columns of the files, cast to their types."""
     columns: list[Any] = []
     for wanted in schema:
         column = rows.column(wanted.name)
@@ -286,7 +285,7 @@ def _as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def write_rows(frame: Any, writing: WriteFiles) -> list[WrittenFile]:
-    """Writes the rows of a frame of Spark's; each of its partitions is a task. Raises
+    """Write the rows of a Spark data frame; each of its partitions is a task. Raises
     PySparkException."""
     names = frame.columns
     # mapInArrow looks columns up by name, and fails with names that have backticks.
