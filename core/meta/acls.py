@@ -1,5 +1,5 @@
-"""A controller's decisions about ACLs. Pure: (image, request) → `Decision` of events and an
-answer."""
+"""A controller's decisions about ACLs. Pure: (image, request) → `Decision` of events and a
+reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pk.core.meta.events import AclCreated, AclDeleted, Event
 from pk.core.meta.image import MetadataImage
 
 CHANGES_MAX: Final = 10_000
-"""How many rules one request may create, or delete, as in Apache Kafka."""
+"""The maximum number of rules that one request may create or delete, as in Apache Kafka."""
 
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 
@@ -31,10 +31,10 @@ _E = TypeVar("_E", ResourceType, PatternType, Operation, Permission)
 def create_acls(
     image: MetadataImage, rules: Sequence[AclBinding | KafkaError]
 ) -> Decision[Event, list[KafkaError | None]]:
-    """Create rules. The reply has an error, or None, for each of them; a rule that exists already
-    is no error. One that is a KafkaError is refused with it.
+    """Create rules. The reply has an error or None for each. A rule that exists already is not an
+    error. A KafkaError in `rules` is the error of that entry.
 
-    Raises KafkaError(POLICY_VIOLATION) for too many.
+    Raises KafkaError(POLICY_VIOLATION) if there are more than `CHANGES_MAX`.
     """
     if len(rules) > CHANGES_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
@@ -49,7 +49,7 @@ def create_acls(
 
 
 def wrong_with(rule: AclBinding) -> KafkaError | None:
-    """The reason that a rule cannot be created, in Apache's words, or None."""
+    """Return the reason that a rule cannot be created, in Apache's words, or None."""
     resource_type = _known(ResourceType, rule.resource_type)
     pattern_type = _known(PatternType, rule.pattern_type)
     operation, permission = _known(Operation, rule.operation), _known(Permission, rule.permission)
@@ -77,10 +77,10 @@ def wrong_with(rule: AclBinding) -> KafkaError | None:
 def delete_acls(
     image: MetadataImage, filters: Sequence[AclFilter]
 ) -> Decision[Event, list[KafkaError | list[AclBinding]]]:
-    """Delete the rules that filters select. The reply has for each filter the rules it selects, or
-    a KafkaError; a rule that two of them select is in the answers to both.
+    """Delete the rules that filters match. The reply has, for each filter, the rules that it
+    matches or a KafkaError. A rule that two filters match is in both entries.
 
-    Raises KafkaError(POLICY_VIOLATION) for too many.
+    Raises KafkaError(POLICY_VIOLATION) if more than `CHANGES_MAX` would be deleted.
     """
     found: list[KafkaError | list[AclBinding]] = []
     gone: dict[AclBinding, None] = {}
@@ -97,7 +97,7 @@ def delete_acls(
 
 
 def wrong_with_filter(wanted: AclFilter) -> KafkaError | None:
-    """The reason to refuse a filter, or None."""
+    """Return the reason to refuse a filter, or None."""
     unknown = None
     if not (
         _known(ResourceType, wanted.resource_type) and _known(PatternType, wanted.pattern_type)
@@ -109,7 +109,7 @@ def wrong_with_filter(wanted: AclFilter) -> KafkaError | None:
 
 
 def _known(kind: type[_E], code: int) -> _E:
-    """The member that a request's number means; UNKNOWN for a number that means none."""
+    """Return the member of `kind` with this number, or UNKNOWN."""
     try:
         return kind(code)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The ISR changes that leaders request (AlterPartition; KIP-497, KIP-841, KIP-903)."""
+"""ISR changes that leaders request (AlterPartition; KIP-497, KIP-841, KIP-903)."""
 
 from typing import Final
 
@@ -19,23 +19,23 @@ from pk.core.wire.messages.alter_partition import (
 )
 
 EPOCHS_SINCE: Final = 3
-"""The first version of AlterPartition whose ISR has the epochs of its brokers (KIP-903)."""
+"""The first version of AlterPartition whose ISR includes broker epochs (KIP-903)."""
 
 
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest, config: BrokerConfig, version: int
 ) -> Decision[Event, AlterPartitionResponse]:
-    """Decide an AlterPartition request (KIP-497, KIP-841, KIP-903) of a leader; the reply is its
+    """Decide a leader's AlterPartition request (KIP-497, KIP-841, KIP-903); the reply is its
     response.
 
-    Each partition is decided by itself. A new ISR that completes a reassignment may move leadership
-    away from the broker that asks. The answer is then NEW_LEADER_ELECTED, and the change is still
+    Each partition is decided separately. A new ISR that completes a reassignment may move
+    leadership to another broker. The response is then NEW_LEADER_ELECTED, although the change is
     made.
 
-    A leader that learns that a replica may not join continues without it. An earlier copy of the
-    request may still arrive from a connection that was since dropped; if that copy were accepted
-    later, a replica would join for which no leader waits. So the refusal begins a new partition
-    epoch, which invalidates such copies.
+    A leader that learns that a replica may not join the ISR continues without it. An earlier copy
+    of the request may still arrive from a dropped connection. If that copy were accepted later, a
+    replica would join without its leader waiting for it. Therefore the refusal begins a new
+    partition epoch, which invalidates such copies.
     """
     decision: Decision[Event, AlterPartitionResponse] = Decision()
     if image.is_stale(request.broker_id, request.broker_epoch):
@@ -78,7 +78,8 @@ def alter_partition(
 
 
 def _epochs(data: PartitionData, version: int) -> list[tuple[int, int]]:
-    """The requested ISR, with the broker epochs that the leader knows, or -1."""
+    """Return the requested ISR with the broker epochs that the leader knows, or -1 if it sent
+    none."""
     if version < EPOCHS_SINCE:
         return [(node, NO_EPOCH) for node in data.new_isr]
     return [(state.broker_id, state.broker_epoch) for state in data.new_isr_with_epochs]
@@ -92,10 +93,9 @@ def _objection(
     data: PartitionData,
     isr: list[tuple[int, int]],
 ) -> ErrorCode:
-    """The reason to refuse this ISR, or NONE."""
+    """Return the reason to refuse this ISR, or NONE."""
     nodes = [node for node, _ in isr]
-    # A leader that is ahead of this image got its state from another controller, which is the
-    # current one.
+    # The leader is ahead of this image: its state comes from another controller, the current one.
     if data.leader_epoch > partition.leader_epoch:
         return ErrorCode.NOT_CONTROLLER
     if data.partition_epoch > partition.partition_epoch:

@@ -1,17 +1,18 @@
 """Brokers and controllers of a cluster: registration, heartbeats, shutdown (KIP-631, KIP-841,
 KIP-858, KIP-919, KIP-966).
 
-A broker's states, as its heartbeats move it:
+The states of a broker, and the heartbeats that change them:
 
     registered, fenced ──caught up──► unfenced ──want_shut_down──► in controlled shutdown
         ▲    ▲                           │                                  │ leads nothing
         │    └──want_fence, no session───┘                                  ▼
         └────────────────a new incarnation registers────────────── may go, fenced
 
-A fenced broker, and one that shuts down, leads nothing and is in no ISR. It may still be eligible
-to lead the partitions with which it was in sync (see partition_change_builder.py). A broker that
-returns without the epoch of its last clean shutdown is removed from every ISR and is not eligible
-to lead anything before its registration counts, because it may have lost unsynced records.
+A broker that is fenced or in controlled shutdown leads no partition and is in no ISR. It may still
+be eligible to lead the partitions with which it was in sync (see partition_change_builder.py). A
+broker that returns without the epoch of its last clean shutdown is removed from every ISR and is no
+longer an eligible leader replica, before its registration takes effect, because it may have lost
+unsynced records.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,7 @@ from pk.core.wire.messages.unregister_broker import (
 _Registration = BrokerRegistrationRequest | ControllerRegistrationRequest
 
 _RESERVED_DIRECTORIES: Final = 100
-"""Directory ids up to this number mean something else than a directory (KIP-858)."""
+"""Directory ids up to this number have special meanings (KIP-858)."""
 
 
 def register_broker(
@@ -69,10 +70,10 @@ def register_broker(
     """Decide a BrokerRegistration request; the reply is its response, with the new broker epoch.
 
     The broker epoch is the offset of the registration in the metadata log, so it only rises.
-    `alive` says whether the incarnation that is registered under this id still has a session: if
-    so, another one is refused with DUPLICATE_BROKER_REGISTRATION. Asking again with the same
-    incarnation id gives the same epoch. A broker that shares its process with the only controller
-    sends no heartbeats: it comes with `fenced=False` and leads at once.
+    `alive` is whether the incarnation that is registered under this id still has a session. If so,
+    another incarnation is refused with DUPLICATE_BROKER_REGISTRATION. A repeated request with the
+    same incarnation id gets the same epoch. A broker that shares its process with the only
+    controller sends no heartbeats: it registers with `fenced=False` and may lead at once.
 
     A new incarnation leaves every ISR. It stays eligible only if it gives, as
     `previous_broker_epoch`, the epoch of the registration it replaces, which means that it shut
@@ -88,7 +89,7 @@ def register_broker(
         records = [] if _same(old, again) else [again]
         return Decision([*records], reply=BrokerRegistrationResponse(broker_epoch=old.broker_epoch))
     clean = old is not None and old.broker_epoch == request.previous_broker_epoch
-    # Judged with the broker as it will be; its epoch is not known before the changes are counted.
+    # The rules judge the image with the new registration. Its epoch depends on their events.
     then = image.apply([_registered(request, image.offset, fenced)])
     changes = list(
         elections.broker_registered(
@@ -178,11 +179,11 @@ def heartbeat(
     no broker is registered under the id: the broker must register again).
 
     `current_metadata_offset` is the offset of the last event that the broker has applied (its
-    image's `offset` less one); the broker is caught up when that is its registration or a later
-    one, and only then it is unfenced. A broker that wants to shut down first loses its leaderships
-    and its places in ISRs, and may go at a later heartbeat if `may_shut_down` is set: False keeps
-    it until the others know the new leaders. A broker that is fenced, or wants to be, or leads
-    nothing, may go at once.
+    image's `offset` less one); the broker is caught up when it has applied its own registration,
+    and is not unfenced before that. A broker that wants to shut down first loses its leaderships
+    and leaves its ISRs. A later heartbeat lets it shut down if `may_shut_down` is set, which means
+    that the other brokers know the new leaders. A broker that is fenced, wants to be, or leads
+    nothing may shut down at once.
     """
     node = request.broker_id
     if image.is_stale(node, request.broker_epoch):
@@ -200,7 +201,7 @@ def heartbeat(
         fenced = go = True
         records += _fenced(image, broker, config)
     elif broker.in_controlled_shutdown:
-        # Only a new registration leads out of it.
+        # Only a new registration ends a controlled shutdown.
         pass
     elif request.want_shut_down:
         records += _shutting_down(image, broker, config)
@@ -224,9 +225,9 @@ def heartbeat(
 
 
 def _known(image: MetadataImage, broker: BrokerImage, offset: int) -> Iterator[Event]:
-    """Record that a broker has acted on the events that removed others from ISRs: its partitions
-    continue without them (partition_change_builder.py, step 3). One event for each time that a
-    broker goes."""
+    """Note that a broker has applied the events that removed other brokers from ISRs: its
+    partitions continue without them (partition_change_builder.py, step 3). Writes one event for
+    each such removal."""
     others = (b.out_offset for b in image.brokers.values() if b is not broker)
     if broker.known_offset < max(others, default=NO_OFFSET) <= offset:
         yield BrokerChanged(broker.broker_id, broker.broker_epoch, known_offset=offset)
@@ -263,7 +264,7 @@ def _gone(image: MetadataImage, change: BrokerChanged, config: BrokerConfig) -> 
 def _directories_lost(
     image: MetadataImage, node: int, offline: Sequence[Uuid], config: BrokerConfig
 ) -> Iterator[Event]:
-    """Directories that failed (KIP-858): their replicas lead nothing more and are in no ISR."""
+    """Fail log directories (KIP-858): their replicas stop leading and leave the ISR."""
     broker = image.brokers[node]
     lost = frozenset(offline).intersection(broker.log_dirs)
     if not lost:
@@ -278,8 +279,8 @@ def _directories_lost(
 def fence_broker(
     image: MetadataImage, broker_id: int, broker_epoch: int, config: BrokerConfig
 ) -> Decision[Event, bool]:
-    """Fence a broker that no longer sends heartbeats. Does nothing if it is fenced already, or has
-    registered again since; the reply is whether anything changed."""
+    """Fence a broker whose session has expired. Does nothing if it is already fenced or has
+    registered again. The reply is whether anything changed."""
     if image.is_stale(broker_id, broker_epoch):
         return Decision(reply=False)
     records = list(_fenced(image, image.brokers[broker_id], config))
@@ -289,9 +290,9 @@ def fence_broker(
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, config: BrokerConfig
 ) -> Decision[Event, UnregisterBrokerResponse]:
-    """Decide an UnregisterBroker request: the broker is removed from all ISRs, and forgotten. Its
-    replicas stay assigned, and partitions for which it was eligible wait for it (until it
-    registers, which then does not count as a clean return) or for an unclean election. Error:
+    """Decide an UnregisterBroker request: removes the broker from every ISR and from the cluster.
+    Its replicas stay assigned. Partitions for which it was eligible wait for an unclean election,
+    or until the broker registers again, which does not count as a clean return. Error:
     BROKER_ID_NOT_REGISTERED."""
     node = request.broker_id
     broker = image.brokers.get(node)
@@ -312,7 +313,7 @@ def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
 ) -> Decision[Event, ControllerRegistrationResponse]:
     """Decide a ControllerRegistration request (KIP-919): the addresses of a node that may become
-    the controller. Registering the same again changes nothing."""
+    the controller. A repeated registration with the same addresses changes nothing."""
     event = ControllerRegistered(
         request.controller_id,
         request.incarnation_id,

@@ -1,6 +1,6 @@
 """Decisions about client quotas (KIP-546), and their description. Pure: (image, request) → events.
 
-Errors, their order and their words are those of Apache Kafka's ClientQuotaControlManager and
+Errors, their order and their messages are those of Apache Kafka's ClientQuotaControlManager and
 ClientQuotasImage.
 """
 
@@ -38,17 +38,18 @@ from pk.core.wire.messages.describe_client_quotas import (
 )
 
 CHANGES_MAX: Final = 10_000
-"""How many values one request may change, as in Apache Kafka."""
+"""The maximum number of values that one request may change, as in Apache Kafka."""
 
 EXACT: Final = 0
 DEFAULT: Final = 1
 SPECIFIED: Final = 2
-"""How a component of a filter selects: one name, the default, or any of a type."""
+"""The ways in which a component of a filter matches: a name, the default, or any entity of a
+type."""
 
 _EPSILON: Final = 1e-6
 _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = float(1 << 63)
-"""A float, since Java compares it as a double."""
+"""Kafka's Long.MAX_VALUE as a float, because Java compares it as a double."""
 
 _INVALID: Final = ErrorCode.INVALID_REQUEST
 
@@ -56,10 +57,10 @@ _INVALID: Final = ErrorCode.INVALID_REQUEST
 def alter(
     image: MetadataImage, request: AlterClientQuotasRequest, unknown_hosts: Collection[str] = ()
 ) -> Decision[Event, AlterClientQuotasResponse]:
-    """Set and remove quotas; each entity by itself, all of its keys or none. `unknown_hosts` are
-    the names among the request's addresses that belong to no address.
+    """Set and remove quotas. For each entity, either all of its keys change or none.
+    `unknown_hosts` are host names in the request that do not resolve to an address.
 
-    Raises KafkaError(POLICY_VIOLATION) for too many changes.
+    Raises KafkaError(POLICY_VIOLATION) if there are more than `CHANGES_MAX` changes.
     """
     decision: Decision[Event, AlterClientQuotasResponse] = Decision()
     answers: dict[Entity, KafkaError | None] = {}
@@ -115,7 +116,7 @@ def _java_text(entity: Entity) -> str:
 def _wrong_with(
     entity: Entity, ops: Mapping[str, float | None], unknown_hosts: Collection[str]
 ) -> str | None:
-    """The reason to refuse an entity's change, or None."""
+    """Return the reason to refuse an entity's change, or None."""
     if not entity:
         return "Invalid empty client quota entity"
     names = dict(entity)
@@ -126,7 +127,7 @@ def _wrong_with(
             return f"Empty {kind} not supported"
     if IP in names:
         if len(names) > 1:
-            # The blank that is missing is Apache's.
+            # Apache's message lacks this space, too.
             return (
                 "Invalid quota entity combination, IP entity shouldnot be combined with User "
                 "or ClientId"
@@ -157,7 +158,8 @@ def _wrong_with_value(keys: Collection[str], key: str, value: float) -> str | No
 def describe(
     image: MetadataImage, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """The quotas that a filter selects. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    """Return the quotas that a filter matches. Raises KafkaError: INVALID_REQUEST,
+    UNSUPPORTED_VERSION."""
     exact, specified = _filter(request)
     wanted_count = len(exact) + len(specified)
     response = DescribeClientQuotasResponse(error_message=None, entries=[])
@@ -185,7 +187,8 @@ def describe(
 
 
 def _filter(request: DescribeClientQuotasRequest) -> tuple[dict[str, str | None], set[str]]:
-    """The names by type, and the types of which every entity has one. Raises KafkaError."""
+    """Return the wanted names by entity type, and the types that an entity must have. Raises
+    KafkaError."""
     exact: dict[str, str | None] = {}
     specified: set[str] = set()
     for component in request.components:

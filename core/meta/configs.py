@@ -1,8 +1,8 @@
 """Decisions about configs of topics, brokers, groups and client metrics subscriptions. Pure:
 (image, request) → events.
 
-Both requests name resources, each decided by itself with its own error. The incremental one
-(KIP-339) changes single keys; the legacy one replaces all keys of a resource.
+Each resource in a request is decided separately and has its own error. IncrementalAlterConfigs
+(KIP-339) changes single keys; AlterConfigs replaces all keys of a resource.
 """
 
 import re
@@ -51,7 +51,7 @@ __all__ = ["Described", "Operation", "alter", "check_topic", "describe_topic", "
 
 
 class Operation(IntEnum):
-    """The operations of an incremental change."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -76,7 +76,7 @@ _THROTTLED: Final = (
     "follower.replication.throttled.replicas",
 )
 _NEEDS_A_RESTART: Final = frozenset({"listeners", "listener.security.protocol.map"})
-"""Keys that Kafka's brokers take while they run, and ours do not."""
+"""Keys that Kafka's brokers can change while they run, and pk's cannot."""
 
 _LEADERSHIP: Final = frozenset({MIN_ISR, "unclean.leader.election.enable"})
 """Keys that decide which replicas may lead."""
@@ -105,8 +105,8 @@ def _parse(keys: Mapping[str, Key], given: Mapping[str, str]) -> dict[str, Value
 def check_topic(
     own: Mapping[str, str], config: BrokerConfig, before: Mapping[str, str] | None = None
 ) -> None:
-    """Raise KafkaError(INVALID_CONFIG) if a topic must not set these keys. `before` are its own
-    keys until now; None for a new topic."""
+    """Raise KafkaError(INVALID_CONFIG) if a topic must not set these keys. `before` are its current
+    keys, or None for a new topic."""
     try:
         values = _parse(TOPIC_KEYS, own)
         config.topic(own).check()
@@ -134,8 +134,8 @@ def check_topic(
 
 
 def _check_tiered(topic: TopicConfig) -> None:
-    """Raise ConfigError if a tiered topic is compacted, or keeps more locally than it keeps. The
-    words are Apache Kafka's."""
+    """Raise ConfigError if a topic with remote storage is compacted, or its local retention exceeds
+    its retention. The messages are Apache Kafka's."""
     if topic.cleanup_policy not in ((), ("delete",)):
         raise ConfigError(
             "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy "
@@ -174,8 +174,8 @@ def _check_throttled(name: str, value: Value) -> None:
 def _check_broker(
     own: Mapping[str, str], resource: str, touched: Iterable[str], config: BrokerConfig
 ) -> None:
-    """Check only the keys that the request sets; values stored earlier are not its fault. Unknown
-    keys are stored, as Apache Kafka stores those of plug-ins."""
+    """Check only the keys that the request sets, because values stored earlier are not its fault.
+    Unknown keys are stored, as Apache Kafka does for keys of plug-ins."""
     for name in touched:
         try:
             key = broker_key(name) if name.startswith(OWN_PREFIX) else any_broker_key(name)
@@ -204,7 +204,7 @@ def _check_broker(
 
 
 def _is_one_broker_s(name: str, key: Key) -> bool:
-    """Whether a key is never kept for all brokers: most keys of listeners are not."""
+    """Whether a key can only be set for single brokers, as most keys of listeners are."""
     if name.startswith(LISTENER_PREFIX):
         return name.partition(LISTENER_PREFIX)[2].partition(".")[2] not in FOR_ALL_BROKERS
     return key.scope is Scope.PER_BROKER
@@ -213,8 +213,8 @@ def _is_one_broker_s(name: str, key: Key) -> bool:
 def _check_connection_limits(
     name: str, own: Mapping[str, str], changed: BrokerConfig, config: BrokerConfig
 ) -> None:
-    """A running broker must keep taking connections, or it could not be changed back. Raises
-    ConfigError."""
+    """Refuse limits under which a running broker could not be reconfigured, because it would accept
+    no connections. Raises ConfigError."""
     if name in ("max.connections", "max.connection.creation.rate") and changed[name] == 0:
         raise ConfigError(
             f"Invalid value org.apache.kafka.common.config.ConfigException: Invalid {name} 0 for "
@@ -263,7 +263,7 @@ def _check_between(name: str, value: Value, config: BrokerConfig, low: str, high
         try:
             limit = config[bound]
         except ConfigError:
-            continue  # not every key is bounded by others
+            continue  # This key has no such bound.
         assert isinstance(value, int) and isinstance(limit, int)
         if value < limit if below else value > limit:
             word = "greater" if below else "less"
@@ -314,8 +314,8 @@ def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None
 
 
 def check_broker_name(name: str, what: str = "Node") -> int | None:
-    """The id in a broker resource's name, None for all brokers; an error calls it `what`. Raises
-    KafkaError(INVALID_REQUEST)."""
+    """Parse the id in a broker resource's name. Returns None for all brokers. `what` is the name of
+    the resource in the error. Raises KafkaError(INVALID_REQUEST)."""
     if not name:
         return None
     if not (name.isascii() and name.isdigit() and len(name) <= 10):
@@ -348,8 +348,8 @@ def incremental_alter(
     request: incremental.IncrementalAlterConfigsRequest,
     config: BrokerConfig,
 ) -> Decision[Event, incremental.IncrementalAlterConfigsResponse]:
-    """Decide an IncrementalAlterConfigs request (loggers excepted: a broker keeps them to
-    itself)."""
+    """Decide an IncrementalAlterConfigs request, except for loggers, which each broker changes by
+    itself."""
 
     def changed(resource: incremental.AlterConfigsResource) -> dict[str, str]:
         key = resource.resource_type, resource.resource_name
@@ -364,7 +364,7 @@ def incremental_alter(
 def alter(
     image: MetadataImage, request: legacy.AlterConfigsRequest, config: BrokerConfig
 ) -> Decision[Event, legacy.AlterConfigsResponse]:
-    """Decide an AlterConfigs request: it deletes the keys that it does not name."""
+    """Decide an AlterConfigs request, which deletes the keys that it does not name."""
 
     def changed(resource: legacy.AlterConfigsResource) -> dict[str, str]:
         return {c.name: _required(c.name, c.value) for c in resource.configs}
@@ -376,8 +376,9 @@ def alter(
 
 
 def _check_min_isr(resource: ConfigResource, touched: Iterable[str], new: Iterable[str]) -> None:
-    """Refuse to set `min.insync.replicas` for one broker, or to unset it for all: every broker must
-    use the controller's value, or an eligible leader might lack acknowledged records (KIP-966)."""
+    """Refuse to set `min.insync.replicas` for one broker, or to remove it for all: every broker
+    must use the controller's value, or an eligible leader might lack acknowledged records
+    (KIP-966)."""
     if resource[0] != BROKER or MIN_ISR not in touched:
         return
     if resource[1]:
@@ -413,7 +414,8 @@ def _decide(
             _check(resource, old, new, touched, config)
             _check_min_isr(resource, [*touched, *removed], new)
         except KafkaError as e:
-            errors.append(e.with_traceback(None))  # it holds this frame, which holds the errors
+            # The traceback refers to this frame, which refers to `errors`.
+            errors.append(e.with_traceback(None))
             continue
         errors.append(None)
         if not validate_only:
@@ -429,7 +431,7 @@ def _decide(
 def _answers(
     answer: Callable[..., A], resources: Iterable[R], errors: Iterable[KafkaError | None]
 ) -> list[A]:
-    """The answer for each resource."""
+    """Return the response for each resource."""
     answers: list[A] = []
     for resource, error in zip(resources, errors, strict=True):
         answers.append(
@@ -479,8 +481,8 @@ def _edited(
     value: str,
     config: BrokerConfig,
 ) -> str:
-    """The list with members added or removed, starting from the default if the resource has no
-    value of its own."""
+    """Return the list with members added or removed. A resource without its own value starts from
+    the default."""
     try:
         key = _key(resource[0], name)
     except ConfigError as e:

@@ -1,9 +1,9 @@
-"""Decisions that a controller makes on its own: the first events of a cluster, and topics that are
-created when first needed.
+"""A controller's own decisions: the first events of a cluster, and topics that are created at first
+use.
 
-Every function is pure: (image, request, …) → `Decision` of events and an answer.
+Every function is pure: (image, request, …) → `Decision` of events and a reply.
 `core/broker/controller/controller.py` appends the events to the log and replays them; nothing here
-changes anything.
+changes state.
 """
 
 from pk.core.config import BrokerConfig
@@ -28,8 +28,8 @@ from pk.core.wire.messages.create_topics import (
 def take_over(
     image: MetadataImage, cluster_id: str, controller_id: int, epoch: int
 ) -> Decision[Event, None]:
-    """The events that a newly elected controller appends first. A log without a cluster becomes the
-    log of `cluster_id`.
+    """Decide the events that a newly elected controller appends first. An empty log becomes the log
+    of `cluster_id`.
 
     Raises KafkaError(INCONSISTENT_CLUSTER_ID) if the log belongs to another cluster.
     """
@@ -46,7 +46,8 @@ def take_over(
 
 
 def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
-    """How an internal topic is made when it is first needed; None where `name` is none."""
+    """Return the settings with which an internal topic is created at first use, or None if `name`
+    is not one."""
     if name == OFFSETS_TOPIC:
         codec = Codec(config.offsets_topic_compression_codec)
         partitions, factor, segment_bytes = (
@@ -77,14 +78,14 @@ def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
             config.share_coordinator_state_topic_segment_bytes,
         )
         own = {
-            # Its coordinators delete what they need no longer.
+            # The share coordinators delete the records that they no longer need.
             "cleanup.policy": "delete",
             "compression.type": "producer",
             "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
             "retention.ms": "-1",
         }
     elif name == REMOTE_METADATA_TOPIC:
-        # It is never compacted or deleted, as in Apache Kafka: a record has no key.
+        # As in Apache Kafka, this topic is never compacted or deleted: its records have no keys.
         return CreatableTopic(
             name=name,
             num_partitions=config.pk_remote_metadata_partitions,
@@ -97,7 +98,7 @@ def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
         )
     else:
         return None
-    # Brokers know a smaller segment than topics do: a topic's own bounds count.
+    # Brokers allow smaller segments than topics do. The lower bound of topics applies.
     own["segment.bytes"] = str(max(segment_bytes, 1 << 20))
     return CreatableTopic(
         name=name,

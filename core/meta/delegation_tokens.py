@@ -1,5 +1,5 @@
-"""Decisions about delegation tokens (KIP-48, KIP-373). Pure: (image, request, caller, now) →
-events and an answer.
+"""Decisions about delegation tokens (KIP-48, KIP-373). Pure: (image, request, caller, now) → events
+and a reply.
 
 Errors and their order are those of Apache Kafka's DelegationTokenControlManager.
 """
@@ -28,11 +28,11 @@ from pk.core.wire.messages.renew_delegation_token import (
 )
 
 RENEWERS_MAX: Final = 1000
-"""The limit of renewers per token: each is kept in the metadata."""
+"""The maximum number of renewers of a token. The metadata log stores each of them."""
 
 
 class Lifetimes(NamedTuple):
-    """How long tokens live, in ms."""
+    """The lifetimes of tokens, in ms."""
 
     expiry_ms: int
     """`delegation.token.expiry.time.ms`"""
@@ -41,7 +41,7 @@ class Lifetimes(NamedTuple):
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: KafkaPrincipal) -> KafkaPrincipal:
-    """Whose token a request wants: the requester's, if it names no owner."""
+    """Return the owner of the requested token: the requester, unless the request names another."""
     if not request.owner_principal_name:
         return requester
     return KafkaPrincipal(request.owner_principal_type or "", request.owner_principal_name)
@@ -55,7 +55,7 @@ def create(
     token_id: str,
     now_ms: int,
 ) -> Decision[Event, CreateDelegationTokenResponse]:
-    """Make a token with a new id. `secret` is None where brokers have none."""
+    """Create a token with a new id. `secret` is None if the brokers have no secret key."""
     owner = owner_of(request, requester)
     reply = CreateDelegationTokenResponse(
         principal_type=owner.type,
@@ -97,7 +97,7 @@ def renew(
     lifetimes: Lifetimes,
     now_ms: int,
 ) -> Decision[Event, RenewDelegationTokenResponse]:
-    """Have a token end later, but not after its last hour."""
+    """Extend a token's expiry, up to its maximum lifetime."""
     reply = RenewDelegationTokenResponse()
     decision: Decision[Event, RenewDelegationTokenResponse] = Decision(reply=reply)
     token = _checked(image, bytes(request.hmac), asker, secret, now_ms)
@@ -140,7 +140,7 @@ def expire(
 
 
 def remove_expired(image: MetadataImage, now_ms: int) -> Decision[Event, int]:
-    """Remove the tokens that are over. The reply is their number."""
+    """Remove expired tokens. The reply is the number of them."""
     over = [token.token_id for token in image.tokens.values() if token.is_over(now_ms)]
     return Decision(reply=len(over), records=[DelegationTokenRemoved(one) for one in over])
 
@@ -152,7 +152,7 @@ def _checked(
     secret: TokenSecret | None,
     now_ms: int,
 ) -> DelegationToken | ErrorCode:
-    """The token, if `asker` may change it; else the error."""
+    """Return the token if `asker` may change it, otherwise the error."""
     token = secret.find(image.tokens, hmac) if secret is not None else None
     if token is None:
         return ErrorCode.DELEGATION_TOKEN_NOT_FOUND

@@ -1,11 +1,11 @@
-"""DescribeConfigs for a key: its value in force, the source of that value, and the values it
+"""DescribeConfigs for a key: its effective value, the source of that value, and the values that it
 overrides (KIP-226).
 
-A topic's `retention.ms` may be the topic's own, or the broker's `log.retention.ms` as the cluster
-set it for that broker, as the cluster set it for all, as the broker was started with, or the
-default. All that exist are *synonyms*, in that order; the first one is the *source*. As in Kafka a
-key is described by synonyms of its own name onward: a broker started with `log.retention.hours`
-describes `log.retention.ms` by no synonym at all, though its topics keep to the hours.
+A topic's `retention.ms` may come from the topic, or from the broker's `log.retention.ms`: set in
+the cluster for that broker, set in the cluster for all brokers, set in the broker's file, or the
+default. All values that exist are *synonyms*, in that order, and the first one is the *source*. As
+in Kafka, only synonyms of the same name are shown: if a broker's file sets `log.retention.hours`,
+`log.retention.ms` has no synonym for it, although topics obey the hours.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ from pk.core.config.tables import LISTENER_PREFIX
 
 
 class Source(IntEnum):
-    """The source of a value, by its number on the wire."""
+    """The source of a value, numbered as in the protocol."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -46,7 +46,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One value that the key has somewhere."""
+    """One of the values that a key has, and its source."""
 
     name: str
     value: str | None
@@ -54,11 +54,11 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One key of one resource."""
+    """One described key of a resource."""
 
     key: Key
     value: str | None
-    """None if there is no value, or it is secret."""
+    """The effective value, or None if there is none or it is secret."""
     source: Source
     synonyms: list[Synonym]
     read_only: bool = False
@@ -107,8 +107,7 @@ def _described(
 
 
 def describe_topic(own: Mapping[str, str], config: BrokerConfig) -> dict[str, Described]:
-    """Every topic key of a topic with these keys of its own, on a broker with this
-    configuration."""
+    """Describe every topic key of a topic that sets `own`, on a broker with this configuration."""
     topic = config.topic(own)
     described: dict[str, Described] = {}
     for name, key in TOPIC_KEYS.items():
@@ -122,8 +121,8 @@ def describe_topic(own: Mapping[str, str], config: BrokerConfig) -> dict[str, De
 
 
 def describe_broker(config: BrokerConfig) -> dict[str, Described]:
-    """Every broker key of the broker with this configuration, and those it was given beyond
-    them."""
+    """Describe every broker key of the broker with this configuration, and the unknown keys that it
+    sets."""
     names = dict.fromkeys([*BROKER_KEYS, *config.static, *config.dynamic_default, *config.dynamic])
     described: dict[str, Described] = {}
     for name in names:
@@ -136,19 +135,20 @@ def describe_broker(config: BrokerConfig) -> dict[str, Described]:
 
 
 def _is_read_only(name: str, key: Key) -> bool:
-    """Whether Kafka reports the key as read-only: it does for a listener's own keys, though they
-    may change."""
+    """Whether Kafka reports the key as read-only. It does so for keys of a single listener,
+    although they may change."""
     return name.startswith(LISTENER_PREFIX) or not key.dynamic
 
 
 def _under_its_own_name(name: str) -> Key:
-    """The key, also of one listener: named as it was given, not as the key that it overrides."""
+    """Return the key under the given name, so that a listener's key keeps its prefix."""
     key = any_broker_key(name)
     return key if key.name == name else replace(key, name=name)
 
 
 def describe_broker_default(own: Mapping[str, str]) -> dict[str, Described]:
-    """The keys that the cluster keeps for all brokers; only those that are set are described."""
+    """Describe the keys that the cluster sets for all brokers. Keys that are not set are left
+    out."""
     described: dict[str, Described] = {}
     for name, text in own.items():
         key = _under_its_own_name(name)
@@ -159,7 +159,7 @@ def describe_broker_default(own: Mapping[str, str]) -> dict[str, Described]:
 
 
 def describe_group(own: Mapping[str, str], config: BrokerConfig) -> dict[str, Described]:
-    """Every group key of a group with these keys of its own."""
+    """Describe every group key of a group that sets `own`."""
     described: dict[str, Described] = {}
     for name, key in GROUP_KEYS.items():
         beneath = GROUP_SYNONYMS.get(name)
@@ -177,7 +177,7 @@ def describe_group(own: Mapping[str, str], config: BrokerConfig) -> dict[str, De
 
 
 def describe_client_metrics(own: Mapping[str, str]) -> dict[str, Described]:
-    """Every key of a client metrics subscription (KIP-714)."""
+    """Describe every key of a client metrics subscription (KIP-714)."""
     described: dict[str, Described] = {}
     for name, key in CLIENT_METRICS_KEYS.items():
         text = own.get(name)
@@ -191,11 +191,11 @@ def _parsed(key: Key, text: str):
     try:
         return key.parse(text)
     except ConfigError:
-        # Stored by a program with other bounds: the default is in force.
+        # The value was stored under other bounds. The default is in effect.
         return key.default_value()
 
 
 def chosen(described: Mapping[str, Described], keys: Iterable[str] | None) -> list[Described]:
-    """Those of `keys` that exist, or all for None, by name."""
+    """Return the existing ones among `keys`, sorted by name; None means all."""
     wanted = None if keys is None else set(keys)
     return [described[n] for n in sorted(described) if wanted is None or n in wanted]

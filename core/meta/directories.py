@@ -1,10 +1,10 @@
 """The log directory of each replica (KIP-858), as brokers report it to the controller.
 
-The controller needs it so that a failed directory removes only its own replicas from the ISR. A
-replica that turns up in another directory while the one it was in works was moved there, with
-everything it had. If the old directory is gone, the replica is new and empty: it is not in sync,
-and the old one's history does not make it eligible. Brokers report every replica; until then its
-directory is assumed to work.
+The controller needs it so that a failed directory removes only its own replicas from the ISR. If a
+replica appears in another directory while its old directory works, the replica was moved there with
+all its records. If the old directory has failed, the replica is new and empty: it leaves the ISR,
+and is not an eligible leader replica. Brokers report every replica. Until a replica is reported,
+its directory is assumed to work.
 """
 
 from pk.core.config import BrokerConfig
@@ -31,7 +31,8 @@ def assign_directories(
     """Decide an AssignReplicasToDirs request; the reply is its response.
 
     Errors: STALE_BROKER_EPOCH for the whole request; for each partition UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if the broker has no replica of it.
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if the broker has no replica of the
+    partition.
     """
     if image.is_stale(request.broker_id, request.broker_epoch):
         return Decision(reply=AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

@@ -1,6 +1,6 @@
-"""Elections when brokers come and go, and on request (KIP-460, KIP-966).
+"""Elections when brokers fail and return, and on request (KIP-460, KIP-966).
 
-This module picks the partitions to reconsider; partition_change_builder.py decides each one.
+This module selects the partitions to reconsider; partition_change_builder.py decides each one.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,11 @@ from pk.core.wire.messages.elect_leaders import (
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
-"""Election types of ElectLeaders."""
+"""The election types of ElectLeaders."""
 
 ELECTIONS_MAX: Final = 1_000
-"""How many leaders one round of rebalancing moves: clients must find each of them again."""
+"""The maximum number of leaders that one round of rebalancing moves. Clients must look up each new
+leader."""
 
 
 def _partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, PartitionImage]]:
@@ -48,8 +49,8 @@ def broker_gone(
     node: int,
     directories: AbstractSet[Uuid] | None = None,
 ) -> Iterator[PartitionChanged]:
-    """The changes when `node` may no longer lead, or (given `directories`) lead nothing in those:
-    it leaves the ISR. `image` and `rules` already reflect its loss."""
+    """Remove `node` from ISRs and leadership because it may no longer lead, or, given
+    `directories`, because those failed. `image` and `rules` already reflect that."""
     for topic, partition in _partitions(image):
         if node not in partition.isr and partition.leader != node:
             continue
@@ -65,10 +66,10 @@ def broker_gone(
 def broker_registered(
     image: MetadataImage, rules: PartitionRules, node: int, *, clean: bool
 ) -> Iterator[PartitionChanged]:
-    """The changes when a new incarnation of `node` registers: it leaves every ISR and, unless it
-    shut down cleanly, is eligible for nothing. If it stays leader (it came unfenced), it begins a
-    new leader epoch, so that nothing from the old incarnation is taken for the new one's. `image`
-    and `rules` already contain its registration."""
+    """Change the partitions of a new incarnation of `node`: it leaves every ISR, and unless it shut
+    down cleanly, it is no longer an eligible leader replica. If it stays leader (because it
+    registered unfenced), it begins a new leader epoch, so that nothing from the old incarnation is
+    attributed to the new one. `image` and `rules` already contain its registration."""
     for topic, partition in _partitions(image):
         led = partition.leader == node
         waits = partition.leader == NO_LEADER and node in partition.replicas
@@ -86,8 +87,8 @@ def broker_registered(
 def broker_came(
     image: MetadataImage, rules: PartitionRules, node: int
 ) -> Iterator[PartitionChanged]:
-    """The changes when `node` may lead again: it leads partitions without a leader, if it may.
-    `image` and `rules` already reflect its return."""
+    """Elect leaders for partitions of `node` without a leader, now that it may lead again. `image`
+    and `rules` already reflect that."""
     for topic, partition in _partitions(image):
         if partition.leader == NO_LEADER and node in partition.replicas:
             event = PartitionChangeBuilder(rules, topic, partition).build()
@@ -96,8 +97,9 @@ def broker_came(
 
 
 def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event, int]:
-    """Elect leaders for partitions that have none and, by the configs as they are now, may have
-    one: after `unclean.leader.election.enable` was changed. The reply is how many."""
+    """Elect leaders for partitions that have none, after a change of
+    `unclean.leader.election.enable` that may allow it. The reply is the number of elected
+    leaders."""
     rules = PartitionRules(image, config)
     events: list[Event] = []
     for topic, partition in _partitions(image):
@@ -111,13 +113,13 @@ def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event,
 def rules_changed(
     old: MetadataImage, new: MetadataImage, config: BrokerConfig
 ) -> list[PartitionChanged]:
-    """The changes of partitions when `min.insync.replicas` or `unclean.leader.election.enable`
-    changes.
+    """Change partitions after a change of `min.insync.replicas` or
+    `unclean.leader.election.enable`.
 
-    If fewer replicas are enough now, the eligible ones may lack records acknowledged from here on.
-    Any partition whose bound changes gets a new partition epoch, so that no leader changes its ISR,
-    and acts on the answer, before it knows the bound. Partitions without a leader get one if the
-    new rules allow it.
+    If the minimum is lower now, eligible leader replicas may lack records that are acknowledged
+    from here on. Any partition whose minimum changes gets a new partition epoch, so that its leader
+    cannot change the ISR, and act on the response, before it knows the new minimum. Partitions
+    without a leader get one if the new configs allow it.
     """
     before, after = PartitionRules(old, config), PartitionRules(new, config)
     events: list[PartitionChanged] = []
@@ -134,9 +136,9 @@ def rules_changed(
 
 
 def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Event, bool]:
-    """Give leadership back to preferred replicas that are in sync (`auto.leader.rebalance.enable`
-    is the caller's business). The reply is whether there is more to move: at most ELECTIONS_MAX do
-    in one decision."""
+    """Return leadership to preferred replicas that are in sync. The caller checks
+    `auto.leader.rebalance.enable`. The reply is whether there are more to move: one decision moves
+    at most ELECTIONS_MAX."""
     rules = PartitionRules(image, config)
     events: list[Event] = []
     for topic, partition in _partitions(image):
@@ -160,14 +162,14 @@ def elect_leaders(
     config: BrokerConfig,
     reports: Reports | None = None,
 ) -> Decision[Event, ElectLeadersResponse]:
-    """Decide an ElectLeaders request; the reply is its response. `reports` say which replica's log
-    holds most, for those that are elected uncleanly.
+    """Decide an ElectLeaders request; the reply is its response. `reports` are the replicas' logs,
+    which an unclean election compares.
 
     Errors of each partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if the preferred
     replica leads already or (unclean) there is any leader; PREFERRED_LEADER_NOT_AVAILABLE;
-    ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica is available. Asked for all partitions (null),
-    those that need no election are left out. INVALID_REQUEST, for each and for all, for another
-    type of election.
+    ELIGIBLE_LEADERS_NOT_AVAILABLE if no replica is available. If the request is for all partitions
+    (null), those that need no election are left out. An unknown election type is answered with
+    INVALID_REQUEST, for the request and for each partition.
     """
     decision: Decision[Event, ElectLeadersResponse] = Decision()
     decision.reply = response = ElectLeadersResponse()
@@ -206,7 +208,7 @@ def elect_leaders(
 
 
 def refused(request: ElectLeadersRequest, error: KafkaError) -> list[ReplicaElectionResult]:
-    """The same error for each partition that the request names."""
+    """Return results with the same error for each partition that the request names."""
     return [
         ReplicaElectionResult(
             topic=topic.topic,
@@ -242,7 +244,7 @@ def _elect(
     if election_type == PREFERRED:
         change.preferred = True
         event = change.build()
-        if event is None or event.leader is None:  # an event may just note who else is out
+        if event is None or event.leader is None:  # The event may only update `last_known_elr`.
             why = f"broker {partition.preferred_leader} may not lead now"
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why, None
     else:

@@ -1,13 +1,13 @@
-"""The events of the metadata log: everything that ever changes in a cluster, as frozen values.
+"""The events of the metadata log: every change of the cluster, as frozen values.
 
 An event is a fact, not a request: the controller decided it, the log holds it,
 `MetadataImage.apply` replays it. Each is one record of the log, its value a CBOR document `[name,
 version, fields in the order declared here]`.
 
-How an event grows: a new field goes to the end, with a default, and the class's VERSION rises. An
-older program refuses the newer version, because it would drop fields that it does not know; a newer
-program reads the shorter list of an older version. Fields are never removed, reordered or given
-another meaning; an event that must change that way gets a new name.
+To extend an event, add the new field at the end, with a default, and increment the class's VERSION.
+An older program refuses the newer version, because it would drop fields that it does not know; a
+newer program reads the shorter list of an older version. Never remove or reorder fields, or change
+their meaning; define an event with a new name instead.
 """
 
 from typing import Any, ClassVar, Final, NamedTuple, Union, cast, get_args
@@ -22,7 +22,7 @@ from pk.core.values import Uuid
 KIND: Final = "pk.metadata.event"
 ENVELOPE_VERSION: Final = 1
 
-# Resource types of configs, by their numbers in DescribeConfigs.
+# The resource types of configs, numbered as in DescribeConfigs.
 TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
@@ -31,7 +31,7 @@ GROUP: Final = 32
 
 
 class Endpoint(NamedTuple):
-    """The address that a broker advertises under a listener's name."""
+    """A broker's advertised address for one listener."""
 
     name: str
     host: str
@@ -56,7 +56,7 @@ class ClusterCreated(Struct, frozen=True):
 
 
 class ControllerElected(Struct, frozen=True):
-    """A controller took over the log: later events were decided under `epoch`."""
+    """A controller took over the log. It decides the events that follow, under `epoch`."""
 
     VERSION: ClassVar[int] = 1
     controller_id: int
@@ -64,10 +64,10 @@ class ControllerElected(Struct, frozen=True):
 
 
 class BrokerRegistered(Struct, frozen=True):
-    """A broker registered, or returned: an incarnation with an epoch of its own, fenced until its
-    first heartbeats.
+    """A broker registered: a new incarnation with its own epoch. It is fenced until its heartbeats
+    show that it has caught up.
 
-    Version 2 has `out_offset` and `known_offset`, which snapshots give (see `BrokerImage`).
+    Version 2 adds `out_offset` and `known_offset`, which snapshots contain (see `BrokerImage`).
     """
 
     VERSION: ClassVar[int] = 2
@@ -85,7 +85,7 @@ class BrokerRegistered(Struct, frozen=True):
 
 
 class BrokerChanged(Struct, frozen=True):
-    """A registered broker changed; a field is None if unchanged. Version 2 has `known_offset`."""
+    """A registered broker changed. A field is None if unchanged. Version 2 adds `known_offset`."""
 
     VERSION: ClassVar[int] = 2
     broker_id: int
@@ -97,7 +97,7 @@ class BrokerChanged(Struct, frozen=True):
 
 
 class BrokerUnregistered(Struct, frozen=True):
-    """A broker was removed for good (UnregisterBroker)."""
+    """A broker was removed permanently (UnregisterBroker)."""
 
     VERSION: ClassVar[int] = 1
     broker_id: int
@@ -116,24 +116,24 @@ class ControllerRegistered(Struct, frozen=True):
 
 
 class RestoredLog(NamedTuple):
-    """The objects of a lost cluster in remote storage, with which a partition's first leader begins
-    its log (core/log/remote/restoring.py)."""
+    """The objects in remote storage from which a partition's first leader restores the log of a
+    lost cluster (core/log/remote/restoring.py)."""
 
     end_offset: int
     """The last offset to restore."""
     cluster_ids: tuple[str, ...]
     """The clusters that copied the segments."""
     left_out: tuple[Uuid, ...]
-    """The ids of segments that were found damaged."""
+    """The ids of segments that are left out because they are damaged."""
     producer_id_next: int
-    """This cluster has given out producer ids below this one: they are other producers than those
-    in the segments."""
+    """Producer ids below this were allocated by this cluster. In the restored segments, they belong
+    to other producers."""
     start_offset: int = -1
-    """The first offset to restore; -1 if it is not known."""
+    """The first offset to restore, or -1 if unknown."""
 
 
 class TopicCreated(Struct, frozen=True):
-    """A topic, so far without partitions."""
+    """A topic was created. Its partitions follow as separate events."""
 
     VERSION: ClassVar[int] = 1
     name: str
@@ -141,16 +141,16 @@ class TopicCreated(Struct, frozen=True):
 
 
 class TopicDeleted(Struct, frozen=True):
-    """A topic with its partitions and its configs is gone."""
+    """A topic was deleted, with its partitions and configs."""
 
     VERSION: ClassVar[int] = 1
     topic_id: Uuid
 
 
 class PartitionCreated(Struct, frozen=True):
-    """One more partition of a topic; partitions come in order of their numbers.
+    """The next partition of a topic was created. Partitions are created in order of their numbers.
 
-    Version 2 has `recovering`, version 3 `unclean_epoch`, version 4 `restored`.
+    Version 2 adds `recovering`, version 3 `unclean_epoch`, version 4 `restored`.
     """
 
     VERSION: ClassVar[int] = 4
@@ -172,10 +172,10 @@ class PartitionCreated(Struct, frozen=True):
 
 
 class PartitionChanged(Struct, frozen=True):
-    """A partition changed; a field is None if unchanged. Its partition epoch rises by one.
+    """A partition changed. A field is None if unchanged. The partition epoch rises by one.
 
-    A `leader` that is given (the same one, too) begins a new leader epoch. Version 2 has
-    `recovering`, version 3 `unclean_epoch`.
+    A `leader` that is not None begins a new leader epoch, even if it is the current leader. Version
+    2 adds `recovering`, version 3 `unclean_epoch`.
     """
 
     VERSION: ClassVar[int] = 3
@@ -194,7 +194,7 @@ class PartitionChanged(Struct, frozen=True):
 
 
 class ConfigChanged(Struct, frozen=True):
-    """A key of a resource has a value of its own, or (None) no longer."""
+    """A config of a resource was set, or removed if the value is None."""
 
     VERSION: ClassVar[int] = 1
     resource_type: int
@@ -203,12 +203,12 @@ class ConfigChanged(Struct, frozen=True):
     value: str | None
 
     def __repr__(self) -> str:
-        # A broker's may be a password.
+        # A broker's config may be a password.
         return repr_without(self, *(() if self.resource_type == TOPIC else ("value",)))
 
 
 class FeatureChanged(Struct, frozen=True):
-    """A feature is finalized at `level`; 0 turns it off."""
+    """A feature was finalized at `level`; 0 disables it."""
 
     VERSION: ClassVar[int] = 1
     name: str
@@ -216,7 +216,7 @@ class FeatureChanged(Struct, frozen=True):
 
 
 class ProducerIdsAllocated(Struct, frozen=True):
-    """Producer ids below `next_producer_id` are given out; the last block went to `broker_id`."""
+    """Producer ids below `next_producer_id` are allocated. The last block went to `broker_id`."""
 
     VERSION: ClassVar[int] = 1
     broker_id: int
@@ -225,7 +225,7 @@ class ProducerIdsAllocated(Struct, frozen=True):
 
 
 class AclCreated(Struct, frozen=True):
-    """An ACL was added: see `AclBinding`. No two rules are equal in all fields."""
+    """An ACL was created: see `AclBinding`. No two ACLs are equal in all fields."""
 
     VERSION: ClassVar[int] = 1
     resource_type: int
@@ -238,7 +238,7 @@ class AclCreated(Struct, frozen=True):
 
 
 class AclDeleted(Struct, frozen=True):
-    """An access rule is gone."""
+    """An ACL was deleted."""
 
     VERSION: ClassVar[int] = 1
     resource_type: int
@@ -251,7 +251,7 @@ class AclDeleted(Struct, frozen=True):
 
 
 class ScramCredentialChanged(Struct, frozen=True):
-    """A user has a SCRAM credential, a new one or another than before (KIP-554)."""
+    """A user's SCRAM credential was set or replaced (KIP-554)."""
 
     VERSION: ClassVar[int] = 1
     user: str
@@ -267,7 +267,7 @@ class ScramCredentialChanged(Struct, frozen=True):
 
 
 class ScramCredentialRemoved(Struct, frozen=True):
-    """A user no longer has a SCRAM credential of a mechanism."""
+    """A user's SCRAM credential for one mechanism was removed."""
 
     VERSION: ClassVar[int] = 1
     user: str
@@ -275,8 +275,8 @@ class ScramCredentialRemoved(Struct, frozen=True):
 
 
 class StrangersSecretMade(Struct, frozen=True):
-    """The secret from which the salts for unknown users are made: all brokers must give the same
-    ones."""
+    """The secret for the salts of unknown users was created. All brokers must return the same
+    salts."""
 
     VERSION: ClassVar[int] = 1
     secret: bytes
@@ -286,7 +286,7 @@ class StrangersSecretMade(Struct, frozen=True):
 
 
 class DelegationTokenChanged(Struct, frozen=True):
-    """A delegation token was created, or its expiry time changed (KIP-48). Its HMAC is in no event:
+    """A delegation token was created, or its expiry changed (KIP-48). No event contains its HMAC:
     brokers compute it."""
 
     VERSION: ClassVar[int] = 1
@@ -301,19 +301,19 @@ class DelegationTokenChanged(Struct, frozen=True):
 
 
 class DelegationTokenRemoved(Struct, frozen=True):
-    """A delegation token is over."""
+    """A delegation token was removed."""
 
     VERSION: ClassVar[int] = 1
     token_id: str
 
 
 class ClientQuotaChanged(Struct, frozen=True):
-    """A user, a client id or an address has a quota, another one than before, or (None) no longer
+    """The quota of a user, client id or address was set, or removed if the value is None
     (KIP-546)."""
 
     VERSION: ClassVar[int] = 1
     entity: Entity
-    """The entity it applies to; see core/quota/entity.py."""
+    """The entity that the quota applies to; see core/quota/entity.py."""
     key: str
     value: float | None
 
@@ -343,7 +343,7 @@ Event = Union[  # noqa: UP007 - a runtime alias that type checkers narrow in `ma
 ]
 
 EVENTS: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Event)}
-"""Every event by the name that the log knows it by."""
+"""Every event by its name in the log."""
 
 _FIELDS: Final[dict[type[Any], tuple[str, ...]]] = {c: c.__match_args__ for c in EVENTS.values()}
 _NESTED: Final[dict[str, type[Any]]] = {
@@ -354,14 +354,14 @@ _NESTED: Final[dict[str, type[Any]]] = {
 
 
 def pack(event: Event) -> list[Any]:
-    """`event` as CBOR knows it: `[name, version, fields]`."""
+    """Convert `event` to a value that CBOR can encode: `[name, version, fields]`."""
     cls = type(event)
     return [cls.__name__, cls.VERSION, [getattr(event, name) for name in _FIELDS[cls]]]
 
 
 def unpack(packed: Any) -> Event:
-    """The event that `pack` made this of. Raises cbor.CborError for anything else, and for one that
-    is too new."""
+    """Convert a value of `pack` back to an event. Raises cbor.CborError for any other value, and
+    for a version that is too new."""
     try:
         name, version, values = packed
         cls = EVENTS[name]
@@ -391,10 +391,10 @@ def _unpack(name: str, value: Any) -> Any:
 
 
 def encode(event: Event) -> bytes:
-    """`event` as the value of a record of the metadata log."""
+    """Encode `event` as the value of a record of the metadata log."""
     return cbor.dumps(KIND, ENVELOPE_VERSION, pack(event))
 
 
 def decode(data: bytes | memoryview) -> Event:
-    """The event in a record's value. Raises cbor.CborError if it is damaged or too new."""
+    """Decode the event in a record's value. Raises cbor.CborError if it is damaged or too new."""
     return unpack(cbor.loads(KIND, data, ENVELOPE_VERSION)[1])

@@ -1,16 +1,15 @@
-"""Finalized features: levels that every broker of the cluster supports and keeps to (KIP-584,
-KIP-778).
+"""Finalized features: levels that every broker of the cluster supports and uses (KIP-584, KIP-778).
 
-Clients act on finalized features, so `SUPPORTED` lists only implemented ones, and nothing else can
-be finalized. A new cluster begins with all of them.
+Clients act on finalized features, so `SUPPORTED` lists only those that are implemented, and no
+others can be finalized. A new cluster begins with all of them.
 
-`metadata.version` tells tools which release a cluster is at. pk supports one level of it, the one
-with which Apache Kafka 4.3.1 formats a cluster, whose requests and errors it follows. pk does not
-use the formats of this level in Apache's metadata log, because its own log has its own versions
+`metadata.version` tells tools the release of a cluster. pk supports one level of it: the level with
+which Apache Kafka 4.3.1, whose requests and errors pk follows, formats a cluster. pk does not use
+the formats of this level in Apache's metadata log, because its own log has its own versions
 (events.py).
 
-Eligible leader replicas cannot be turned off (Kafka's level 0): what is acknowledged is safe only
-with them.
+Eligible leader replicas cannot be disabled (Kafka's level 0), because pk keeps acknowledged records
+safe only with them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,24 +28,24 @@ from pk.core.wire.messages.update_features import (
 )
 
 ELR_VERSION: Final = "eligible.leader.replicas.version"
-"""Eligible leader replicas (KIP-966): at level 1 partitions have them."""
+"""Eligible leader replicas (KIP-966), enabled at level 1."""
 
 METADATA_VERSION: Final = "metadata.version"
 METADATA_4_3_IV0: Final = 30
 """The level of Apache Kafka 4.3.1, called 4.3-IV0."""
 
 GROUP_VERSION: Final = "group.version"
-"""Consumer groups of KIP-848: at level 1 clients may ask for them."""
+"""Consumer groups of KIP-848, enabled at level 1."""
 
 SHARE_VERSION: Final = "share.version"
-"""Share groups (KIP-932): at level 1 clients may ask for them."""
+"""Share groups (KIP-932), enabled at level 1."""
 
 STREAMS_VERSION: Final = "streams.version"
-"""Streams groups (KIP-1071): at level 1 clients may ask for them."""
+"""Streams groups (KIP-1071), enabled at level 1."""
 
 TRANSACTION_VERSION: Final = "transaction.version"
-"""Transactions: level 1 writes tagged fields to their log, level 2 raises a producer's epoch with
-each (KIP-890)."""
+"""Transactions: level 1 writes tagged fields to their log; level 2 raises a producer's epoch with
+each transaction (KIP-890)."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     ELR_VERSION: (1, 1),
@@ -56,10 +55,10 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     STREAMS_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
-"""Feature → lowest and highest level that this program supports."""
+"""The lowest and highest level of each feature that this program supports."""
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-"""Upgrade types of UpdateFeatures."""
+"""The upgrade types of UpdateFeatures."""
 
 
 def supported_features() -> list[Feature]:
@@ -71,7 +70,7 @@ def supported_features() -> list[Feature]:
 
 
 def first_features() -> list[Event]:
-    """The events that finalize every supported feature in a new cluster."""
+    """Return the events that finalize every supported feature in a new cluster."""
     return [FeatureChanged(name, high) for name, (_, high) in SUPPORTED.items()]
 
 
@@ -82,12 +81,14 @@ def update_features(
     *,
     controller_id: int = 1,
 ) -> Decision[Event, UpdateFeaturesResponse]:
-    """Decide an UpdateFeatures request: all of its updates or none; of a feature that is named
-    twice, the last. The reply is its response, with one result an update for versions that have
-    them, if they are made. `controller_id` is this node's id, which Apache's sentences name.
+    """Decide an UpdateFeatures request: applies all of its updates or none. If a feature is named
+    twice, the last update counts. The reply is its response, with one result for each update in
+    versions that have results, if the updates are applied. `controller_id` is this node's id, which
+    Apache's messages contain.
 
-    INVALID_UPDATE_VERSION for a level that is negative, that this program or a registered broker
-    does not support, that is lower without a type that allows a downgrade, or higher with one.
+    Error: INVALID_UPDATE_VERSION for a level that is negative, that this program or a registered
+    broker does not support, that is lower while the type does not allow a downgrade, or that is
+    higher while the type is a downgrade.
     """
     response = UpdateFeaturesResponse(error_message=None)
     events: list[Event] = []

@@ -1,9 +1,9 @@
 """The cluster's metadata at one moment: an immutable value, replaced when events are applied.
 
 A caller may keep an image, compare it, and read it across an await. `apply` copies each dictionary
-that its events touch once per call, however many events there are, so ten thousand partitions are
-created as one step, and everything untouched is shared with the old image. That sharing makes
-`changes(old, new)` cheap: the same object means no change.
+that its events touch once per call, however many events there are, so creating ten thousand
+partitions copies each dictionary once. Everything else is shared with the old image. That sharing
+makes `changes(old, new)` cheap: the same object means no change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,13 +50,13 @@ from pk.core.structs import repr_without
 from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, ZERO_UUID, TopicPartition, Uuid
 
 ConfigResource = tuple[int, str]
-"""(resource type, resource name)."""
+"""A resource type and a resource name."""
 
 Configs = Mapping[ConfigResource, Mapping[str, str]]
-"""The own keys of all resources that have any."""
+"""The configs that each resource sets. A resource without any is absent."""
 
 ScramUser = tuple[str, int]
-"""(user, SCRAM mechanism)."""
+"""A user and a SCRAM mechanism."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -65,7 +65,7 @@ NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 
 class ContradictoryEvent(Exception):
-    """An event that cannot follow on those before it: the log is damaged, or a decision wrong."""
+    """The event contradicts earlier events: the log is damaged, or a decision was wrong."""
 
 
 class BrokerImage(Struct, frozen=True):
@@ -81,15 +81,16 @@ class BrokerImage(Struct, frozen=True):
     fenced: bool
     in_controlled_shutdown: bool
     out_offset: int = -1
-    """Offset in the metadata log at which the controller last removed this broker from ISRs: it was
-    fenced, or returned unfenced, or lost a directory, or wanted to shut down. -1: never."""
+    """The offset in the metadata log at which the controller last removed this broker from ISRs,
+    because it was fenced, registered unfenced, lost a directory or wanted to shut down. -1:
+    never."""
     known_offset: int = -1
-    """The offset up to which this broker is known to have acted on the metadata log; it may be
-    further."""
+    """The offset up to which this broker is known to have applied the metadata log. The broker may
+    be ahead of it."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The address at which clients of `listener` reach the broker; None if it has no such
-        listener."""
+        """Return the address at which clients of `listener` reach the broker, or None if it has no
+        such listener."""
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return endpoint
@@ -97,12 +98,12 @@ class BrokerImage(Struct, frozen=True):
 
     @property
     def may_lead(self) -> bool:
-        """Whether partitions may be led by it, or put on it."""
+        """Whether the broker may lead partitions and get new replicas."""
         return not self.fenced and not self.in_controlled_shutdown
 
 
 class ControllerImage(Struct, frozen=True):
-    """A node that may become the controller, as it registered."""
+    """The registration of a node that may become the controller."""
 
     controller_id: int
     incarnation_id: Uuid
@@ -111,7 +112,7 @@ class ControllerImage(Struct, frozen=True):
 
 
 class PartitionImage(Struct, frozen=True):
-    """One partition as the controller committed it."""
+    """The committed state of a partition."""
 
     partition: int
     replicas: tuple[int, ...]
@@ -120,23 +121,22 @@ class PartitionImage(Struct, frozen=True):
     leader_epoch: int
     partition_epoch: int
     elr: tuple[int, ...] = ()
-    """Eligible leader replicas: not in the ISR, but known to hold everything committed (KIP-966).
-    """
+    """Eligible leader replicas: not in the ISR, but known to have every committed record
+    (KIP-966)."""
     last_known_elr: tuple[int, ...] = ()
-    """Replicas outside the ISR that are no longer eligible, but may be the only ones left with all
-    acknowledged records (unclean_recovery.py). If there is no leader, the first of them led
-    last."""
+    """Replicas that are neither in the ISR nor eligible, but may be the only ones left with all
+    acknowledged records (unclean_recovery.py). If there is no leader, the first one led last."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     directories: tuple[Uuid, ...] = ()
-    """The log directory of each replica, in their order; empty if none is known (KIP-858)."""
+    """The log directory of each replica, in the order of `replicas`; empty if none is known
+    (KIP-858)."""
     recovering: bool = False
-    """Whether its leader was chosen by an unclean election and has not reported yet that it has
-    recovered from that."""
+    """Whether the leader was elected uncleanly and has not yet reported its recovery."""
     unclean_epoch: int = -1
-    """The last leader epoch that began with an election that may have lost acknowledged records."""
+    """The last leader epoch whose election may have lost acknowledged records."""
     restored: RestoredLog | None = None
-    """The restored objects with which its log begins; None for a log that began empty."""
+    """The objects from which the log is restored, or None if the log began empty."""
 
     @property
     def reassigning(self) -> bool:
@@ -144,7 +144,8 @@ class PartitionImage(Struct, frozen=True):
         return bool(self.adding or self.removing)
 
     def directory(self, node: int) -> Uuid:
-        """The log directory that holds `node`'s replica, ZERO_UUID if unknown."""
+        """Return the id of the log directory that holds `node`'s replica, or ZERO_UUID if
+        unknown."""
         if not self.directories or node not in self.replicas:
             return ZERO_UUID
         return self.directories[self.replicas.index(node)]
@@ -156,7 +157,7 @@ class PartitionImage(Struct, frozen=True):
 
 
 class TopicImage(Struct, frozen=True):
-    """One topic with its partitions, in order of their numbers from 0."""
+    """A topic with its partitions, in order of their numbers from 0."""
 
     name: str
     topic_id: Uuid
@@ -164,11 +165,11 @@ class TopicImage(Struct, frozen=True):
 
     @property
     def internal(self) -> bool:
-        """Whether the topic is Kafka's own."""
+        """Whether the topic is one of Kafka's internal topics."""
         return self.name in INTERNAL_TOPICS
 
     def partition(self, partition: int) -> PartitionImage | None:
-        """Partition number `partition`, or None."""
+        """Return a partition by number, or None."""
         return self.partitions[partition] if 0 <= partition < len(self.partitions) else None
 
 
@@ -177,18 +178,17 @@ class MetadataImage(Struct, frozen=True):
 
     cluster_id: str = ""
     offset: int = 0
-    """How many events made this image: the offset in the metadata log that the next one will get.
-    """
+    """The number of events applied, which is the offset of the next event in the metadata log."""
     controller_id: int = NO_NODE
     controller_epoch: int = -1
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict[int, BrokerImage])
     controllers: Mapping[int, ControllerImage] = field(default_factory=dict[int, ControllerImage])
-    """Nodes that registered as possible controllers."""
+    """Nodes that have registered as possible controllers."""
     topics: Mapping[str, TopicImage] = field(default_factory=dict[str, TopicImage])
     topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict[Uuid, TopicImage])
     configs: Configs = field(default_factory=dict[ConfigResource, Mapping[str, str]])
     features: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Finalized features and their levels; one that is off is absent."""
+    """Finalized features and their levels. A disabled feature is absent."""
     producer_id_next: int = 0
     acls: Acls = NO_ACLS
     scram: Mapping[ScramUser, ScramCredential] = field(
@@ -196,52 +196,53 @@ class MetadataImage(Struct, frozen=True):
     )
     """The SCRAM credentials of users."""
     strangers_secret: bytes = b""
-    """See `StrangersSecretMade`; empty as long as no user was ever added."""
+    """See `StrangersSecretMade`. Empty until the first SCRAM credential is set."""
 
     quotas: Quotas = field(default_factory=dict[Entity, Mapping[str, float]])
     """The quotas of users, client ids and addresses."""
 
     tokens: Tokens = field(default_factory=dict[str, DelegationToken])
-    """The delegation tokens, also those that are over and not removed yet."""
+    """The delegation tokens, including expired ones that have not been removed."""
 
     def __repr__(self) -> str:
         return repr_without(self, "strangers_secret", "configs")
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
-        """The topic with this id, or None."""
+        """Return the topic with this id, or None."""
         return self.topics_by_id.get(topic_id)
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
-        """One partition by name and number, or None."""
+        """Return a partition by topic name and number, or None."""
         found = self.topics.get(topic)
         return None if found is None else found.partition(partition)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
-        """The keys that a topic has of its own."""
+        """Return the configs that a topic sets."""
         return self.configs.get((TOPIC, topic), NO_CONFIGS)
 
     def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
-        """The keys that the cluster keeps for one broker; for None those it keeps for all of
-        them."""
+        """Return the configs that the cluster sets for one broker, or, given None, for all
+        brokers."""
         name = "" if broker_id is None else str(broker_id)
         return self.configs.get((BROKER, name), NO_CONFIGS)
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """The keys of any resource."""
+        """Return the configs of any resource."""
         return self.configs.get((resource_type, name), NO_CONFIGS)
 
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether this is not the epoch of a registered broker: answered STALE_BROKER_EPOCH."""
+        """Whether this is not the epoch of a registered broker. Its requests get
+        STALE_BROKER_EPOCH."""
         broker = self.brokers.get(broker_id)
         return broker is None or broker.broker_epoch != broker_epoch
 
     @property
     def partition_count(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions in the cluster."""
         return sum(len(topic.partitions) for topic in self.topics.values())
 
     def apply(self, events: Iterable[Event]) -> "MetadataImage":
-        """The image after `events`. Raises ContradictoryEvent."""
+        """Return the image after `events`. Raises ContradictoryEvent."""
         edit = _Edit(self)
         for event in events:
             edit.replay(event)
@@ -249,7 +250,8 @@ class MetadataImage(Struct, frozen=True):
 
 
 class _Edit:
-    """An image while events are applied: a dictionary is copied when it is first written to."""
+    """An image to which events are being applied. It copies a dictionary before the first write to
+    it."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -261,7 +263,7 @@ class _Edit:
         self._acls: AclsEdit | None = None
 
     def replay(self, event: Event) -> None:
-        """Take one more event in. Raises ContradictoryEvent."""
+        """Apply one event. Raises ContradictoryEvent."""
         try:
             self._replay(event)
         except (AssertionError, LookupError) as e:
@@ -333,7 +335,7 @@ class _Edit:
         return replace(self._image, offset=self._offset, **self._changed)
 
     def _edit(self, name: str, old: Mapping[_K, _V]) -> dict[_K, _V]:
-        """The copy of the image's field `name`, which is `old`."""
+        """Return the copy of the image's field `name`, whose value is `old`."""
         if name not in self._changed:
             self._changed[name] = dict(old)
         return self._changed[name]
@@ -419,7 +421,7 @@ class _Edit:
     def _register(self, event: BrokerRegistered) -> None:
         brokers = self._edit_brokers()
         old = brokers.get(event.broker_id)
-        # An incarnation may report its addresses again; another one has a newer epoch.
+        # An incarnation may report its addresses again. A new incarnation has a higher epoch.
         assert (
             old is None
             or event.broker_epoch > old.broker_epoch
@@ -493,7 +495,7 @@ class _Edit:
 
 
 def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
-    """`old` after `event`: epochs only ever rise."""
+    """Return `old` after `event`. Epochs only rise."""
     return PartitionImage(
         old.partition,
         old.replicas if event.replicas is None else event.replicas,
@@ -538,36 +540,34 @@ class _Index(Struct):
 
 
 class Changes(Struct):
-    """The differences between two images, for code that must act on them. Act on deletions
-    first: a topic that was deleted and created again under its name is in both lists, with two
-    ids."""
+    """The differences between two images, for code that must react to them. Handle deletions first:
+    a topic that was deleted and created again under its name is in both lists, with two ids."""
 
     topics_deleted: list[TopicImage] = field(default_factory=list[TopicImage])
     topics_created: list[TopicImage] = field(default_factory=list[TopicImage])
     partitions: list[PartitionChange] = field(default_factory=list[PartitionChange])
-    """Partitions that were created (including those of new topics) or changed; those of deleted
-    topics are not listed.
-    """
+    """Partitions that were created (including those of new topics) or changed. Those of deleted
+    topics are left out."""
     configs: list[ConfigResource] = field(default_factory=list[ConfigResource])
-    """Resources whose own keys were added, changed or removed."""
+    """Resources whose configs were set, changed or removed."""
     brokers: list[int] = field(default_factory=list[int])
-    """Brokers that were added, changed or removed."""
+    """Brokers that registered, changed or unregistered."""
     features: bool = False
     acls: bool = False
-    """Whether ACLs were added or removed."""
+    """Whether ACLs were created or deleted."""
     quotas: bool = False
     """Whether client quotas changed."""
     _index: _Index | None = None
 
     @property
     def topics_reassigned(self) -> set[str]:
-        """The names of topics whose partitions were added, removed or moved to other replicas: what
-        consumers are assigned depends on their count and racks, and not on leaders and in-sync
-        replicas."""
+        """The names of topics whose partitions were added or moved to other replicas, and of
+        created and deleted topics. Assignments of consumers depend on the number of partitions and
+        their racks, but not on leaders and ISRs."""
         return self._indexed().reassigned
 
     def of_topic(self, name: str) -> Mapping[int, PartitionChange]:
-        """The changed partitions of one topic, by number."""
+        """Return the changed partitions of one topic, by number."""
         return self._indexed().by_topic.get(name, NO_CHANGES)
 
     def _indexed(self) -> _Index:
@@ -595,7 +595,7 @@ class Changes(Struct):
 
 
 def changes(old: MetadataImage, new: MetadataImage) -> Changes:
-    """The differences between `old` and `new`. Objects that both share are skipped."""
+    """Return the differences between `old` and `new`. Objects that both share are skipped."""
     result = Changes(
         features=old.features is not new.features and old.features != new.features,
         acls=old.acls is not new.acls,
@@ -610,7 +610,7 @@ def changes(old: MetadataImage, new: MetadataImage) -> Changes:
 
 
 def changed_configs(old: Configs, new: Configs) -> list[ConfigResource]:
-    """See `Changes.configs`."""
+    """Return `Changes.configs` alone."""
     return [] if old is new else _differing(old, new)
 
 

@@ -54,11 +54,11 @@ _VERSIONS: Final = {
     _REMOVE_ACL: 0,
     _REMOVE_SCRAM: 0,
 }
-"""The newest version of each that is known."""
+"""The newest known version of each type of record."""
 
 
 class KraftTopic(Struct):
-    """A topic of that log."""
+    """A topic in that log."""
 
     name: str
     topic_id: Uuid
@@ -67,24 +67,25 @@ class KraftTopic(Struct):
 
 
 class KraftMetadata:
-    """The state after the records so far. Pass each record to `apply`, in order."""
+    """The state after the records applied so far. Pass each record to `apply`, in order."""
 
     def __init__(self) -> None:
         self.topics: dict[Uuid, KraftTopic] = {}
         self.acls: dict[Uuid, AclBinding] = {}
         self.users: dict[tuple[str, int], ScramCredential] = {}
-        """(user, number of the mechanism) → its credential."""
+        """The credential of each (user, mechanism number)."""
         self.quotas: dict[tuple[Entity, str], float] = {}
         self.producer_id_next = 0
         self.unread = 0
-        """Records that should have been understood and were not."""
+        """The number of records that could not be read."""
         self.other_configs: set[str] = set()
-        """Keys of resources other than topics: brokers, groups, client metrics."""
+        """Names of configs that are set for resources other than topics: brokers, groups, client
+        metrics."""
         self._configs: dict[str, dict[str, str]] = {}
         self._pending: list[bytes] | None = None
 
     def apply(self, value: bytes) -> None:
-        """Take one record's value in."""
+        """Apply the value of one record."""
         try:
             key = _Reader(value).frame()[0]
             if key == _BEGIN:
@@ -103,7 +104,7 @@ class KraftMetadata:
             self.unread += 1
 
     def finish(self) -> None:
-        """Give every topic its configs: called after the last record."""
+        """Set the configs of every topic. Call this after the last record."""
         for topic in self.topics.values():
             topic.configs = dict(self._configs.get(topic.name, {}))
 
@@ -185,7 +186,7 @@ class _Reader:
         self._at = 0
 
     def frame(self) -> tuple[int, int]:
-        """API key and version. Raises ValueError."""
+        """Read the API key and version. Raises ValueError."""
         if self.unsigned() != FRAME_VERSION:
             raise ValueError("a frame of another version")
         return self.unsigned(), self.unsigned()

@@ -1,28 +1,29 @@
 """The change of one partition: its ISR, its eligible replicas, its leader (KIP-455, KIP-966).
 
 A decision about a partition (another ISR, other replicas, a broker that may have lost records) sets
-its wishes on a `PartitionChangeBuilder`, and `build` makes the event that the rules allow. Like
-Apache's class of that name, it takes these steps:
+the wanted changes on a `PartitionChangeBuilder`, and `build` returns the event that the rules
+allow. Like Apache's class of that name, it takes these steps:
 
 1. A reassignment whose target replicas are all in the ISR is complete: the removed replicas are
    dropped.
-2. While the ISR is smaller than `min.insync.replicas` nothing is acknowledged and the high
-   watermark does not rise. So a replica that leaves the ISR then has everything that was
-   acknowledged, and stays an *eligible leader replica* until the ISR is large enough again. A
-   replica that may have lost what it once had (its broker came back without having shut down
-   cleanly) leaves the ISR and is never eligible by virtue of its past.
+2. While the ISR is smaller than `min.insync.replicas`, nothing is acknowledged and the high
+   watermark does not rise. So a replica that leaves the ISR then has all acknowledged records, and
+   stays an *eligible leader replica* until the ISR is large enough again. A replica that may have
+   lost records (its broker registered again without a clean shutdown) leaves the ISR and is not
+   eligible, whatever it was before.
 3. A replica that leaves the ISR and is not eligible stays in `last_known_elr` as long as it may be
-   the only one left with all that was acknowledged: until the leader is known to continue without
-   it, or the leader itself reports an ISR that is large enough again. Being in it does not make a
-   replica leader; it says whose logs are compared before a leader is chosen (unclean_recovery.py).
-4. The leader stays while it may. Otherwise the first replica of the ISR that may lead does; if the
-   ISR is empty, the first eligible one, which then is the ISR. If both are empty, the logs are
-   compared, unless there is only one replica. Any other unclean leader needs
+   the only one left with all acknowledged records: until the leader is known to continue without
+   it, or the leader itself reports an ISR that is large enough again. A replica in `last_known_elr`
+   may not lead for that; its log is one of those that are compared before a leader is chosen
+   (unclean_recovery.py).
+4. The leader stays while it may. Otherwise, the first replica in the ISR that may lead becomes the
+   leader, or, if the ISR is empty, the first eligible one, which becomes the ISR. If both are
+   empty, the logs are compared, unless there is only one replica. Any other unclean leader needs
    `unclean.leader.election.enable`.
-5. A new leader, and the loss of a replica, begin a new leader epoch.
+5. A new leader begins a new leader epoch, and so does the removal of a replica.
 
-The ISR may be empty; then there is no leader. `min.insync.replicas` counts at most as many as there
-are replicas, and leaders must count it so too.
+The ISR may be empty; then there is no leader. If there are fewer replicas than
+`min.insync.replicas`, their number is the minimum, also for leaders.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,8 +41,8 @@ _NO_DIRECTORIES: Final[Mapping[int, Uuid]] = {}
 
 
 class PartitionChangeBuilder:
-    """The change of `old`, a partition of `topic`. Nothing changes but what the attributes and the
-    rules say; `build` may be called once."""
+    """The change of `old`, a partition of `topic`. Only what the attributes and the rules require
+    changes. `build` may be called once."""
 
     __slots__ = (
         "_elr",
@@ -72,34 +73,34 @@ class PartitionChangeBuilder:
         self._rules, self._topic, self._old = rules, topic, old
         self.isr = old.isr
         self.by_leader = False
-        """Whether the leader requests this ISR."""
+        """Whether the leader requested this ISR."""
         self.lost = NO_NODE
-        """A replica that may have lost its tail; it leaves the ISR."""
+        """A replica that may have lost its last records. It leaves the ISR."""
         self.emptied = NO_NODE
-        """A replica that has lost everything; it leaves the ISR."""
+        """A replica that has lost all its records. It leaves the ISR."""
         self.replicas = old.replicas
         self.adding = old.adding
         self.removing = old.removing
         self.directories = _NO_DIRECTORIES
-        """The log directories of replicas that are reported; the others stay as they are."""
+        """The reported log directories by replica. Other replicas keep theirs."""
         self.recovering = old.recovering
-        """Whether the leader has yet to recover from an unclean election (KIP-704)."""
+        """Whether the leader has not yet recovered from an unclean election (KIP-704)."""
         self.preferred = False
         """Whether the first replica becomes leader, if it may lead."""
         self.unclean: bool | None = None
-        """Whether an unclean leader is allowed; None: as the topic's config says."""
+        """Whether an unclean leader is allowed. None means as in the topic's config."""
         self.chosen = NO_LEADER
-        """The replica that leads, though it may not be eligible."""
+        """The replica that becomes the leader, even if it is not eligible."""
         self.lossy = False
-        """Whether `chosen` may cost acknowledged records."""
+        """Whether electing `chosen` may lose acknowledged records."""
         self.new_epoch = False
-        """Whether a leader epoch begins in any case."""
+        """Whether to begin a new leader epoch even if the leader stays."""
         self._elr: Nodes = ()
         self._known: Nodes = ()
         self._unclean_epoch: int | None = None
 
     def build(self) -> PartitionChanged | None:
-        """The event, or None if nothing changes."""
+        """Return the event, or None if nothing changes."""
         for node in (self.lost, self.emptied):
             self.isr = without(self.isr, node)
         self._complete_reassignment()
@@ -112,7 +113,7 @@ class PartitionChangeBuilder:
         return self._event(leader)
 
     def _complete_reassignment(self) -> None:
-        """Drop the removed replicas if all others are in the ISR."""
+        """Drop the replicas that are being removed if all others are in the ISR."""
         if not self.adding and not self.removing:
             return
         target = tuple(n for n in self.replicas if n not in self.removing)
@@ -121,7 +122,7 @@ class PartitionChangeBuilder:
             self.isr = tuple(n for n in self.isr if n in target)
 
     def _place(self) -> tuple[Uuid, ...]:
-        """The directory of each replica: as given, or as it was; that of a new one is not known."""
+        """Return the directory of each replica: reported, old, or unknown for a new replica."""
         old, given = self._old, self.directories
         if not given and self.replicas == old.replicas:
             return old.directories
@@ -129,7 +130,8 @@ class PartitionChangeBuilder:
         return found if any(d != UNASSIGNED for d in found) else ()
 
     def _keep_eligible(self) -> None:
-        """Keep the replicas that are eligible, and those whose logs may be needed."""
+        """Compute the eligible leader replicas, and the last known ones whose logs may be
+        needed."""
         old, isr = self._old, self.isr
         is_enough = len(isr) >= self._isr_min
         if not is_enough:
@@ -139,16 +141,16 @@ class PartitionChangeBuilder:
         self._known = tuple(n for n in known if n in self.replicas and n != self.emptied)
 
     def _last_known(self, is_enough: bool) -> Nodes:
-        """The replicas that may be needed in addition to the ISR and the eligible ones. A replica
-        needed while too few are in sync stays needed until enough are, since nothing is
-        acknowledged until then."""
+        """Return the replicas whose logs may be needed, apart from the ISR and the eligible ones. A
+        replica that is needed while the ISR is too small stays needed until the ISR is large
+        enough, because nothing is acknowledged until then."""
         old, elr = self._old, self._elr
         has_gone_on = self._rules.has_gone_on(old)
         stays = old.last_known_elr
         if has_gone_on and (is_enough or len(old.isr) >= self._isr_min):
             stays = ()
         left = old.isr if is_enough and has_gone_on else (*old.isr, *old.elr)
-        # The last leader may be eligible as well.
+        # The last leader may also be eligible.
         stays = tuple(n for n in stays if n not in elr or old.leader == NO_LEADER)
         left = tuple(n for n in left if n not in elr)
         return _unique(n for n in (*stays, *left) if n not in self.isr)
@@ -168,7 +170,7 @@ class PartitionChangeBuilder:
         return self._rules.may_lead(node, placed[replicas.index(node)] if is_known else UNASSIGNED)
 
     def _elect(self) -> int:
-        """Choose the leader, and let the ISR and the eligible replicas follow from it."""
+        """Choose the leader. Sets the ISR and the eligible replicas accordingly."""
         old = self._old
         outside = old.leader in self.replicas and old.leader not in self.isr
         if outside and old.leader != self.emptied:
@@ -190,8 +192,8 @@ class PartitionChangeBuilder:
         return leader
 
     def _candidate(self) -> tuple[int, bool]:
-        """The leader, and whether its election is unclean. The ISR, or else the eligible replicas,
-        have every acknowledged record; those in `last_known_elr` may have."""
+        """Return the leader and whether its election is unclean. The ISR, or if it is empty the
+        eligible replicas, have every acknowledged record; those in `last_known_elr` may have."""
         old, replicas = self._old, self.replicas
         there = [n for n in replicas if self._may_lead(n)]
         safe = self.isr or self._elr
@@ -200,7 +202,7 @@ class PartitionChangeBuilder:
             moves = self.preferred and candidates[0] == replicas[0]
             return (candidates[0] if moves or old.leader not in candidates else old.leader), False
         if len(replicas) == 1 and self._known == replicas and there:
-            return replicas[0], True  # no log to compare its own with
+            return replicas[0], True  # There is no other log to compare.
         unclean = self._rules.of(self._topic.name)[1] if self.unclean is None else self.unclean
         if unclean and there:
             return there[0], True
@@ -208,7 +210,7 @@ class PartitionChangeBuilder:
 
     def _event(self, leader: int) -> PartitionChanged | None:
         old, replicas = self._old, self.replicas
-        # A replica that is gone must not be taken for one of the same leader epoch.
+        # A new leader epoch, so that a removed replica is not taken for a current one.
         has_shrunk = any(n not in replicas for n in old.replicas)
         found = (
             leader if self.new_epoch or leader != old.leader or has_shrunk else None,
@@ -235,5 +237,5 @@ def _unique(nodes: Iterable[int]) -> Nodes:
 
 
 def without(nodes: Nodes, node: int) -> Nodes:
-    """`nodes` but `node`."""
+    """Return `nodes` without `node`."""
     return tuple(n for n in nodes if n != node) if node in nodes else nodes

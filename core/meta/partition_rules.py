@@ -1,5 +1,5 @@
-"""The facts outside a partition on which decisions about it depend: the brokers that may lead, and
-the topics' `min.insync.replicas` and `unclean.leader.election.enable`."""
+"""The facts outside a partition that decide its leadership: the brokers that may lead, and the
+topics' `min.insync.replicas` and `unclean.leader.election.enable`."""
 
 from typing import Final
 
@@ -12,12 +12,11 @@ MIN_ISR: Final = "min.insync.replicas"
 
 
 class PartitionRules:
-    """The rules for leadership in an image and its configs, built once per decision over many
-    partitions."""
+    """The rules for leadership in one image, built once for a decision about many partitions."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
-        """`config` is the controller's own; configs that the cluster stores for all brokers
-        override it."""
+        """Build the rules. Configs that the cluster sets for all brokers override the controller's
+        `config`."""
         self.image = image
         self._config = effective(image, config)
         self.strategy = self._config.unclean_recovery_strategy
@@ -30,8 +29,8 @@ class PartitionRules:
         return log_dirs is not None and (directory in UNKNOWN_DIRECTORIES or directory in log_dirs)
 
     def has_gone_on(self, partition: PartitionImage) -> bool:
-        """Whether the partition's leader is known to have acted on the current ISR: replicas that
-        left may lack records acknowledged since."""
+        """Whether the partition's leader is known to have applied the current ISR. Replicas that
+        left the ISR may then lack records that were acknowledged since."""
         brokers = self.image.brokers
         leader = brokers.get(partition.leader)
         if leader is None:
@@ -41,7 +40,7 @@ class PartitionRules:
         return leader.known_offset >= max(out, default=NO_OFFSET)
 
     def of(self, topic: str) -> tuple[int, bool]:
-        """`min.insync.replicas` and `unclean.leader.election.enable` of a topic."""
+        """Return `min.insync.replicas` and `unclean.leader.election.enable` of a topic."""
         known = self._topics.get(topic)
         if known is None:
             config = self._config.topic(self.image.topic_configs(topic))
@@ -51,8 +50,8 @@ class PartitionRules:
 
 
 def effective(image: MetadataImage, config: BrokerConfig) -> BrokerConfig:
-    """The controller's configuration with the cluster's overrides, except those for a single
-    broker."""
+    """Return the controller's configuration, overridden by the cluster's configs for all
+    brokers."""
     cluster = image.broker_configs(None)
     if not config.dynamic and config.dynamic_default == cluster:
         return config

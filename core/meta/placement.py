@@ -1,11 +1,11 @@
-"""Placement of new replicas: leaders spread evenly over brokers, replicas of a partition over
-racks.
+"""The placement of new replicas: leaders are spread evenly over brokers, and replicas of a
+partition over racks.
 
-The brokers are laid out in one ring in which racks alternate (a1 b1 c1 a2 b2 …). Partition p is led
-by the p-th broker of the ring from a random start. Its followers come from further along the ring,
-shifted by one more each time the ring has gone round, so that the followers of one broker's
-partitions are all the others and not always its neighbor. A broker whose rack already has a replica
-is skipped while there are racks that have none.
+The brokers form a ring in which racks alternate (a1 b1 c1 a2 b2 …). Partition p is led by the p-th
+broker of the ring after a random start. Its followers come from further along the ring, and are
+shifted by one more broker after each trip around it, so that the followers of one broker's
+partitions are spread over all other brokers. A broker whose rack already has a replica is skipped
+while there are racks that have none.
 
 A fenced broker may get a replica if there are not enough others, but it leads nothing.
 """
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Chance(Protocol):
-    """The random choices needed here; a seeded `random.Random` makes a run repeatable."""
+    """The random choices needed here. A seeded `random.Random` makes a run reproducible."""
 
     def randrange(self, stop: int, /) -> int: ...
     def randbytes(self, n: int, /) -> bytes: ...
@@ -34,7 +34,8 @@ def place(
     random: Chance,
     first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
-    """The replicas of `partitions` new partitions, the one that should lead first.
+    """Choose the replicas of `partitions` new partitions. The first of each is the preferred
+    leader.
 
     Raises KafkaError(INVALID_REPLICATION_FACTOR) if there are not enough brokers, or none that may
     lead.
@@ -78,7 +79,7 @@ def _one(
     while len(chosen) < count:
         if not left:
             left, later = later, left
-        # Racks without a replica first; when each has one, they all count as empty again.
+        # Prefer racks without a replica. Once each has one, start over with all racks.
         broker = next((b for b in left if b.rack not in racks), None)
         if broker is None:
             racks.clear()

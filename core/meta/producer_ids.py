@@ -1,4 +1,4 @@
-"""Producer ids: the controller gives each broker blocks of them (KIP-730)."""
+"""Producer ids: the controller allocates blocks of them to brokers (KIP-730)."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ PRODUCER_IDS_PER_BLOCK: Final = 1000
 
 
 class ProducerIdBlock(Struct, frozen=True):
-    """Producer ids that one broker may give out: `count` of them from `first`."""
+    """A block of producer ids that one broker may assign: `count` of them from `first`."""
 
     first: int
     count: int
@@ -22,9 +22,9 @@ class ProducerIdBlock(Struct, frozen=True):
 def allocate_producer_ids(
     image: MetadataImage, broker_id: int, broker_epoch: int
 ) -> Decision[Event, ProducerIdBlock]:
-    """The next block of producer ids for a broker; the reply is a `ProducerIdBlock`.
+    """Allocate the next block of producer ids to a broker; the reply is a `ProducerIdBlock`.
 
-    Raises KafkaError(STALE_BROKER_EPOCH), even if no such broker is registered.
+    Raises KafkaError(STALE_BROKER_EPOCH), also if no such broker is registered.
     """
     if image.is_stale(broker_id, broker_epoch):
         raise KafkaError(

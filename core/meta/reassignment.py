@@ -1,11 +1,11 @@
-"""Reassignments: the replicas of partitions move from brokers to brokers (KIP-455, KIP-860).
+"""Reassignments: moving replicas of partitions between brokers (KIP-455, KIP-860).
 
 A reassignment of `[1, 2, 3]` to `[4, 2]` makes the replicas `[4, 2, 1, 3]`, with 4 *adding* and 1
 and 3 *removing*. All of them replicate. The ISR change that brings both 4 and 2 into the ISR also
-makes the replicas `[4, 2]` (partition_change_builder.py), and moves the leader if it is neither.
-The replicas before the reassignment are always `replicas` less `adding`; cancelling restores them.
-This still holds when a reassignment is changed while it runs: a replica that was being added and is
-no longer wanted is adding and removing at once.
+makes the replicas `[4, 2]` (partition_change_builder.py), and moves leadership if neither of them
+leads. The replicas before the reassignment are always `replicas` without `adding`, and cancellation
+restores them. This still holds if a reassignment is changed while it runs: a replica that was being
+added and is no longer wanted is both adding and removing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,17 +33,17 @@ from pk.core.wire.messages.list_partition_reassignments import (
 
 
 def original(partition: PartitionImage) -> Nodes:
-    """The replicas as they were before the reassignment that is under way."""
+    """Return the replicas before the reassignment in progress."""
     return tuple(n for n in partition.replicas if n not in partition.adding)
 
 
 def target(partition: PartitionImage) -> Nodes:
-    """The replicas as they will be after the reassignment that is under way."""
+    """Return the replicas after the reassignment in progress."""
     return tuple(n for n in partition.replicas if n not in partition.removing)
 
 
 def check_replicas(image: MetadataImage, nodes: Sequence[int]) -> None:
-    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) if no partition can have these replicas."""
+    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) if a partition cannot have these replicas."""
 
     def refuse(why: str) -> KafkaError:
         said = f"The manual partition assignment includes {why}"
@@ -162,8 +162,8 @@ def _cancel(
 def list_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Answer a ListPartitionReassignments request: the partitions asked for (null: all) that are
-    being reassigned. A partition that does not exist is left out."""
+    """Answer a ListPartitionReassignments request: returns those of the requested partitions (null:
+    all) that are being reassigned. A partition that does not exist is left out."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     asked = (
         ((t.name, range(len(t.partitions))) for t in image.topics.values())

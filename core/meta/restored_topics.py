@@ -1,13 +1,14 @@
-"""Decides about the topics of a lost cluster, which begin with its segments in remote storage.
+"""Decisions about topics of a lost cluster, which are restored from its segments in remote storage.
 
-A restored topic has its old id, since the names of the objects have it. A partition with segments
-begins in a leader epoch above theirs, and with only its leader in the ISR: the others have nothing
-until they have fetched from it. The image keeps what the log begins with (`RestoredLog`), and the
-leader restores it before it leads (core/broker/remote/partition_restorer.py).
+A restored topic keeps its old id, because the names of the objects contain it. A partition with
+segments begins in a leader epoch above theirs, and with only its leader in the ISR, because the
+other replicas are empty until they have fetched from it. The image keeps the list of objects
+(`RestoredLog`), and the leader restores the log from them before it leads
+(core/broker/remote/partition_restorer.py).
 
-Producers of the lost cluster are known in its segments. The ids that this cluster gives out are
-above theirs from now on; those that it gave out before are other producers, which
-`RestoredLog.producer_id_next` says.
+The segments contain producer ids of the lost cluster. From now on this cluster allocates higher
+ones. The ids that it had allocated before belong to other producers; `RestoredLog.producer_id_next`
+is the bound.
 """
 
 from collections import Counter
@@ -38,8 +39,8 @@ from pk.core.wire.messages.pk_restore_topics import (
 def restore_topics(
     image: MetadataImage, request: PkRestoreTopicsRequest, config: BrokerConfig, random: Chance
 ) -> Decision[Event, PkRestoreTopicsResponse]:
-    """Decide a PkRestoreTopics request; the reply is its response. A topic that exists with the
-    same id stays as it is, without an error."""
+    """Decide a PkRestoreTopics request; the reply is its response. A topic that already exists with
+    the same id is left unchanged, without an error."""
     decision: Decision[Event, PkRestoreTopicsResponse] = Decision()
     decision.reply = response = PkRestoreTopicsResponse()
     whole = TopicsRequest(image, config, random)

@@ -1,6 +1,6 @@
 """Decisions about users' SCRAM credentials (KIP-554). Pure: (image, request) → events.
 
-Errors, their order and their words are those of Apache Kafka's ScramControlManager.
+Errors, their order and their messages are those of Apache Kafka's ScramControlManager.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from pk.core.wire.messages.describe_user_scram_credentials import (
 _MECHANISMS: Final = frozenset(Mechanism)
 
 Refusal = tuple[int, str]
-"""Error code and message."""
+"""An error code and a message."""
 
 _TWICE: Final[Refusal] = (
     ErrorCode.DUPLICATE_RESOURCE,
     "A user credential cannot be altered twice in the same request",
 )
-"""Also if the two use different mechanisms."""
+"""The error also applies if the two changes have different mechanisms."""
 _MISSING: Final[Refusal] = (
     ErrorCode.RESOURCE_NOT_FOUND,
     "Attempt to delete a user credential that does not exist",
@@ -55,7 +55,7 @@ _MISSING: Final[Refusal] = (
 def describe(
     image: MetadataImage, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """The mechanisms and iterations of the requested users, or of all."""
+    """Describe the mechanisms and iterations of the requested users, or of all."""
     infos: dict[str, list[CredentialInfo]] = {}
     for user, mechanism in sorted(image.scram):
         info = CredentialInfo(
@@ -89,8 +89,8 @@ def describe(
 def alter(
     image: MetadataImage, request: AlterUserScramCredentialsRequest, secret: bytes
 ) -> Decision[Event, AlterUserScramCredentialsResponse]:
-    """Remove and set credentials; each user by itself, all of a user's or none. `secret` is random:
-    the first change of a cluster makes it its strangers' secret."""
+    """Remove and set credentials. For each user, either all changes are applied or none. `secret`
+    is random: the first change in a cluster stores it as the secret for unknown users."""
     refused = _refusals(image, request)
     decision: Decision[Event, AlterUserScramCredentialsResponse] = Decision()
     for deletion in request.deletions:
@@ -132,7 +132,7 @@ def _result(user: str, refusal: Refusal | None) -> AlterUserScramCredentialsResu
 def _refusals(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> dict[str, Refusal]:
-    """The users whose changes are refused, each with the first reason."""
+    """Return the users whose changes are refused, each with its first error."""
     refused: dict[str, Refusal] = {}
     seen: set[str] = set()
     for one in chain(request.deletions, request.upsertions):

@@ -1,5 +1,5 @@
-"""A snapshot of the image: the events that would make it, in one CBOR document. Loading one is
-applying them."""
+"""Snapshots of the image: the events that rebuild it, in one CBOR document. To load a snapshot, its
+events are applied."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -34,7 +34,7 @@ VERSION: Final = 1
 
 
 def events_of(image: MetadataImage) -> Iterator[Event]:
-    """Events that make `image` (all but its offset) out of an empty one."""
+    """Return events that turn an empty image into `image` (except its offset)."""
     if image.cluster_id:
         yield ClusterCreated(image.cluster_id)
     if image.controller_epoch != NO_EPOCH:
@@ -106,13 +106,13 @@ def events_of(image: MetadataImage) -> Iterator[Event]:
 
 
 def dump(image: MetadataImage) -> bytes:
-    """`image` as a document."""
+    """Encode `image` as a document."""
     body = {"offset": image.offset, "events": [pack(event) for event in events_of(image)]}
     return cbor.dumps(KIND, VERSION, body)
 
 
 def load(data: bytes) -> MetadataImage:
-    """The image in a document. Raises cbor.CborError if it is damaged or newer than this
+    """Decode the image in a document. Raises cbor.CborError if it is damaged or newer than this
     program."""
     _, body = cbor.loads(KIND, data, VERSION)
     try:

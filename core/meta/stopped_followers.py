@@ -1,46 +1,46 @@
-"""Comparing the log of a follower that stopped with the log of its leader (KIP-966 has no such
-rule; Kafka cuts the follower).
+"""Compares the log of a stopped follower with its leader's (KIP-966 has no such rule; Kafka
+truncates the follower).
 
 If a follower's log diverges from its leader's below the follower's own high watermark, the follower
 does not truncate it, because those records were committed. It stops, and reports both logs
 (PkReplicaLogs): its own log, the offset at which it would have to truncate, and the end of its
-leader's log as reported by the leader. It repeats the report while it is stopped, so nothing has to
-be kept here. The reports are of one leader epoch, in which the leader's log only grows.
+leader's log as reported by the leader. It repeats the report while it is stopped, so this module
+keeps nothing. All reports are from one leader epoch, in which the leader's log only grows.
 
     the follower's log                          the leader's log           then
     ------------------------------------------  -------------------------  -------------------------
-    has no record left below its high           any                        the follower goes on
-    watermark: they were deleted
-    is damaged, or ends in an epoch that has    reaches the follower's     the follower goes on: its
-    not been                                    high watermark, and is     damage explains the
-                                                the better one             difference
-    is whole up to its high watermark           is the beginning of the    the follower leads, if
-                                                follower's, and nothing    it may
-                                                more
-    any other                                   any other                  the follower stays as it
-                                                                           is; an operator decides
+    has no record left below its high           any                        the follower truncates
+    watermark: they were deleted                                           its log and continues
+    is damaged, or ends in an epoch that        reaches the follower's     the follower truncates
+    never existed                               high watermark, and is     and continues: its damage
+                                                the better one             explains the difference
+    is whole up to its high watermark           is a prefix of the         the follower leads, if
+                                                follower's                 it may
+    any other                                   any other                  the follower stays
+                                                                           stopped; an operator
+                                                                           decides
 
 The better log is the one with the higher (leader epoch of the last batch, end), as in an election
 by evidence (unclean_recovery.py).
 
-Why nothing acknowledged is lost by that:
+This loses no acknowledged records, because:
 
-- Only a leader sets a high watermark, for records that every in-sync replica had. So
-  what a whole log holds below its own high watermark was committed, and may have been acknowledged.
-  That the leader lacks it says that the leader, and each replica it was elected from, lost it. A
-  later epoch in the leader's log does not change that: it shows that the leader has appended since,
-  not that it once had these records. So an undamaged follower never continues by itself, however
-  far the leader's log goes.
-- A damaged log is no such evidence. What is left of it may carry a wrong leader epoch, which no
-  checksum covers, and differ by that alone. The leader's log was elected by rules that do not count
-  on the damaged one. What is cut off is kept all the same (core/log/damaged.py), and stays.
-- A follower whose log begins with all of the leader's has everything that the leader has. It leads
-  only while the leader can commit nothing without it: the follower is in the ISR, or too few are.
-  Until then, no acks=all request for records that the leader appends is acknowledged.
+- Only a leader raises a high watermark, over records that every in-sync replica has. So the records
+  of a whole log below its own high watermark were committed, and may have been acknowledged. If the
+  leader lacks them, then the leader, and each replica that it was elected from, lost them. A later
+  epoch in the leader's log does not change that: it shows that the leader has appended since, not
+  that it once had these records. So an undamaged follower never continues by itself, however far
+  the leader's log extends.
+- A damaged log is no such evidence. The rest of it may contain a wrong leader epoch, which no
+  checksum covers, and differ only by that. The rules that elected the leader do not rely on the
+  damaged log. The truncated records are kept aside anyway (core/log/damaged.py).
+- A follower whose log begins with the whole log of the leader has every record of the leader. It is
+  made the leader only if the old leader can commit nothing without it: the follower is in the ISR,
+  or the ISR is too small. So no acks=all request for the old leader's later records was answered.
 
-With min.insync.replicas=1 a leader that was alone in the ISR, lost its tail with the power, and
-went on has records of its own, and so has the follower that returns. Both were acknowledged, and no
-log has both: an operator decides.
+With min.insync.replicas=1, a leader may have been alone in the ISR, lost its last records in a
+power failure, and appended others. The follower that returns then has records that the leader
+lacks, and the leader has others. Both were acknowledged, and no log has both: an operator decides.
 """
 
 from typing import NamedTuple
@@ -53,12 +53,13 @@ from pk.core.wire.messages.pk_replica_logs import ReplicaLog
 
 
 class Comparison(NamedTuple):
-    """The decision about a follower that stopped."""
+    """The decision about a stopped follower."""
 
     goes_on: bool = False
-    """Whether it may truncate its log and keep the truncated records."""
+    """Whether the follower may truncate its log and continue, keeping the truncated records
+    aside."""
     leads: bool = False
-    """Whether it becomes the leader."""
+    """Whether the follower becomes the leader."""
     why: str = ""
     """The reason, for people."""
 
@@ -66,8 +67,8 @@ class Comparison(NamedTuple):
 def compare(
     rules: PartitionRules, topic: TopicImage, partition: PartitionImage, node: int, log: ReplicaLog
 ) -> Comparison:
-    """Compare the log of follower `node`, as it reported it in the leader epoch of `partition`,
-    with its leader's; the table at the top of this file."""
+    """Compare the log of follower `node`, as reported in the partition's current leader epoch, with
+    its leader's log, by the table at the top of this file."""
     if log.start_offset >= log.high_watermark:
         return Comparison(goes_on=True, why="what was committed is deleted from its log as well")
     leader = f"broker {partition.leader}"
@@ -97,7 +98,8 @@ def compare(
 def let_lead(
     rules: PartitionRules, topic: TopicImage, partition: PartitionImage, node: int
 ) -> PartitionChanged | None:
-    """The follower leads, alone in the ISR; the others have no more than it has."""
+    """Make the follower the leader, alone in the ISR. The other replicas have no records that it
+    lacks."""
     change = PartitionChangeBuilder(rules, topic, partition)
     change.isr, change.chosen, change.new_epoch = (node,), node, True
     return change.build()

@@ -1,4 +1,4 @@
-"""Valid topic names: a topic's name is also the name of a directory."""
+"""Valid topic names. A topic's name is also part of directory names."""
 
 from typing import Final
 

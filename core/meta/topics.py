@@ -1,7 +1,7 @@
 """Decisions about topics: create, delete, add partitions. Pure: (image, request) → events and the
-answer.
+reply.
 
-A request names many topics, each is decided by itself, and each has its own error in the answer.
+Each topic in a request is decided separately and has its own error in the reply.
 """
 
 from collections import Counter
@@ -47,17 +47,17 @@ from pk.core.wire.messages.delete_topics import (
 )
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Kafka refuses to create more at once."""
+"""The maximum number of partitions that one request may create, as in Kafka."""
 
 
 class TopicsRequest:
-    """Values computed once for all topics of a request that creates them; there may be
+    """Values that are computed once for all topics of a CreateTopics request, which may name
     thousands."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, random: Chance) -> None:
         self.image, self.config, self.random = image, config, random
         self.budget = PARTITIONS_PER_REQUEST_MAX
-        """The number of partitions that it may still create."""
+        """The number of partitions that the request may still create."""
         self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
 
     @cached_property
@@ -65,14 +65,14 @@ class TopicsRequest:
         return {t.replace(".", "_"): t for t in self.image.topics if "." in t or "_" in t}
 
     def collision(self, name: str) -> str | None:
-        """A topic whose metrics would be mixed up with those of `name`, which is none yet: '.' and
-        '_' are one there."""
+        """Return an existing topic whose metrics would collide with those of a topic `name`, or
+        None. Names of metrics have '_' for '.'."""
         if "." not in name and "_" not in name:
             return None
         return self._plain.get(name.replace(".", "_"))
 
     def described(self, own: dict[str, str]) -> list[CreatableTopicConfigs]:
-        """Every key of a topic with these keys of its own."""
+        """Describe every key of a topic that sets `own`."""
         key = tuple(sorted(own.items()))
         found = self._described.get(key)
         if found is None:
@@ -97,7 +97,7 @@ def create_topics(
     random: Chance,
     mutations: Mutations | None = None,
 ) -> Decision[Event, CreateTopicsResponse]:
-    """Decide a CreateTopics request; the reply is its response, complete as version 7 wants it."""
+    """Decide a CreateTopics request; the reply is its response, with all fields of version 7."""
     decision: Decision[Event, CreateTopicsResponse] = Decision()
     if mutations is not None:
         mutations.begin()
@@ -159,11 +159,12 @@ def check_new(whole: TopicsRequest, name: str) -> None:
 
 
 def new_topic_id(image: MetadataImage, random: Chance) -> Uuid:
-    """Return an unused topic id. As in Kafka its text never begins with '-', which tools would take
-    for an option."""
+    """Return an unused topic id. As in Kafka, its text never begins with '-', which tools would
+    take for an option."""
     while True:
         topic_id = random.randbytes(16)
-        # Ids of fifteen zero bytes and one more are reserved: the cluster's own log has such.
+        # Ids of fifteen zero bytes and one more are reserved, for example for the cluster's own
+        # log.
         taken = topic_id[:15] == bytes(15) or topic_id in image.topics_by_id
         if not taken and not uuid_text(topic_id).startswith("-"):
             return topic_id
@@ -172,7 +173,7 @@ def new_topic_id(image: MetadataImage, random: Chance) -> Uuid:
 def own_configs(
     name: str, pairs: Iterable[tuple[str, str | None]], config: BrokerConfig
 ) -> list[ConfigChanged]:
-    """The own configs of a new topic. Raises KafkaError."""
+    """Return the configs that a new topic sets. Raises KafkaError."""
     given: dict[str, str] = {}
     for key, value in pairs:
         if value is None:
@@ -213,7 +214,8 @@ def _replicas_of(whole: TopicsRequest, topic: CreatableTopic) -> list[tuple[int,
 
 
 def _check_budget(count: int, budget: int) -> None:
-    """Raise POLICY_VIOLATION if a request adds more partitions than its `budget` has left."""
+    """Take `count` from the request's `budget` of partitions. Raises POLICY_VIOLATION if it is
+    exceeded."""
     if count > budget:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
@@ -257,7 +259,8 @@ def _check_assignment(
 def partitions_created(
     image: MetadataImage, topic_id: Uuid, first: int, replicas: Sequence[tuple[int, ...]]
 ) -> Iterator[PartitionCreated]:
-    """New partitions: all replicas that are alive begin in sync, the first of them leads."""
+    """Return events for new partitions. All live replicas begin in the ISR, and the first of them
+    leads."""
     for number, nodes in enumerate(replicas, first):
         isr = tuple(n for n in nodes if image.brokers[n].may_lead)
         yield PartitionCreated(topic_id, number, nodes, isr, isr[0])
@@ -291,7 +294,8 @@ def delete_topics(
     config: BrokerConfig,
     mutations: Mutations | None = None,
 ) -> Decision[Event, DeleteTopicsResponse]:
-    """Decide a DeleteTopics request, by names (up to version 5) or by names or ids (6)."""
+    """Decide a DeleteTopics request, with names (up to version 5) or with names or ids (version
+    6)."""
     decision: Decision[Event, DeleteTopicsResponse] = Decision()
     if mutations is not None:
         mutations.begin()
@@ -330,7 +334,7 @@ def _resolve(image: MetadataImage, state: DeleteTopicState) -> TopicImage | None
 
 
 def _identity(state: DeleteTopicState, topic: TopicImage | None) -> Hashable:
-    """The same for two that mean the same topic, be it by name or by id."""
+    """Return a key that is equal for two entries that mean the same topic, by name or by id."""
     return topic.topic_id if topic is not None else (state.name, state.topic_id)
 
 
@@ -372,7 +376,7 @@ def create_partitions(
         result = CreatePartitionsTopicResult(name=topic.name)
         results.append(result)
         known = image.topics.get(topic.name)
-        # Not raised: a request may name thousands that do not exist.
+        # Set the error without raising it: a request may name thousands of unknown topics.
         if count > 1:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = "Duplicate topic name."

@@ -1,93 +1,95 @@
-"""Electing a leader when the ISR and the eligible leader replicas are empty: the replica with the
+"""Elects a leader when the ISR and the eligible leader replicas are empty: the replica with the
 longest log leads (KIP-966, unclean recovery).
 
 A broker that returns without a clean shutdown may have lost records. If all in-sync replicas return
-like that, none of them is eligible to lead, and the partition has no leader until their logs have
+in this way, none of them is eligible to lead, and the partition has no leader until their logs have
 been compared. Each broker sees in its image that it has a replica of a partition without a leader,
 and reports the end of that log to the controller (PkReplicaLogs). The controller does not request
-reports: a report that the broker sends by itself is as easily sent again, to a new controller,
-which has no reports, and after the broker returns.
+reports, because a broker can easily repeat them by itself: to a new controller, which has none, and
+after the broker has restarted.
 
 A *report* is valid for one incarnation of the broker and one leader epoch of the partition. During
-these nothing is appended to the log or cut from it: a broker that acts upon an image without a
+these the log is neither appended to nor truncated: a broker that has applied an image without a
 leader neither leads nor follows, and the next leader begins another epoch.
 
 The *needed* replicas are the eligible ones and those in `last_known_elr`: each of them may be the
-only one that still has all acknowledged records (partition_change_builder.py, step 3). The key
-`unclean.recovery.strategy` says how long the partition waits for them:
+only one that still has all acknowledged records (partition_change_builder.py, step 3). The config
+`unclean.recovery.strategy` determines how long the partition waits for them:
 
-    Balanced    until all needed replicas have reported, however long
-    Aggressive  the same, but at most for `unclean.recovery.timeout.ms`
+    Balanced    until all needed replicas have reported, without a time limit
+    Aggressive  the same, but at most `unclean.recovery.timeout.ms`
     None        until the last leader has reported
 
 Then the log with the highest (leader epoch of its last batch, log end) leads. All replicas that
-have reported are compared, not only the needed ones. If several are equal, these come first: logs
-without damage, the log that begins earliest, the last leader, the first in the list of replicas.
+have reported are compared, not only the needed ones. Ties are resolved in favor of logs without
+damage, then the log that begins earliest, the last leader, and the first in the list of replicas.
 
-Proof sketch: the elected log has every acknowledged record if one needed replica has its log whole.
-Let W be that log: it has every acknowledged record. Every log is, from its start to its end, a part
-of what some leader wrote. Followers append in order, and cut off what their leader does not have
-before they append in its epoch. Recovery cuts a damaged log where the damage begins. So two logs
-with batches of the same epoch agree, within that epoch, up to the end of the shorter one. Let E be
-the elected log; its (epoch, end) is not below that of W.
+Proof sketch: the elected log has every acknowledged record if the log of one needed replica is
+whole. Let W be that log: it has every acknowledged record. Every log is, from its start to its end,
+a part of what some leader wrote. Followers append in order, and truncate the records that their
+leader lacks before they append in its epoch. Recovery truncates a damaged log where the damage
+begins. So two logs with batches of the same epoch agree, within that epoch, up to the end of the
+shorter one. Let E be the elected log; its (epoch, end) is not below that of W.
 
 - If the last epochs are equal, E is at least as long as W, and agrees with it up to W's end.
-- If the last epoch e of E is later, then E has a batch that the leader of e wrote, and so all that
-  this leader had when e began: every record acknowledged until then, since this leader was elected
-  by the same rules. Nothing was acknowledged in e or later, because W has nothing of e.
+- If the last epoch e of E is later, then E has a batch that the leader of e wrote, and so all
+  records that this leader had when e began. These include every record acknowledged until then,
+  because this leader was elected by the same rules. No record was acknowledged in e or later,
+  because W has no batch of e.
 
-The proof does not cover unclean elections that gave records up; the epoch that such an election
-begins is above the lost records.
+The proof does not cover unclean elections that gave up records; the epoch that such an election
+begins is above those of the lost records.
 
-The cases; *needed* and the strategies as above:
+The cases:
 
     case                           who leads, and when               what may be lost
     -----------------------------  --------------------------------  -------------------------------
-    a single replica               it does, at once, whatever its    what its own log lost; its
-                                   log holds                         broker logs that
+    a single replica               that replica, at once, whatever   what its log lost; its broker
+                                   its log contains                  logs that
     min.insync.replicas=1          the last leader; also others, if  what the last member of the ISR
                                    it may not have known yet that    lost
                                    it was alone in the ISR
-    a needed replica never         nobody, with Balanced; the        nothing while it waits; with
-    returns                        display names the broker, and an  Aggressive, or by the operator,
-                                   operator decides                  what it alone had
-    a replica out of the ISR has   that replica: by the proof it     nothing
-    more than the others           has everything
+    a needed replica never         with Balanced, none; the status   nothing while it waits; with
+    returns                        names the broker, and an          Aggressive, or if an operator
+                                   operator decides                  elects, what it alone had
+    a replica out of the ISR has   that replica, which by the proof  nothing
+    the longest log                has all acknowledged records
     all needed replicas are        the longest log, after all other  what no log has; the controller
-    damaged, or all logs end       replicas have reported as well;   logs an error, and the epoch is
-    below a high watermark that    with None an operator decides     noted as unclean
-    is known
+    damaged, or all logs end       replicas have reported too; with  logs an error, and records the
+    below a known high watermark   None an operator decides          epoch as unclean
     a compacted log                the longest: compaction keeps     nothing: the leader of a later
                                    the end of a log and the epoch    epoch may have removed records
                                    of its last batch                 that newer ones replace. Damage
-                                                                     is cut as in any log
+                                                                     is truncated as in any log
     transactions                   the longest: markers are records  nothing: an acknowledged end of
-                                                                     a transaction is on the log;
-                                                                     one without a marker is
-                                                                     completed by its coordinator
-    a closed segment was found     as if it were whole, after equal  what only that segment held
-    damaged while the broker ran   logs that are: its end is. With
-    (core/broker/upkeep/           a leader it stays in the ISR,
-    scrubber.py)                   and hands leadership to another
-                                   one that has no damage
+                                                                     a transaction is in the log; if
+                                                                     its marker is not, the
+                                                                     coordinator writes it
+    a closed segment was found     as if it were whole, because its  what only that segment held
+    damaged while the broker ran   end is, but after equal logs
+    (core/broker/upkeep/           without damage. If there is a
+    scrubber.py)                   leader, the replica stays in the
+                                   ISR, and hands leadership to an
+                                   undamaged one
     an internal topic              as for any topic; its             nothing: committed offsets and
                                    coordinators load from the        transactions are acknowledged
                                    elected log                       records
-    __cluster_metadata             it has no ISR: its store says     embedded: the torn end of a
-                                   what it holds. Embedded that is   write nobody was told of; with
-                                   one directory, and a controller   damage before the end
-                                   that finds it damaged does not    (core/log/torn_tail.py) nothing
-                                   start; etcd and ZooKeeper have    is cut. Others: nothing while
-                                   a majority                        most have their disks
-    unclean.leader.election.       the first replica that is there   anything: it promises nothing
-    enable=true
+    __cluster_metadata             it has no ISR: its store decides  embedded: the torn end of an
+                                   what it contains. The embedded    unacknowledged write; with
+                                   store is one directory, and a     damage before the end
+                                   controller that finds it damaged  (core/log/torn_tail.py) nothing
+                                   does not start; etcd and          is truncated. Others: nothing
+                                   ZooKeeper have a majority         while a majority keep their
+                                                                     disks
+    unclean.leader.election.       the first replica that is         anything: there is no guarantee
+    enable=true                    available
     an operator elects             the longest of the reported       what the others have beyond it;
-    (ElectLeaders, unclean)        logs, or the replica that the     the plan shows it before
+    (ElectLeaders, unclean)        logs, or the replica that the     the plan shows that before
                                    operator named
                                    (PkUncleanRecovery)
 
-A partition with a leader that lacks what a follower knows as committed is another case:
-stopped_followers.py.
+If a partition has a leader, but the leader lacks records that a follower knows to be committed,
+stopped_followers.py applies.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -135,20 +137,20 @@ NOTHING_KNOWN: Final[Reports] = {}
 
 
 class Verdict(NamedTuple):
-    """The result of the reports on a partition without a leader."""
+    """The decision about a partition without a leader."""
 
     leader: int = NO_LEADER
-    """The new leader; NO_LEADER while the partition waits."""
+    """The new leader, or NO_LEADER while the partition waits."""
     lossy: bool = False
-    """Whether acknowledged records may be lost by that."""
+    """Whether electing `leader` may lose acknowledged records."""
     awaits: Nodes = ()
-    """Whose reports are missing."""
+    """The replicas whose reports are missing."""
     why: str = ""
     """The reason for waiting, or a description of the damage, for people."""
 
 
 def needed(partition: PartitionImage) -> Nodes:
-    """Whose logs must be compared before the partition has a leader."""
+    """Return the replicas whose logs must be compared before the partition gets a leader."""
     found = dict.fromkeys((*partition.last_known_elr, *partition.elr))
     return tuple(node for node in found if node in partition.replicas)
 
@@ -156,7 +158,8 @@ def needed(partition: PartitionImage) -> Nodes:
 def heard(
     rules: PartitionRules, partition: PartitionImage, reports: Mapping[int, Report]
 ) -> dict[int, ReplicaLog]:
-    """The logs that are known and whose brokers may lead."""
+    """Return the reported logs whose brokers may lead. Reports of earlier incarnations or leader
+    epochs are left out."""
     found: dict[int, ReplicaLog] = {}
     for node in partition.replicas:
         report = reports.get(node)
@@ -169,12 +172,12 @@ def heard(
 
 
 def _is_readable(partition: PartitionImage, log: ReplicaLog) -> bool:
-    """Whether the end of a log can be trusted: no batch has an epoch that never existed."""
+    """Whether the end of a log can be trusted: its last leader epoch must exist."""
     return log.end_offset >= 0 and log.last_epoch <= partition.leader_epoch
 
 
 def best(partition: PartitionImage, logs: Mapping[int, ReplicaLog]) -> int:
-    """The replica whose log holds most; NO_LEADER if no log can be read."""
+    """Return the replica with the best log, or NO_LEADER if no log can be trusted."""
     last = partition.last_known_elr[:1]
 
     def key(node: int) -> tuple[int, int, bool, int, bool, int]:
@@ -194,8 +197,8 @@ def judge(
     *,
     timed_out: bool,
 ) -> Verdict:
-    """Decide about a partition without a leader, by the rules above. `timed_out`: it has had none
-    for `unclean.recovery.timeout.ms`."""
+    """Decide about a partition without a leader, by the rules above. `timed_out` is whether it has
+    had none for `unclean.recovery.timeout.ms`."""
     logs, wanted = heard(rules, partition, reports), needed(partition)
     if rules.strategy == NONE:
         wanted = wanted[:1]
@@ -222,7 +225,7 @@ def judge(
 def _loss(
     partition: PartitionImage, logs: Mapping[int, ReplicaLog], wanted: Nodes, elected: int
 ) -> str:
-    """The reason that acknowledged records may be lost if `elected` leads; "" if none are."""
+    """Return the reason that acknowledged records may be lost if `elected` leads, or ""."""
     sound = (n for n in wanted if n in logs and not logs[n].damage)
     if not any(_is_readable(partition, logs[node]) for node in sound):
         return "no replica is whole that was in sync" if wanted else "nobody is known to be whole"
@@ -239,8 +242,8 @@ def recover(
     config: BrokerConfig,
     timed_out: AbstractSet[TopicIdPartition] = frozenset(),
 ) -> Decision[Event, dict[TopicIdPartition, Verdict]]:
-    """Elect leaders for partitions without one that have reports. The reply has the `Verdict` on
-    each that is left without a leader, or got one."""
+    """Elect leaders for partitions that have reports but no leader. The reply has the `Verdict` on
+    each of them."""
     verdicts: dict[TopicIdPartition, Verdict] = {}
     decision: Decision[Event, dict[TopicIdPartition, Verdict]] = Decision(reply=verdicts)
     rules = PartitionRules(image, config)
@@ -273,12 +276,16 @@ def report(
     reports: Reports = NOTHING_KNOWN,
 ) -> Decision[Event, PkReplicaLogsResponse]:
     """Decide a PkReplicaLogs request; the reply is its response. `reports` are those received
-    before. Errors: STALE_BROKER_EPOCH for the whole request; for each partition UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if the broker has no replica of it,
-    FENCED_LEADER_EPOCH if there is no leader, or the replica stopped, and the report is of another
-    leader epoch. A replica that was found damaged is in no ISR, and its past does not make it
-    eligible. One with damaged segments stays in the ISR, since its end is whole, but does not lead
-    if an undamaged one may. The log of a follower that stopped is compared with its leader's.
+    before.
+
+    A damaged replica leaves the ISR and is no longer an eligible leader replica. A replica with
+    damaged closed segments stays in the ISR, because its end is intact, but does not lead if an
+    undamaged one may. The log of a stopped follower is compared with its leader's.
+
+    Errors: STALE_BROKER_EPOCH for the whole request; for each partition UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if the broker has no replica of the
+    partition, FENCED_LEADER_EPOCH if the partition has no leader, or the replica has stopped, and
+    the report is from another leader epoch.
     """
     node = request.broker_id
     if image.is_stale(node, request.broker_epoch):
@@ -334,8 +341,9 @@ def _is_stopped(partition: PartitionImage, node: int, log: ReplicaLog) -> bool:
 def _damaged(
     rules: PartitionRules, topic: TopicImage, partition: PartitionImage, node: int
 ) -> PartitionChanged | None:
-    """The broker has just opened its logs and does not serve clients yet: its place in the ISR, or
-    as eligible, is from its past. A sole replica keeps it: no other one could lead."""
+    """Remove a damaged replica from the ISR or the eligible replicas. Its broker has just opened
+    its logs and does not serve clients yet, so it joined them before the damage was found. A sole
+    replica stays, because no other could lead."""
     if len(partition.replicas) == 1:
         return None
     if node in partition.elr or (node in partition.isr and node != partition.leader):
@@ -352,8 +360,8 @@ def _resigned(
     node: int,
     reports: Mapping[int, Report],
 ) -> PartitionChanged | None:
-    """Move leadership from a broker with a damaged segment to a replica that is in sync and has
-    reported no damage. None if there is no such replica, or another one leads."""
+    """Move leadership from a broker with a damaged segment to an in-sync replica without reported
+    damage. Returns None if there is no such replica, or the broker does not lead."""
     if partition.leader != node:
         return None
     for other in partition.isr:
@@ -381,11 +389,11 @@ def describe(
     config: BrokerConfig,
     timed_out: AbstractSet[TopicIdPartition] = frozenset(),
 ) -> Decision[Event, PkUncleanRecoveryResponse]:
-    """Decide a PkUncleanRecovery request, which elects `leader_id` if given; the reply is
-    its response, with the partitions as they were before.
+    """Decide a PkUncleanRecovery request, which elects `leader_id` if given; the reply is its
+    response, with the state of the partitions before that.
 
     Errors of each partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if it has a leader and
-    no follower stopped; ELIGIBLE_LEADERS_NOT_AVAILABLE if the broker has no replica, or may not
+    no stopped follower; ELIGIBLE_LEADERS_NOT_AVAILABLE if the broker has no replica, or may not
     lead.
     """
     rules, decision = PartitionRules(image, config), Decision[Event, PkUncleanRecoveryResponse]()
@@ -446,7 +454,7 @@ def _show(
     logs = heard(rules, partition, reports)
     if partition.leader == NO_LEADER:
         state.needed = list(needed(partition))
-        # Without comparing, an eligible replica leads as soon as it is back.
+        # If only eligible replicas are needed, the first to return leads without a comparison.
         if set(state.needed) != set(partition.elr):
             verdict = judge(rules, partition, reports, timed_out=timed_out)
             state.awaits, state.why = list(verdict.awaits), verdict.why
@@ -478,6 +486,6 @@ def _show(
 
 
 def _as_told(stopped: Iterable[ReplicaLog]) -> ReplicaLog:
-    """The leader's log, as far as followers that stopped know it."""
+    """Return the leader's log as stopped followers have reported it."""
     last = max(stopped, key=lambda log: log.leader_end_offset)
     return ReplicaLog(end_offset=last.leader_end_offset, last_epoch=last.leader_last_epoch)

@@ -1,2 +1,2 @@
-"""Share groups (KIP-932): what the share coordinator keeps, what a partition's leader delivers, and
-share sessions."""
+"""Share groups (KIP-932): the share coordinator's state, a partition leader's deliveries, and share
+sessions."""

@@ -1,8 +1,6 @@
-"""State batches: the delivery state of a range of records, as it is stored and sent between
-brokers.
+"""State batches: the delivery state of a range of records, as stored and as sent between brokers.
 
-Only three states are ever stored. An acquired record is stored as nothing: if the leader dies, its
-lock dies too.
+Only three of the states are ever stored. Acquired is not one of them: a lock ends with its leader.
 """
 
 from __future__ import annotations
@@ -14,25 +12,26 @@ from typing import NamedTuple
 
 
 class RecordState(IntEnum):
-    """How far the delivery of a record is; the numbers are those of the log."""
+    """The delivery state of a record, numbered as in the log."""
 
     AVAILABLE = 0
-    """No member holds it; it can be acquired, again or for the first time."""
+    """No member holds the record. A member may acquire it, again or for the first time."""
     ACQUIRED = 1
-    """A member holds the lock. Never stored."""
+    """A member holds the record's lock. This state is never stored."""
     ACKNOWLEDGED = 2
-    """A member has accepted it."""
+    """A member has accepted the record."""
     ARCHIVED = 4
-    """Rejected, missing from the log, or delivered as often as the limit allows."""
+    """The record was rejected, is missing from the log, or was delivered as often as the limit
+    allows."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the record is never delivered again."""
+        """Whether the record will never be delivered again."""
         return self >= RecordState.ACKNOWLEDGED
 
 
 class StateBatch(NamedTuple):
-    """The state of the records from `first_offset` to `last_offset`, both included."""
+    """The state of the records from `first_offset` to `last_offset`, inclusive."""
 
     first_offset: int
     last_offset: int
@@ -43,8 +42,8 @@ class StateBatch(NamedTuple):
 def combine(
     before: Iterable[StateBatch], after: Iterable[StateBatch], start_offset: int
 ) -> list[StateBatch]:
-    """Merge both into one list, sorted and without overlaps, and nothing below `start_offset` (-1:
-    keep all).
+    """Merge `before` and `after` into one sorted list without overlaps or offsets below
+    `start_offset` (-1: keep all).
 
     If batches overlap, the one with the higher delivery count wins, then the one with the more
     advanced state, regardless of which came first: writes may arrive out of order. Adjacent batches
@@ -58,7 +57,7 @@ def combine(
     )
     combined: list[StateBatch] = []
     open_batches: list[tuple[int, int, int]] = []
-    """Those that reach `at`, as (-count, -state, last offset): the first one counts."""
+    """The batches that reach `at`, as (-count, -state, last offset). The first one wins."""
     at = 0
     following = 0
     while following < len(clipped) or open_batches:
@@ -83,7 +82,8 @@ def combine(
 
 
 def _extend(batches: list[StateBatch], batch: StateBatch) -> None:
-    """Add `batch` after the last one, or to it."""
+    """Append `batch`, or extend the last batch if it has the same state and ends just before
+    `batch`."""
     if batches and batches[-1].last_offset + 1 == batch.first_offset:
         last = batches[-1]
         if last[2:] == batch[2:]:

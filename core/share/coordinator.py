@@ -1,26 +1,26 @@
 """The share coordinator's machine: the state of the share partitions of one partition of
 `__share_group_state`.
 
-Leaders of partitions keep the records in flight in memory, and store here the state that must
-outlive them: the offset where delivery begins, and the states of records after it. Five requests
-come from other brokers:
+The leader of a partition keeps the records in flight in memory, and stores here the state that its
+successor needs: the offset where delivery begins, and the states of the records after it. Five
+requests come from other brokers:
 
-- *Initialize*, from the group's coordinator: the group begins (again) at an offset, under a state
-  epoch of its own.
-- *Read*, from a new leader of the partition: it takes the state, and its leader epoch fences its
-  predecessors.
+- *Initialize*, from the group's coordinator: the group begins (again) at an offset, under a new
+  state epoch.
+- *Read*, from a new leader of the partition: returns the state. The new leader epoch fences earlier
+  leaders.
 - *Write*, from the leader: the changes made by acknowledgements.
 - *ReadSummary* and *Delete*, from the group's coordinator.
 
-A write becomes a small update; after `updates_per_snapshot` of them the next one becomes a snapshot
-with everything. So what precedes the oldest snapshot that a share partition still needs can be
-deleted from the log (`PruneLog`). A share partition without writes would delay that, so its state
-gets a new snapshot once it is old enough.
+A write becomes a small update. After `updates_per_snapshot` updates, the next one becomes a
+snapshot of the whole state. The log can then be deleted up to the oldest snapshot that a share
+partition still needs (`PruneLog`). A share partition without writes would delay that, so it gets a
+new snapshot once its last one is old enough.
 
-Errors and records are those of Apache Kafka 4.3.1, with one exception: there a write that arrives
-late moves the start offset back (later versions of Kafka fix that), and the count of finished
-records; here it does not. One request of the protocol may name many share partitions; each is a
-decision of its own here, as each succeeds or fails by itself.
+Errors and records are those of Apache Kafka 4.3.1, with one exception: in 4.3.1, a write that
+arrives late moves the start offset and the delivery-complete count back (later versions fix that).
+Here it moves neither. A request of the protocol may name many share partitions; here each is a
+separate decision, because each succeeds or fails by itself.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ PRUNING: Final = "pruning"
 COLD_SNAPSHOTS: Final = "cold snapshots"
 
 UNKNOWN_COUNT: Final = -1
-"""An unknown delivery-complete count."""
 
 
 class PruneLog(Effect, frozen=True):
-    """Records before this offset of the coordinator's own log are no longer needed."""
+    """Delete the coordinator's own log up to this offset. No share partition needs those
+    records."""
 
     before_offset: int
 
 
 class ShareCoordinatorSettings(Struct, frozen=True):
-    """The broker's keys that the share coordinator obeys, under Kafka's defaults."""
+    """The broker configs of the share coordinator. The defaults are Kafka's."""
 
     updates_per_snapshot: int = 500
     """`share.coordinator.snapshot.update.records.per.snapshot`."""
@@ -70,22 +70,22 @@ class ShareCoordinatorSettings(Struct, frozen=True):
 
 
 class ShareState(NamedTuple):
-    """The state of one share partition, immutable."""
+    """The immutable state of one share partition."""
 
     snapshot: Snapshot
-    """The last one, with every update since."""
+    """The last snapshot, with all later updates applied."""
     snapshot_offset: int
     """The log offset of the last snapshot."""
     updates: int
-    """Since the last snapshot."""
+    """The number of updates since the last snapshot."""
     leader_epoch_max: int
-    """The highest of its leader epochs: an older leader is fenced."""
+    """The highest leader epoch so far. Lower ones are fenced."""
     state_epoch_max: int
-    """The highest of its state epochs."""
+    """The highest state epoch so far. Lower ones are fenced."""
 
 
 class ReadState(NamedTuple):
-    """The answer to a read."""
+    """The reply to a ReadShareGroupState."""
 
     state_epoch: int
     start_offset: int
@@ -93,7 +93,7 @@ class ReadState(NamedTuple):
 
 
 class StateSummary(NamedTuple):
-    """The answer to a ReadSummary."""
+    """The reply to a ReadShareGroupStateSummary."""
 
     state_epoch: int = 0
     leader_epoch: int = 0
@@ -105,11 +105,11 @@ UNINITIALIZED: Final = StateSummary()
 
 
 class ShareCoordinatorMachine:
-    """Decides and replays for one partition. Every method that decides takes `now_ms` last and
-    returns a Decision."""
+    """The state machine of one partition of `__share_group_state`. Every method that decides takes
+    `now_ms` last and returns a Decision."""
 
     log_is_compacted: ClassVar[bool] = False
-    """Updates rest on the records before them."""
+    """Updates depend on earlier records, so compaction would lose state."""
 
     def __init__(self, settings: ShareCoordinatorSettings) -> None:
         self.settings = settings
@@ -128,13 +128,13 @@ class ShareCoordinatorMachine:
     def initialize(
         self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> Decision[Record, bool]:
-        """InitializeShareGroupState 0: the group begins at `start_offset`, or, for -1, at an offset
-        that the leader chooses. The record states of an earlier state epoch are forgotten, and in
-        the same one if a start offset is given (AlterShareGroupOffsets). Replies True.
+        """Decide InitializeShareGroupState 0: the group begins at `start_offset`, or, if that is
+        -1, at an offset that the leader chooses. A new state epoch discards the record states; so
+        does the current one if a start offset is given (AlterShareGroupOffsets). Replies True.
 
-        A request of the same epoch without one is a repeat, which may arrive long after the first:
-        a group coordinator that was cut off, and replaced, still asks. Starting over would deliver
-        records that were accepted since.
+        A request with the current state epoch and no start offset is a repetition, and changes
+        nothing. It may arrive long after the first, from a group coordinator that was partitioned
+        away and has been replaced. Starting over would redeliver records that were accepted since.
 
         Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -161,8 +161,9 @@ class ShareCoordinatorMachine:
         return Decision([Record(key, snapshot)], reply=True)
 
     def read(self, key: ShareKey, leader_epoch: int, now_ms: int) -> Decision[Record, ReadState]:
-        """ReadShareGroupState 0: replies with a `ReadState`. A higher `leader_epoch` is remembered,
-        and fences writes of earlier leaders from then on; -1 means a reader that is not a leader.
+        """Decide ReadShareGroupState 0: replies with a `ReadState`. A higher `leader_epoch` is
+        stored, and fences writes of earlier leaders from then on; -1 means that the reader is not a
+        leader.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -199,10 +200,10 @@ class ShareCoordinatorMachine:
         batches: Iterable[StateBatch],
         now_ms: int,
     ) -> Decision[Record, bool]:
-        """WriteShareGroupState 0–1: merges `batches` into the state. The arguments are the fields
-        that the request has for a partition. A start offset of -1 leaves the start as it is, and
-        so does a lower one; a count of -1 is unknown (version 0), and a lower one of
-        a write that changes nothing else was overtaken. Replies True.
+        """Decide WriteShareGroupState 0–1: merges `batches` into the state. The start offset stays
+        as it is if the write's is -1 or lower. A count of -1 is unknown (version 0). A lower count
+        is ignored if the write changes nothing else, because a later write has overtaken it.
+        Replies True.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -236,8 +237,8 @@ class ShareCoordinatorMachine:
         return Decision([self._record(key, known, update, now_ms)], reply=True)
 
     def read_summary(self, key: ShareKey, now_ms: int) -> Decision[Record, StateSummary]:
-        """ReadShareGroupStateSummary 0–1: replies with a `StateSummary`, `UNINITIALIZED` where
-        nothing is known.
+        """Decide ReadShareGroupStateSummary 0–1: replies with a `StateSummary`, or `UNINITIALIZED`
+        if the share partition has no state.
 
         Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -257,8 +258,8 @@ class ShareCoordinatorMachine:
         )
 
     def delete(self, key: ShareKey, now_ms: int) -> Decision[Record, bool]:
-        """DeleteShareGroupState 0: forgets the share partition; it is no error if nothing is known
-        of it. Replies True.
+        """Decide DeleteShareGroupState 0: deletes the state of the share partition, if there is
+        one. Replies True.
 
         Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -282,7 +283,7 @@ class ShareCoordinatorMachine:
             )
 
     def _record(self, key: ShareKey, known: ShareState, update: Update, now_ms: int) -> Record:
-        """`update` itself, or a snapshot that includes it if one is due."""
+        """Return a record of `update`, or, if a snapshot is due, of a snapshot that includes it."""
         if known.updates < self.settings.updates_per_snapshot:
             return Record(key, update)
         after = _updated(known.snapshot, update)
@@ -296,7 +297,7 @@ class ShareCoordinatorMachine:
     # --- time and the cluster ---
 
     def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
-        """The cluster has changed: forget the share partitions of topics that were deleted."""
+        """Delete the state of share partitions whose topics were deleted."""
         self._image = image
         deleted = {topic.topic_id for topic in found.topics_deleted}
         if not deleted:
@@ -306,7 +307,7 @@ class ShareCoordinatorMachine:
         )
 
     def loaded(self, now_ms: int) -> Decision[Record, None]:
-        """The log has been replayed to its end."""
+        """Start the timers. The log has been replayed to its end."""
         return Decision(
             timers=[
                 (PRUNING, now_ms + self.settings.prune_interval_ms),
@@ -315,7 +316,8 @@ class ShareCoordinatorMachine:
         )
 
     def fire(self, key: Any, now_ms: int) -> Decision[Record, None]:
-        """A timer of `loaded` has run out."""
+        """Handle a timer that `loaded` has set: prune the log, or write snapshots for share
+        partitions without writes."""
         return self._prune(now_ms) if key == PRUNING else self._snapshot_cold(now_ms)
 
     def _prune(self, now_ms: int) -> Decision[Record, None]:
@@ -337,7 +339,9 @@ class ShareCoordinatorMachine:
         )
         states = [(key, known.snapshot) for key, known in self._states.items()]
         if all(state.created_ms != state.written_ms for _, state in states):
-            return decision  # no snapshot was written since the last round: it would move nothing
+            # No snapshot was written since the last round, so a new one would not let the log be
+            # pruned.
+            return decision
         decision.records = [
             Record(
                 key,
@@ -354,7 +358,7 @@ class ShareCoordinatorMachine:
     decode = staticmethod(decode_record)
 
     def replay(self, record: Record, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """`record` is in the log at `record_offset`: the only thing that changes durable state."""
+        """Apply a record of the log, at `record_offset`. Only this method changes durable state."""
         key, value = record
         self._end_offset = record_offset + 1
         known = self._states.get(key)
@@ -374,11 +378,11 @@ class ShareCoordinatorMachine:
                 updates=known.updates + 1,
                 leader_epoch_max=max(known.leader_epoch_max, value.leader_epoch),
             )
-        # An update before the first snapshot that is left in the log changes nothing that is
+        # An update without a snapshot before it precedes one that is later in the log, so it is not
         # needed.
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        """No producer writes to this topic in a transaction."""
+        """Do nothing: no producer writes to this topic in a transaction."""
 
 
 def _updated(state: Snapshot, update: Update) -> Snapshot:

@@ -1,28 +1,30 @@
 """The share partition: the state that a partition's leader keeps for one share group.
 
-Delivery is by record, not by position. The *window* goes from the start offset to the end offset;
-everything before it is done, and nothing after it was delivered yet. Inside, each record is
-available, acquired by a member under a lock that expires, or done (acknowledged or archived):
+A share group is delivered individual records, and has no position. The *window* goes from the start
+offset to the end offset. All records before it are done, and no record after it has been delivered.
+Inside, each record is available, acquired by a member under a lock that expires, or done
+(acknowledged or archived):
 
     available ──acquire──▶ acquired ──accept──▶ acknowledged
         ▲                     │ ├─────reject, gap──▶ archived
         └──release, time-out──┘ └─release after the last delivery──▶ archived
 
-When the first records of the window are done, the start offset moves past them. So one member
-that keeps a record holds the window in place, and its size limits how many records are in flight.
+When the first records of the window are done, the start offset moves past them. A record that a
+member keeps therefore stops the window, and the size of the window limits how many records are in
+flight.
 
-Consecutive records with the same state are one *run*; runs cover the window without a hole. Offsets
+Consecutive records with the same state are one *run*; runs cover the window without gaps. Offsets
 that the log does not have (compaction, control batches, retention) are acquired with their
 neighbors, and the client acknowledges them as gaps, or they are archived once a fetch shows that
 they are missing. An acknowledgement takes effect when the share coordinator has stored it. Until
 then the records stay acquired, and they cannot be acquired or acknowledged again: the caller stores
-the `StateWrite`s, one at a time, merging those that have to wait (`merge`), and reports with
-`written`. A record that is acquired is not stored as such: a new leader finds it available, with
-the deliveries that were stored before.
+the `StateWrite`s, one at a time, merges those that must wait (`merge`), and reports each result
+with `written`. The acquired state is not stored: to a new leader, the record is available, with the
+delivery count that was last stored.
 
 A record that makes its consumers fail would use up the deliveries of all records that are delivered
-with it. So from half of the limit on, fewer and fewer records are acquired together, and for the
-last delivery, each record is acquired by itself.
+with it. Therefore, from half of the delivery limit on, fewer and fewer records are acquired
+together, and before its last delivery each record is acquired by itself.
 
 This class does no I/O and reads no clock. Its caller fetches the records and reports which offsets
 it found.
@@ -43,15 +45,15 @@ from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.share.batches import RecordState, StateBatch, combine
 
 ISOLATION_SINCE: Final = 2
-"""Deliveries after which records may be isolated at the earliest: a limit of 2 has none to
-spare."""
+"""The lowest delivery count at which records may be isolated. A delivery limit of 2 leaves none for
+isolation."""
 
 STALE_LOCKS_MAX: Final = 64
-"""Entries for locks that are gone, beyond one for each run, before they are cleared away."""
+"""The number of stale lock entries, beyond one for each run, above which the heap is rebuilt."""
 
 
 class AcknowledgeType(IntEnum):
-    """A consumer's verdict on a record; the numbers are those of the protocol."""
+    """A consumer's acknowledgement of a record, numbered as in the protocol."""
 
     GAP = 0
     """The log has no such record."""
@@ -59,16 +61,16 @@ class AcknowledgeType(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """It is still being processed: the lock begins again."""
+    """The member is still processing the record: its lock is renewed."""
 
 
 class AcquireMode(IntEnum):
-    """How a fetch takes its limit of records; the numbers are those of the protocol (KIP-1206)."""
+    """How a fetch applies its limit of records, numbered as in the protocol (KIP-1206)."""
 
     BATCH_OPTIMIZED = 0
-    """Whole batches of the log: the limit may be exceeded by the rest of a batch."""
+    """Acquire whole batches of the log. The rest of a batch may exceed the limit."""
     RECORD_LIMIT = 1
-    """Never more than the limit."""
+    """Never exceed the limit."""
 
 
 class Acknowledgement(NamedTuple):
@@ -77,11 +79,11 @@ class Acknowledgement(NamedTuple):
     first_offset: int
     last_offset: int
     types: Sequence[int]
-    """One for all, or one for each."""
+    """One type for all records, or one for each."""
 
 
 class Acquired(NamedTuple):
-    """Records that a member holds now."""
+    """Records that a fetch has acquired for a member."""
 
     first_offset: int
     last_offset: int
@@ -89,30 +91,29 @@ class Acquired(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """A batch of the log, both offsets included."""
+    """An inclusive range of offsets, such as a batch of the log."""
 
     first_offset: int
     last_offset: int
 
 
 class ShareFetchParams(NamedTuple):
-    """The parameters of a member's ShareFetch that concern every partition."""
+    """The parameters of a ShareFetch that apply to all of its partitions."""
 
     member_id: str
     mode: AcquireMode
     batch_size: int
-    """The approximate number of records in one entry of the answer, since whole batches are
-    taken."""
+    """The approximate number of records in one entry of the response. Entries consist of whole
+    batches."""
 
 
 class FetchedBatches(NamedTuple):
-    """The batches that a ShareFetch found in the log of one partition, sorted."""
+    """The sorted batches that a ShareFetch read from the log of one partition."""
 
     fetch_offset: int
     batches: Sequence[OffsetRange]
     aborted: Sequence[OffsetRange] = ()
-    """Batches of aborted transactions, for a group that reads committed records only: they are not
-    delivered."""
+    """Batches of aborted transactions, which a read_committed group must not get."""
 
 
 class StateWrite(NamedTuple):
@@ -126,7 +127,7 @@ class StateWrite(NamedTuple):
 
 
 class SharePartitionSettings(Struct, frozen=True):
-    """The keys that a share partition obeys, under Kafka's defaults. A group may have its own."""
+    """The configs of a share partition. The defaults are Kafka's. A group may override them."""
 
     delivery_count_limit: int = 5
     """`group.share.delivery.count.limit`."""
@@ -153,7 +154,7 @@ class _Run(Struct):
     """The state once that write is stored."""
 
     def is_like(self, other: _Run) -> bool:
-        """Whether both may be one run."""
+        """Whether the two runs can be merged."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count
@@ -165,7 +166,7 @@ class _Run(Struct):
 
     @property
     def is_locked(self) -> bool:
-        """Whether a member holds it, and nothing is being stored of it."""
+        """Whether a member holds the records, and no write is pending for them."""
         return self.state is RecordState.ACQUIRED and not self.write_id
 
 
@@ -192,11 +193,12 @@ class SharePartitionState:
         self.start_offset = start_offset
         self._runs: list[_Run] = []
         self._complete = 0
-        """Finished records of the window."""
+        """The number of finished records in the window."""
         self._completing = 0
-        """Records that will be when the writes under way are stored."""
+        """The number of records in the window that will be finished once the pending writes are
+        stored."""
         self._locks: list[tuple[int, int, int]] = []
-        """A heap of (when, first, last); entries whose lock was renewed or ended are stale."""
+        """A heap of (expiry in ms, first, last). Entries for renewed or ended locks are stale."""
         self._writes: dict[int, list[OffsetRange]] = {}
         self._write_ids = 0
         for batch in combine(batches, (), start_offset):
@@ -208,7 +210,8 @@ class SharePartitionState:
             raise ProtocolError(f"a stored delivery state {batch.delivery_state}, which is unknown")
         state = RecordState(batch.delivery_state)
         if batch.first_offset > self.next_offset:
-            # Delivered before, or never: nothing is stored of it, so it counts as never.
+            # No state is stored for these records. They may have been delivered, but count as never
+            # delivered.
             between = _Run(self.next_offset, batch.first_offset - 1, RecordState.AVAILABLE, 0)
             self._runs.append(between)
         self._runs.append(_Run(batch.first_offset, batch.last_offset, state, batch.delivery_count))
@@ -224,7 +227,8 @@ class SharePartitionState:
 
     @property
     def next_fetch_offset(self) -> int:
-        """The offset at which a fetch must begin: the first available record."""
+        """The offset at which a fetch must begin: the first available record, or the end of the
+        window."""
         for run in self._runs:
             if run.state is RecordState.AVAILABLE:
                 return run.first
@@ -232,8 +236,8 @@ class SharePartitionState:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether a fetch may find something: a record of the window is available, or the window
-        may grow."""
+        """Whether a fetch could acquire records: the window contains an available record, or may
+        grow."""
         return self.next_fetch_offset < self.next_offset or self._free > 0
 
     @property
@@ -242,11 +246,12 @@ class SharePartitionState:
 
     @property
     def delivery_complete_count(self) -> int:
-        """Finished records from the start offset on."""
+        """The number of finished records from the start offset on."""
         return self._complete
 
     def states(self) -> list[StateBatch]:
-        """The window, for display and tests: acquired records count as such."""
+        """The states in the window, for display and tests. Unlike in a write, acquired records are
+        shown as acquired."""
         return [StateBatch(r.first, r.last, r.state, r.delivery_count) for r in self._runs]
 
     # --- acquire ---
@@ -258,14 +263,14 @@ class SharePartitionState:
         max_records: int,
         now_ms: int,
     ) -> list[Acquired]:
-        """Let a member acquire the available records of the batches that its fetch found, about
-        `max_records` of them."""
+        """Acquire for a member about `max_records` of the available records in the batches that its
+        fetch read."""
         fetch_offset, batches, aborted = fetched
         if max_records <= 0 or not batches:
             return []
         last = batches[-1].last_offset
         limit = min(max_records, self._free)
-        if limit <= 0:  # the window is full, but its records may be redelivered
+        if limit <= 0:  # The window is full, but its available records may be delivered again.
             last = min(last, self.next_offset - 1)
             limit = min(max_records, self.next_offset - fetch_offset)
         if limit <= 0 or last < self.start_offset:
@@ -296,7 +301,8 @@ class SharePartitionState:
         batches: Sequence[OffsetRange],
         now_ms: int,
     ) -> tuple[list[Acquired], bool]:
-        """The available records of the window, and whether more may be acquired along with them."""
+        """Acquire available records of the window. Returns them, and whether records after the
+        window may be acquired along with them."""
         taken: list[Acquired] = []
         found = [
             (max(run.first, first), min(run.last, last), run.delivery_count)
@@ -326,8 +332,8 @@ class SharePartitionState:
         return taken, True
 
     def _isolated(self, size: int, delivery_count: int) -> int:
-        """How many of `size` records may be acquired together, 0 for all: they were delivered often
-        already."""
+        """Return how many of `size` records may be acquired together, or 0 for all of them. The
+        limit applies to records that were delivered often."""
         most = self.settings.delivery_count_limit
         since = max(ISOLATION_SINCE, -(-most // 2))
         if most > ISOLATION_SINCE and delivery_count >= most - 1:
@@ -337,7 +343,7 @@ class SharePartitionState:
         return max(1, size >> (delivery_count - since + 1))
 
     def _grow(self, first: int, last: int, member_id: str, now_ms: int) -> None:
-        """Acquire records after the window."""
+        """Extend the window to `last`, and acquire the records from `first` on."""
         if not self._runs:
             self.start_offset = first
         elif first > self.next_offset:
@@ -349,7 +355,7 @@ class SharePartitionState:
         self._lock(until_ms, first, last)
 
     def _without(self, aborted: Iterable[OffsetRange], taken: list[Acquired]) -> list[Acquired]:
-        """`taken` without the records of `aborted` batches, which are archived."""
+        """Return `taken` without the records of `aborted` batches, and archive those records."""
         for gone in aborted:
             kept: list[Acquired] = []
             for one in taken:
@@ -367,15 +373,16 @@ class SharePartitionState:
         return taken
 
     def _archive(self, offsets: OffsetRange, only: RecordState) -> None:
-        """Archive the records of `offsets` that are in state `only`: they are not delivered. It is
-        not stored: a new leader sees the same in the log."""
+        """Archive the records of `offsets` that are in state `only`, so that they are not
+        delivered. This is not stored, because a new leader finds the same in the log."""
         for run in self._cut(*offsets):
             if run.state is only and not run.write_id:
                 self._settle(run, RecordState.ARCHIVED)
         self._merge(*offsets)
 
     def _archive_undeliverable(self) -> None:
-        """Records that were delivered too often already: the limit was higher then."""
+        """Archive available records that were delivered too often: the delivery limit was
+        lowered."""
         limit = self.settings.delivery_count_limit
         for run in self._runs:
             if run.state is RecordState.AVAILABLE and run.delivery_count >= limit:
@@ -386,12 +393,12 @@ class SharePartitionState:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int
     ) -> StateWrite | None:
-        """Apply a member's acknowledgements of records that it holds, all or none. Records before
-        the window are done already and are skipped. Returns the write to store, or None if locks
-        are only renewed.
+        """Apply a member's acknowledgements of records that it holds, all or none. Acknowledgements
+        of records before the window are ignored: those records are done. Returns the write to
+        store, or None if locks are only renewed.
 
-        Raises INVALID_REQUEST, and INVALID_RECORD_STATE if the member does not hold (or no
-        longer holds) a record.
+        Raises INVALID_REQUEST, and INVALID_RECORD_STATE if the member does not hold (or no longer
+        holds) a record.
         """
         said = self._checked(member_id, acknowledgements)
         write_id = self._write_ids + 1
@@ -412,8 +419,8 @@ class SharePartitionState:
         return self._write(write_id, changed) if changed else None
 
     def release(self, member_id: str) -> StateWrite | None:
-        """Release all records that a member holds: it has left, or its share session has ended.
-        Returns the write to store."""
+        """Release all records that a member holds, because it left or its share session ended.
+        Returns the write to store, or None if it holds none."""
         write_id = self._write_ids + 1
         changed: list[OffsetRange] = []
         for run in self._runs:
@@ -425,8 +432,8 @@ class SharePartitionState:
     def _checked(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement]
     ) -> list[tuple[int, int, AcknowledgeType]]:
-        """(first, last, type) of the acknowledgements inside the window. Raises as `acknowledge`;
-        changes nothing."""
+        """Check the acknowledgements, and return (first, last, type) of those inside the window.
+        Raises the errors of `acknowledge`; changes nothing."""
         said: list[tuple[int, int, AcknowledgeType]] = []
         previous = -1
         for one in acknowledgements:
@@ -491,7 +498,7 @@ class SharePartitionState:
         return RecordState.ARCHIVED
 
     def _begin(self, run: _Run, write_id: int, state: RecordState) -> None:
-        """The state of `run` changes when the write is stored."""
+        """Mark `run` as changing to `state` when the write is stored."""
         run.write_id, run.next_state = write_id, state
         if state.is_terminal:
             self._completing += run.last - run.first + 1
@@ -516,14 +523,14 @@ class SharePartitionState:
         )
 
     def merge(self, writes: Sequence[StateWrite]) -> StateWrite:
-        """One write for all of `writes`, taken from the current window, so that the stored state
-        never goes back if writes are stored one after another. None of `writes` may be in
-        progress."""
+        """Merge `writes` into one. It takes the start offset and the count from the current window,
+        so that the stored state never goes back if writes are stored one after another. None of
+        `writes` may be in progress."""
         batches = [batch for write in writes for batch in write.batches]
         return self._state_write(self._write_ids, batches)
 
     def written(self, write_id: int, *, stored: bool) -> None:
-        """Report the result of a `StateWrite`. If it is not stored, the records are unchanged: the
+        """Apply the result of a `StateWrite`. If it was not stored, the records are unchanged: the
         member still holds them, and may acknowledge them again until the lock expires."""
         for first, last in self._writes.pop(write_id, ()):
             first = max(first, self.start_offset)
@@ -544,7 +551,7 @@ class SharePartitionState:
 
     @property
     def next_expiry_ms(self) -> int | None:
-        """When the next lock runs out; None if no record is locked."""
+        """The time at which the next lock expires, or None if no record is locked."""
         while self._locks:
             until_ms, first, last = self._locks[0]
             if any(self._expiring(until_ms, first, last)):
@@ -583,8 +590,8 @@ class SharePartitionState:
     # --- the log ---
 
     def log_start_moved(self, log_start_offset: int) -> None:
-        """Retention or DeleteRecords has removed the records before `log_start_offset`: the window
-        begins there, or later."""
+        """Move the window's start to `log_start_offset` or later: retention or DeleteRecords has
+        removed the records before that offset."""
         if log_start_offset <= self.start_offset:
             return
         if self._runs:
@@ -599,13 +606,13 @@ class SharePartitionState:
     # --- runs ---
 
     def _between(self, first: int, last: int) -> list[_Run]:
-        """The runs that have a record from `first` to `last`."""
+        """Return the runs that contain an offset from `first` to `last`."""
         begin = max(0, bisect_right(self._runs, first, key=_FIRST) - 1)
         end = bisect_right(self._runs, last, key=_FIRST)
         return [run for run in self._runs[begin:end] if run.last >= first]
 
     def _cut(self, first: int, last: int) -> list[_Run]:
-        """The runs from `first` to `last`, shortened to this range."""
+        """Split runs at `first` and after `last`. Returns those in between."""
         self._cut_before(first)
         self._cut_before(last + 1)
         return self._between(first, last)
@@ -630,7 +637,7 @@ class SharePartitionState:
             self._runs.insert(index + 1, behind)
 
     def _merge(self, first: int, last: int) -> None:
-        """Make one run of neighbors that are alike, about `first` to `last`."""
+        """Merge adjacent runs with the same state around `first` to `last`."""
         begin = max(0, bisect_right(self._runs, first, key=_FIRST) - 2)
         end = bisect_right(self._runs, last, key=_FIRST) + 1
         merged: list[_Run] = []
@@ -642,13 +649,13 @@ class SharePartitionState:
         self._runs[begin:end] = merged
 
     def _settle(self, run: _Run, state: RecordState) -> None:
-        """No member holds `run` anymore."""
+        """Set the state of `run` and clear its lock."""
         run.state, run.member_id, run.lock_until_ms = state, "", 0
         if state.is_terminal:
             self._complete += run.last - run.first + 1
 
     def _forget(self, run: _Run) -> None:
-        """`run` leaves the window."""
+        """Update the counts for a run that leaves the window."""
         size = run.last - run.first + 1
         if run.state.is_terminal:
             self._complete -= size
@@ -668,8 +675,8 @@ class SharePartitionState:
 
 
 def _check_shape(one: Acknowledgement, previous: int) -> None:
-    """Raise INVALID_REQUEST for an impossible batch, or for one out of order; the previous batch
-    ends at `previous`."""
+    """Check that an acknowledgement is valid by itself, and begins after the offset `previous`,
+    where the one before it ends. Raises INVALID_REQUEST."""
     size = one.last_offset - one.first_offset + 1
     if one.first_offset <= previous or size < 1:
         raise KafkaError(
@@ -686,7 +693,7 @@ def _check_shape(one: Acknowledgement, previous: int) -> None:
 
 
 def _by_type(one: Acknowledgement) -> Iterable[tuple[int, int, AcknowledgeType]]:
-    """(first, last, type) of each stretch of records of which the same is said."""
+    """Return (first, last, type) of each range of records with the same type."""
     if len(one.types) == 1:
         return [(one.first_offset, one.last_offset, AcknowledgeType(one.types[0]))]
     stretches: list[tuple[int, int, AcknowledgeType]] = []
@@ -701,8 +708,8 @@ def _by_type(one: Acknowledgement) -> Iterable[tuple[int, int, AcknowledgeType]]
 def _limited(
     mode: AcquireMode, first: int, last: int, limit: int, batches: Sequence[OffsetRange]
 ) -> int:
-    """The last offset of `limit` records from `first` on; of their batch, where whole batches are
-    taken."""
+    """Return the last offset of `limit` records from `first` on, extended to the end of its batch
+    if whole batches are acquired, and at most `last`."""
     through = first + limit - 1
     if through >= last:
         return last
@@ -716,7 +723,8 @@ def _limited(
 def _chunks(
     params: ShareFetchParams, first: int, last: int, batches: Sequence[OffsetRange]
 ) -> list[Acquired]:
-    """New records as entries of about `params.batch_size` records, each of whole batches."""
+    """Split newly acquired records into entries of about `params.batch_size` records, each of whole
+    batches."""
     chunks: list[Acquired] = []
     batch_size = params.batch_size
     if params.mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > batch_size:

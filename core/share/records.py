@@ -1,8 +1,8 @@
 """The records of `__share_group_state`, as Kafka 4.3.1 writes them: a key and a value that each
 begin with their version.
 
-A *snapshot* holds the whole state of a share partition, an *update* what one write changed since. A
-snapshot without a value is a tombstone: the group has given up the partition.
+A *snapshot* holds the whole state of a share partition, an *update* the changes of one write since.
+A record without a value is a tombstone: the state of the share partition was deleted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VALUE_VERSION: Final = 0
 
 
 class ShareKey(NamedTuple):
-    """A share partition: what one group reads of one partition."""
+    """A share partition: one partition as read by one share group."""
 
     group_id: str
     topic_id: Uuid
@@ -41,17 +41,17 @@ class ShareKey(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicIdPartition:
-        """The partition that is read."""
+        """The partition, without the group."""
         return TopicIdPartition(self.topic_id, self.partition)
 
     @property
     def coordinator_key(self) -> str:
-        """The key that finds its share coordinator (FindCoordinator, key type 2)."""
+        """The key by which FindCoordinator (key type 2) finds its share coordinator."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
     @classmethod
     def of_coordinator_key(cls, text: str) -> ShareKey:
-        """The share partition with this `coordinator_key`. Raises ValueError if it is none."""
+        """Parse a `coordinator_key`. Raises ValueError if it is not one."""
         parts = text.rsplit(":", 2)
         if len(parts) != 3 or not parts[0].strip():
             raise ValueError(f"no group:topic id:partition: {text!r}")
@@ -62,23 +62,25 @@ class Snapshot(NamedTuple):
     """The whole state of a share partition."""
 
     snapshot_epoch: int
-    """Counts the snapshots."""
+    """The number of earlier snapshots."""
     state_epoch: int
-    """Rises each time the group sets its start; an older one is fenced."""
+    """An epoch that rises when the group sets its start offset. Writes with an older one are
+    fenced."""
     leader_epoch: int
     """The epoch of the partition leader that last loaded the state."""
     start_offset: int
-    """The offset where delivery begins; -1 while the leader has not chosen."""
+    """The offset where delivery begins, or -1 if the leader has not yet chosen it."""
     delivery_complete_count: int
-    """Finished records from the start offset on; -1 if unknown."""
+    """The number of finished records from the start offset on, or -1 if unknown."""
     batches: tuple[StateBatch, ...] = ()
     created_ms: int = 0
     written_ms: int = 0
-    """Later than `created_ms` in a snapshot that was made only for its age."""
+    """When this snapshot was written. It is later than `created_ms` if a snapshot was repeated only
+    because of its age."""
 
 
 class Update(NamedTuple):
-    """The changes of a write; -1 leaves the start offset and the leader epoch as they are."""
+    """The changes of one write. A start offset or leader epoch of -1 leaves the current one."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -96,7 +98,7 @@ class Record(NamedTuple):
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
-    """(key, value) as they are in the log."""
+    """Encode a record as the (key, value) of the log."""
     group_id, topic_id, partition = record.key
     value = record.value
     if isinstance(value, Update):
@@ -126,8 +128,8 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """The record, or None for a type that is not known. Raises ProtocolError for bytes that are no
-    such record."""
+    """Decode a record of the log. Returns None if its type is unknown. Raises ProtocolError for
+    malformed bytes."""
     decoded = decode_key(KEYS, key)
     if decoded is None:
         return None

@@ -1,22 +1,22 @@
 """Share sessions: the partitions that a member of a share group fetches, kept by each leader
 (KIP-932).
 
-A member names its partitions once, and afterwards only the ones it adds or forgets. Both sides
-count the epoch of the session, so that a lost request or answer is noticed. The session is the
-member's: group and member id name it, it has no id.
+A member names its partitions once, and afterwards only those that it adds or forgets. Both sides
+count the session's epoch, so that they notice a lost request or response. A session has no id: the
+group and the member id identify it.
 
-    epoch  0    close the member's session if it has one, open a new one; the request names every
-                partition
-    epoch  n    the next request of the session, n is what we expect
+    epoch  0    close the member's session if it has one, and open a new one; the request names
+                every partition
+    epoch  n    the next request of the session, if n is the expected epoch
     epoch -1    the last request of the session: it may acknowledge, and acquires nothing
 
-Acknowledgements come with the requests of the session, so an epoch that is not the expected one
-refuses them all: they cannot count twice. When a session ends, the caller must release the member's
-records (`SharePartitionState.release`).
+Acknowledgements come with the requests of the session. A request with an unexpected epoch is
+refused as a whole, so its acknowledgements cannot be applied twice. When a session ends, the caller
+must release the member's records (`SharePartitionState.release`).
 
-The number of sessions is bounded (`group.share.max.share.sessions`), and none is evicted for
-another: its member would lose the records that it holds. A session ends with the connection that it
-was opened on.
+The number of sessions is bounded (`group.share.max.share.sessions`). No session is evicted in favor
+of another, because its member would lose the records that it holds. A session ends with the
+connection that opened it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SessionKey(NamedTuple):
 
 
 class ShareSession:
-    """The session of one member."""
+    """A member's share session."""
 
     __slots__ = ("_partitions", "connection_id", "epoch", "key")
 
@@ -55,12 +55,12 @@ class ShareSession:
 
     @property
     def partitions(self) -> Collection[TopicIdPartition]:
-        """The partitions that the member fetches, in the order in which it named them."""
+        """The partitions that the member fetches, in the order in which it added them."""
         return self._partitions.keys()
 
     def in_turn(self) -> list[TopicIdPartition]:
-        """The partitions, beginning with another one in each request: the first ones must not use
-        up every limit."""
+        """Return the partitions, beginning with a different one in each request, so that the first
+        ones do not always use up the limits."""
         found = list(self._partitions)
         if not found:
             return found
@@ -70,18 +70,18 @@ class ShareSession:
     def update(
         self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]
     ) -> None:
-        """The member fetches `added` too, and `forgotten` no more."""
+        """Add partitions to the session, and remove the forgotten ones."""
         self._partitions.update(dict.fromkeys(added))
         for partition in forgotten:
             self._partitions.pop(partition, None)
 
     def advance(self) -> None:
-        """Expect the next epoch; after the last one comes 1."""
+        """Advance to the next epoch. The epoch after the last one is 1."""
         self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
 
 class ShareSessions:
-    """The sessions of one broker. `sessions_max` may be changed at any time."""
+    """The share sessions of one broker. `sessions_max` may be changed at any time."""
 
     def __init__(self, sessions_max: int) -> None:
         self.sessions_max = sessions_max
@@ -96,7 +96,7 @@ class ShareSessions:
         return any(key.group_id == group_id for key in self._sessions)
 
     def find(self, key: SessionKey) -> ShareSession | None:
-        """The session of a member, None if it has none."""
+        """Return the session of a member, or None."""
         return self._sessions.get(key)
 
     def fetch(
@@ -109,13 +109,13 @@ class ShareSessions:
         *,
         acknowledges: bool,
     ) -> ShareSession:
-        """A ShareFetch with the partitions that it names and forgets. Returns the session, brought
-        up to date; after epoch -1 the caller must end it (`end`) when the acknowledgements are
-        through.
+        """Handle the session of a ShareFetch, which names partitions to add and to forget. Returns
+        the updated session. After epoch -1, the caller must end it (`end`) once the
+        acknowledgements are processed.
 
         Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED,
-        and INVALID_REQUEST for a first request that `acknowledges`: nothing was acquired in this
-        session.
+        and INVALID_REQUEST for a first request that `acknowledges`: a new session has acquired
+        nothing.
         """
         if epoch == INITIAL_EPOCH:
             if acknowledges:
@@ -129,11 +129,11 @@ class ShareSessions:
         return session
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ShareSession:
-        """A ShareAcknowledge. Returns the session; after epoch -1 the caller must end it, as for
-        `fetch`.
+        """Handle the session of a ShareAcknowledge. Returns the session. After epoch -1, the caller
+        must end it, as for `fetch`.
 
-        Raises SHARE_SESSION_NOT_FOUND and INVALID_SHARE_SESSION_EPOCH: also for epoch 0, which
-        opens none here.
+        Raises SHARE_SESSION_NOT_FOUND and INVALID_SHARE_SESSION_EPOCH; the latter also for epoch 0,
+        because a ShareAcknowledge cannot open a session.
         """
         if epoch == INITIAL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
@@ -143,7 +143,7 @@ class ShareSessions:
         return session
 
     def end(self, key: SessionKey) -> ShareSession | None:
-        """End a member's session. Returns it, None if there was none."""
+        """End a member's session. Returns it, or None if there was none."""
         session = self._sessions.pop(key, None)
         if session is not None:
             of_connection = self._by_connection[session.connection_id]
@@ -153,8 +153,8 @@ class ShareSessions:
         return session
 
     def disconnected(self, connection_id: str) -> list[ShareSession]:
-        """A connection has closed. Returns the sessions that ended with it, whose members' records
-        must be released."""
+        """End the sessions of a closed connection. Returns them: the caller must release their
+        members' records."""
         ended = [self.end(key) for key in list(self._by_connection.get(connection_id, ()))]
         return [session for session in ended if session is not None]
 

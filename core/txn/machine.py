@@ -2,17 +2,16 @@
 `__transaction_state`.
 
 It uses wire messages and knows no broker: the runtime (the coordinators of core/broker) appends its
-records and carries out its effects. Durable state is a `Transaction` per transactional id, and only
-`replay` changes it. Soft state is the partitions that still lack a marker: a coordinator that takes
-over sends every marker of a prepared transaction again, and a partition that has one already
-recognizes the repetition.
+records and carries out its effects. The durable state is a `Transaction` for each transactional id,
+and only `replay` changes it. The soft state is the set of partitions that still lack a marker: a
+new coordinator sends every marker of a prepared transaction again, and a partition that already has
+the marker recognizes the repetition.
 
-Some decisions need an unused producer id, and only the broker can get one from the controller. Such
-a decision is made twice: first without one, with the reply `NEEDS_PRODUCER_ID`; then with
-`fresh_id`.
+Some decisions need an unused producer id, which only the controller can allocate. Such a decision
+is made twice: first without one, which replies `NEEDS_PRODUCER_ID`, then with `fresh_id`.
 
-A request that comes in a wrong state gets the error that Apache Kafka 4.3.1 gives; tests/txn has
-them by state.
+A request that is not valid in the current state gets the error of Apache Kafka 4.3.1. tests/txn
+lists these errors by state.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from pk.core.wire.messages.list_transactions import TransactionState as ListedTr
 
 
 class NeedsProducerId(Enum):
-    """The reply of a decision that must be made again, with a fresh producer id."""
+    """The reply of a decision that must be made again with a fresh producer id."""
 
     NEEDS_PRODUCER_ID = 0
 
@@ -57,19 +56,21 @@ Ended: TypeAlias = EndTxnResponse | NeedsProducerId
 Reply = TypeVar("Reply")
 
 EPOCH_BUMPING_END_SINCE: Final = 5
-"""The EndTxn of clients that keep to the second protocol."""
+"""The first version of EndTxn that uses the second protocol, in which the epoch rises at each
+end."""
 
 TIME_OUTS: Final = "time-outs"
 EXPIRATION: Final = "expiration"
 
 EXPIRED_RECORDS_MAX: Final = 1000
-"""Tombstones of one round of expiry."""
+"""The maximum number of tombstones in one round of expiry."""
 EXPIRY_PAUSE_MS: Final = 100
-"""The pause between two rounds of expiry, if one was not enough."""
+"""The pause before the next round of expiry, if more ids have expired than fit in one."""
 
 ABORTED_MAX: Final = 200
 ABORTED_PARTITIONS_MAX: Final = 5000
-"""Transactions that one round of time-outs aborts, and their partitions: they are one batch."""
+"""The maximum numbers of transactions, and of their partitions, that one round of time-outs aborts.
+A round is one batch of the log."""
 TIME_OUT_PAUSE_MS: Final = 10
 
 
@@ -81,19 +82,19 @@ class ProducerKey(NamedTuple):
 
 
 class SendMarkers(Effect, frozen=True):
-    """Have the leader of each partition write the marker that ends this transaction there, without
-    a time limit, and call `TransactionMachine.marked` for those that did."""
+    """Have the leaders of the partitions write the marker that ends the transaction, retrying
+    without a time limit, and report those that did to `TransactionMachine.marked`."""
 
     transactional_id: str
     producer: ProducerKey
     committed: bool
     partitions: frozenset[TopicPartition]
     transaction_version: int
-    """The version of the client's protocol that the leaders get (KIP-1228)."""
+    """The `transaction.version` in the WriteTxnMarkers requests (KIP-1228)."""
 
 
 class Marked(NamedTuple):
-    """The result of a `SendMarkers`, as far as it is known."""
+    """A partial result of a `SendMarkers`: the partitions that are done."""
 
     transactional_id: str
     producer: ProducerKey
@@ -101,7 +102,7 @@ class Marked(NamedTuple):
 
 
 class TransactionSettings(Struct, frozen=True):
-    """The broker's keys that transactions obey, under Kafka's defaults."""
+    """The broker configs of transactions. The defaults are Kafka's."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 604_800_000
@@ -112,8 +113,8 @@ class TransactionSettings(Struct, frozen=True):
 
 
 class TransactionMachine:
-    """Decides and replays for one partition. Every method that decides takes `now_ms` last and
-    returns a Decision."""
+    """The state machine of one partition of `__transaction_state`. Every method that decides takes
+    `now_ms` last and returns a Decision."""
 
     log_is_compacted: ClassVar[bool] = True
 
@@ -123,7 +124,7 @@ class TransactionMachine:
         self.transaction_version = 0
         """The finalized level of the feature."""
         self._ongoing: dict[str, None] = {}
-        """The ids in state Ongoing."""
+        """The transactional ids in state Ongoing, as keys."""
         self._unmarked: dict[str, set[TopicPartition]] = {}
         """For each prepared transaction, the partitions that are not known to have its marker."""
 
@@ -132,8 +133,8 @@ class TransactionMachine:
     def init_producer_id(
         self, request: InitProducerIdRequest, fresh_id: int | None, now_ms: int
     ) -> Decision[Record, Initialized]:
-        """InitProducerId 0–5 with a transactional id: a new epoch for its producer, and the end of
-        any transaction that an earlier instance left open, in which case the client must retry.
+        """Decide InitProducerId 0–5 with a transactional id: gives the producer a new epoch. If an
+        earlier instance left a transaction open, it is aborted instead, and the client must retry.
 
         Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS;
         UNSUPPORTED_VERSION and TRANSACTIONAL_ID_AUTHORIZATION_FAILED for two-phase commit
@@ -167,7 +168,7 @@ class TransactionMachine:
     def _first_epoch(
         self, request: InitProducerIdRequest, fresh_id: int | None, now_ms: int
     ) -> Decision[Record, Initialized]:
-        """Epoch 0 of a new producer id, for a transactional id that is not known yet."""
+        """Give an unknown transactional id a new producer id with epoch 0."""
         if fresh_id is None:
             return Decision(reply=NEEDS_PRODUCER_ID)
         return self._given(
@@ -189,15 +190,15 @@ class TransactionMachine:
         fresh_id: int | None,
         now_ms: int,
     ) -> Decision[Record, Initialized]:
-        """The epoch after that of a producer without an open transaction; epoch 0 of a new id if
-        there is none left. `expected` is the producer that the client has been. Raises
-        PRODUCER_FENCED."""
+        """Give a producer without an open transaction its next epoch, or a new producer id with
+        epoch 0 if its epochs are exhausted. `expected` is the client's current id and epoch, if it
+        has them. Raises PRODUCER_FENCED."""
         begun: dict[str, Any] = {
             "timeout_ms": request.transaction_timeout_ms,
             "partitions": frozenset(),
             "started_ms": NO_TIMESTAMP,
         }
-        # The largest epoch is only used to fence. It is not given to a producer.
+        # The largest epoch is reserved for fencing and never given to a producer.
         exhausted = known.is_epoch_exhausted and (
             expected is None
             or expected.epoch == known.epoch
@@ -221,7 +222,8 @@ class TransactionMachine:
         elif expected.epoch == known.epoch:
             epoch, last_epoch = known.epoch + 1, known.epoch
         elif expected.epoch == known.last_epoch:
-            epoch, last_epoch = known.epoch, known.last_epoch  # its answer was lost
+            # The client repeats a request whose response was lost.
+            epoch, last_epoch = known.epoch, known.last_epoch
         else:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         return self._given(
@@ -242,9 +244,9 @@ class TransactionMachine:
         client_version: int,
         now_ms: int,
     ) -> Decision[Record, bool]:
-        """AddPartitionsToTxn and AddOffsetsToTxn: the transaction is about to write to these
-        partitions. Begins a transaction if none is open. `client_version` is the protocol of the
-        client. Replies True.
+        """Decide AddPartitionsToTxn and AddOffsetsToTxn: adds partitions to the transaction before
+        the producer writes to them. Begins a transaction if none is open. `client_version` is the
+        client's `transaction.version`. Replies True.
 
         Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
         CONCURRENT_TRANSACTIONS.
@@ -269,9 +271,9 @@ class TransactionMachine:
         partitions: Iterable[TopicPartition],
         now_ms: int,
     ) -> Decision[Record, dict[TopicPartition, ErrorCode]]:
-        """AddPartitionsToTxn with `verify_only`, which leaders send before they append (KIP-890):
-        replies with an error code by partition, TRANSACTION_ABORTABLE for those that the
-        transaction does not have. Raises as `add_partitions`."""
+        """Decide AddPartitionsToTxn with `verify_only`, which leaders send before they append
+        (KIP-890): replies with an error code for each partition, TRANSACTION_ABORTABLE for those
+        that are not in the transaction. Raises the errors of `add_partitions`."""
         txn = self._of_producer(transactional_id, producer)
         return Decision(
             reply={
@@ -281,7 +283,7 @@ class TransactionMachine:
         )
 
     def _of_producer(self, transactional_id: str, producer: ProducerKey) -> Transaction:
-        """The transaction of a producer that may add to it."""
+        """Return the transaction of a producer, after checking that the producer may add to it."""
         txn = self._known(transactional_id)
         if txn.producer_id != producer.producer_id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -304,12 +306,12 @@ class TransactionMachine:
     def end(
         self, request: EndTxnRequest, version: int, fresh_id: int | None, now_ms: int
     ) -> Decision[Record, Ended]:
-        """EndTxn 0–5: how the transaction ends is settled when the record is safe; the markers go
-        out after that. The reply names the producer id and epoch of the next transaction (from
-        version 5 on).
+        """Decide EndTxn 0–5. Once its record is stored, the transaction ends that way under any
+        coordinator; the markers are sent after that. The reply contains the producer id and epoch
+        of the next transaction (from version 5 on).
 
         Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
-        CONCURRENT_TRANSACTIONS (it is being ended already), INVALID_TXN_STATE.
+        CONCURRENT_TRANSACTIONS (the transaction is already ending), INVALID_TXN_STATE.
         """
         txn = self._known(request.transactional_id)
         producer = ProducerKey(request.producer_id, request.producer_epoch)
@@ -320,7 +322,7 @@ class TransactionMachine:
     def _end(
         self, txn: Transaction, producer: ProducerKey, commit: bool, now_ms: int
     ) -> Decision[Record, Ended]:
-        """End a transaction in the first protocol: the producer's epoch stays."""
+        """End a transaction in the first protocol, in which the producer's epoch stays the same."""
         if txn.producer_id != producer.producer_id:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if txn.epoch != producer.epoch:
@@ -349,8 +351,8 @@ class TransactionMachine:
         fresh_id: int | None,
         now_ms: int,
     ) -> Decision[Record, Ended]:
-        """End a transaction in the second protocol: the epoch rises, so a repetition is recognized
-        by an epoch that is one too low."""
+        """End a transaction in the second protocol, in which the producer's epoch rises. A repeated
+        request has an epoch that is one too low."""
         overflowed = (
             txn.previous_producer_id == producer.producer_id
             and producer.epoch == EPOCH_MAX - 1
@@ -405,8 +407,8 @@ class TransactionMachine:
     def _fence_and_abort(
         self, txn: Transaction, now_ms: int, reply: Reply
     ) -> Decision[Record, Reply]:
-        """Abort the open transaction under the next epoch, which fences its producer. The producer
-        may still request a new epoch with its current one, as with Apache Kafka."""
+        """Abort the open transaction under the next epoch, which fences its producer. As in Apache
+        Kafka, the fenced producer may still request a new epoch with the one that it has."""
         second = self.transaction_version >= SECOND_PROTOCOL
         after = txn.moved(
             State.PREPARE_ABORT,
@@ -423,8 +425,8 @@ class TransactionMachine:
         )
 
     def marked(self, written: Iterable[Marked], now_ms: int) -> Decision[Record, bool]:
-        """Partitions that have their marker, or will never take one. A transaction is complete when
-        all have. Says nothing of one that is over."""
+        """Note partitions that have their marker, or never need one. A transaction completes when
+        no partition is left. Results for a transaction that is no longer prepared are ignored."""
         decision: Decision[Record, bool] = Decision(reply=True, atomic=False)
         for transactional_id, producer, partitions in written:
             txn = self.transactions.get(transactional_id)
@@ -436,12 +438,12 @@ class TransactionMachine:
                 decision.records.append(Record(transactional_id, txn.completed(now_ms)))
         return decision
 
-    # --- what operators ask ---
+    # --- requests of operators ---
 
     def describe(
         self, transactional_ids: list[str], now_ms: int
     ) -> Decision[Record, list[DescribedTransaction]]:
-        """DescribeTransactions 0: replies with a description of each id."""
+        """Decide DescribeTransactions 0: replies with a description of each id."""
         return Decision(reply=[self._describe(one) for one in transactional_ids])
 
     def _describe(self, transactional_id: str) -> DescribedTransaction:
@@ -471,9 +473,10 @@ class TransactionMachine:
         matches: Callable[[str], bool] | None,
         now_ms: int,
     ) -> Decision[Record, list[ListedTransaction]]:
-        """ListTransactions 0–2: those in one of the states, of one of the producers, open for more
-        than `longer_than_ms` (negative: however long), whose id `matches`. An empty filter lets all
-        through; a state that does not exist lets none through."""
+        """Decide ListTransactions 0–2: replies with the transactions that are in one of the states,
+        belong to one of the producers, were started more than `longer_than_ms` ago (negative: at
+        any time), and have an id that `matches`. An empty filter matches all transactions. An
+        unknown state matches none."""
         states = {STATES[name] for name in state_names if name in STATES}
         listed: list[ListedTransaction] = []
         for txn in self.transactions.values():
@@ -495,12 +498,13 @@ class TransactionMachine:
     # --- time ---
 
     def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record, None]:
-        """The cluster has changed: keep to the `transaction.version` that is finalized now."""
+        """Adopt the finalized `transaction.version` of a new image."""
         self.transaction_version = image.features.get(TRANSACTION_VERSION, 0)
         return Decision()
 
     def loaded(self, now_ms: int) -> Decision[Record, None]:
-        """The log has been replayed to its end: complete the prepared transactions."""
+        """Complete the prepared transactions and start the timers. The log has been replayed to its
+        end."""
         settings = self.settings
         return Decision(
             effects=[_markers_of(self.transactions[one]) for one in self._unmarked],
@@ -511,8 +515,8 @@ class TransactionMachine:
         )
 
     def fire(self, key: Any, now_ms: int) -> Decision[Record, None]:
-        """A timer of `loaded` has expired: abort transactions that are open for too long, or delete
-        unused ids."""
+        """Handle a timer that `loaded` has set: abort transactions that are open for too long, or
+        delete unused ids."""
         return self._time_out(now_ms) if key == TIME_OUTS else self._expire(now_ms)
 
     def _time_out(self, now_ms: int) -> Decision[Record, None]:
@@ -550,13 +554,13 @@ class TransactionMachine:
     # --- the log ---
 
     def encode(self, record: Record, /) -> tuple[bytes, bytes | None]:
-        """(key, value) in the format of the finalized `transaction.version`."""
+        """Encode a record as the (key, value) of the finalized `transaction.version`."""
         return encode_record(record, 1 if self.transaction_version >= 1 else 0)
 
     decode = staticmethod(decode_record)
 
     def replay(self, record: Record, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """`record` is in the log at `record_offset`: the only thing that changes durable state."""
+        """Apply a record of the log, at `record_offset`. Only this method changes durable state."""
         transactional_id, txn = record
         self._ongoing.pop(transactional_id, None)
         self._unmarked.pop(transactional_id, None)
@@ -570,12 +574,12 @@ class TransactionMachine:
             self._unmarked[transactional_id] = set(txn.partitions)
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
-        """No producer writes to this topic in a transaction."""
+        """Do nothing: no producer writes to this topic in a transaction."""
 
 
 def _may_be(expected: ProducerKey, known: Transaction) -> bool:
-    """Whether a producer that says it is `expected` may be the one that is known. Its epoch is
-    looked at later."""
+    """Whether the producer id and epoch `expected` by a client may be those of the known producer.
+    The caller checks the epoch."""
     if expected.producer_id == known.producer_id:
         return True
     return expected.producer_id == known.previous_producer_id and expected.epoch >= EPOCH_MAX - 1

@@ -1,7 +1,7 @@
 """The records of `__transaction_state`, as Kafka 4.3.1 writes them: a key and a value that each
 begin with their version.
 
-A record holds all that is durable of one transactional id. Value version 1 has tagged fields
+A record holds the whole durable state of one transactional id. Value version 1 has tagged fields
 (KIP-890) and is written once `transaction.version` 1 is finalized, version 0 before that. A value
 without a body is a tombstone: the id has expired.
 """
@@ -36,7 +36,7 @@ class Record(NamedTuple):
 
 
 def encode_record(record: Record, value_version: int) -> tuple[bytes, bytes | None]:
-    """(key, value) as they are in the log."""
+    """Encode a record as the (key, value) of the log."""
     txn = record.transaction
     key = TransactionLogKey(transactional_id=record.transactional_id)
     key_bytes = _VERSION.pack(TRANSACTION_TYPE) + encode(key, 0)
@@ -59,8 +59,8 @@ def encode_record(record: Record, value_version: int) -> tuple[bytes, bytes | No
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
-    """The record, or None for a type that is not known. Raises ProtocolError for bytes that are no
-    such record."""
+    """Decode a record of the log. Returns None if its type is unknown. Raises ProtocolError for
+    malformed bytes."""
     if len(key) < _VERSION.size:
         raise ProtocolError("a key of the transactions topic without a version")
     if _VERSION.unpack_from(key)[0] != TRANSACTION_TYPE:
