@@ -1,8 +1,8 @@
 """Opens a log: reads the files of its directory, and repairs them after a crash.
 
 A log that was closed is used as it is. Otherwise its segments are checked from the recovery point
-on (recovery.py), a torn tail is cut off, and its producers, aborted transactions and leader epochs
-are rebuilt. Lost data is marked (damaged.py).
+on (recovery.py), a torn tail is truncated, and its producers, aborted transactions and leader
+epochs are rebuilt. Lost data is marked (damaged.py).
 """
 
 import contextlib
@@ -26,28 +26,29 @@ logger = logging.getLogger("pk.log")
 
 
 class Known(NamedTuple):
-    """The facts about a log that are known from outside its directory."""
+    """Facts about a log that come from outside its directory."""
 
     clean: bool = False
-    """Whether it was closed by `Log.close`."""
+    """Whether the log was closed cleanly, by `Log.close`."""
     contents: recovery.Contents | None = None
     """The contents of a closed log, if they were noted."""
     recovery_point: int = 0
     log_start_offset: int = 0
     remote_start: int | None = None
-    """The log begins here, though its first segments may be in remote storage."""
+    """The start of the log as a whole, whose first segments may be in remote storage."""
     high_watermark: int = NO_OFFSET
-    """The last checkpointed value."""
+    """The last checkpointed high watermark."""
     end_offset: int = NO_OFFSET
     """The log end when it was closed, if its files have changed since."""
     first_offset: int = NO_OFFSET
-    """The start of its first segment at that time."""
+    """The base offset of the first segment at that time."""
     damage: Damage = Damage.NONE
-    """The damage to record if the log is created again."""
+    """The damage to record if the log must be created again."""
     compacted: bool = False
     """Whether compaction has removed offsets."""
     must_look: bool = False
-    """Whether it was closed, so that its files must show that it still ends there."""
+    """Whether the note of the clean shutdown lacks this log, so that its files must show that it
+    still ends where it did."""
 
 
 def open_log(
@@ -59,10 +60,10 @@ def open_log(
 ) -> Log:
     """Open a log. Its directory must exist; an empty one becomes an empty log.
 
-    A log that was not closed is checked and repaired; `progress` is called with the number of bytes
-    checked. If a batch below the recovery point is needed, because an index or a file with
-    producers or epochs is missing, and it is damaged, all of the log is checked. Raises
-    StorageError."""
+    A log that was not closed cleanly is checked and repaired, which is reported to `progress`.
+    Batches below the recovery point are read only if an index, or a file with producers or epochs,
+    is missing. If one of them is damaged, the whole log is checked. Raises StorageError.
+    """
     disk, directory, *_ = identity
     with storage_errors(directory, "open"):
         found = _find(disk, directory, known.contents, now_ms)
@@ -105,8 +106,8 @@ def _fill(
     *,
     new: bool,
 ) -> None:
-    """Take the state of a log from its files, or repair it; create them if it is `new`. Raises
-    OSError, StorageError, and CorruptBatch if a batch that no check has read is damaged."""
+    """Read the state of a log from its files, or repair it. Creates the files of a `new` log.
+    Raises OSError, StorageError, and CorruptBatch if a batch that was not checked is damaged."""
     state, start = log.state, known.log_start_offset
     if new:
         _create(log, start)
@@ -129,8 +130,7 @@ def _fill(
 def _find(
     disk: Disk, directory: str, contents: recovery.Contents | None, now_ms: int
 ) -> recovery.Found:
-    """The files of the log, after a swap was completed and leftovers were removed. Raises
-    OSError."""
+    """Find the log's files, after completing a swap and removing leftovers. Raises OSError."""
     found = recovery.find(disk, directory) if contents is None else contents.found
     if found.swaps:
         swap.complete(disk, directory, found.swaps, now_ms)
@@ -161,7 +161,7 @@ def _create(log: Log, offset: int) -> None:
 
 
 def _take_closed(log: Log, found: recovery.Found, known: Known) -> None:
-    """Use a log that was closed as it is. Raises OSError."""
+    """Read the state of a log that was closed cleanly. Raises OSError."""
     state = log.state
     if known.contents is not None:
         end = known.contents.end_offset
@@ -175,7 +175,8 @@ def _take_closed(log: Log, found: recovery.Found, known: Known) -> None:
 
 
 def _take_mark(log: Log, keeper: Keeper, found: recovery.Found) -> None:
-    """Note the damage found now, or when the log was opened before. Raises OSError."""
+    """Set the log's mark: the damage found now, or when the log was opened before. Raises
+    OSError."""
     disk, directory = log.state.disk, log.state.directory
     log.mark = keeper.mark
     if found.is_marked and keeper.mark is None:
@@ -185,8 +186,9 @@ def _take_mark(log: Log, keeper: Keeper, found: recovery.Found) -> None:
 
 
 def _begin_anew(log: Log, offset: int, now_ms: int) -> None:
-    """Restart a log whose end is lost and whose remains were deleted: it begins at `offset`, as
-    before, so that no offset is reused for another record. Raises StorageError."""
+    """Restart a log that ends before its start offset, because its end is lost and the segments
+    before it had been deleted. It begins at `offset`, as before, so that no offset is assigned to
+    another record. Raises StorageError."""
     logger.warning(
         "%s ends at %d, before the log start offset %d of the checkpoint: restarting it there, "
         "empty",
@@ -206,7 +208,7 @@ def _recover(
     known: Known,
     progress: recovery.Progress | None,
 ) -> None:
-    """Check the segments, and cut off a torn tail. Raises OSError."""
+    """Check the segments, and truncate a torn tail. Raises OSError."""
     state = log.state
     state.changed = True
     recovering = recovery.Recovery(
@@ -227,14 +229,14 @@ def _recover(
 
 
 def _rebuild(log: Log, found: recovery.Found, recovery_point: int) -> None:
-    """Rebuild producers, aborted transactions and leader epochs of a log that was not closed.
-    Raises OSError."""
+    """Rebuild producers, aborted transactions and leader epochs of a log that was not closed
+    cleanly. Raises OSError."""
     state, recovered = log.state, log.recovered
     assert recovered is not None
     first = state.segments[recovery.suspect_from(state.segments, recovery_point)]
     if first is state.segments[0] and recovery.has_no_producers(found, recovered):
-        # Their snapshots agree and can stay: in the recovery of a small log, removing them
-        # would take the longest.
+        # The snapshots contain no producers and can stay: removing them would take most of the
+        # recovery of a small log.
         log.durability.remove_snapshots(
             [offset for offset in state.snapshots if offset > state.log_end_offset]
         )
@@ -254,8 +256,8 @@ def _rebuild(log: Log, found: recovery.Found, recovery_point: int) -> None:
 
 
 def _rebuild_producers(log: Log, first: Segment, recovered: recovery.Cut) -> None:
-    """Rebuild the producers from the snapshots before `first`, the first segment that was
-    checked, and from its batches. Raises OSError."""
+    """Rebuild the producers from the snapshots up to `first`, the first segment that was checked,
+    and from the batches. Raises OSError."""
     state = log.state
     log.durability.remove_snapshots(
         [offset for offset in state.snapshots if offset > first.base_offset]
@@ -268,8 +270,8 @@ def _rebuild_producers(log: Log, first: Segment, recovered: recovery.Cut) -> Non
 
 
 def _looked_at(found: recovery.Found, segments: list[Segment], known: Known) -> Known:
-    """Look at the files of a log that was closed. If they have changed since, if segments are
-    missing, or if the log does not end at its noted end, it counts as not closed and must be
+    """Check the files of a log that was closed cleanly. If they have changed since, if segments are
+    missing, or if the log does not reach its noted end, it counts as not closed and must be
     checked. Raises OSError."""
     if known.end_offset >= 0:
         return known._replace(clean=False)
@@ -279,7 +281,7 @@ def _looked_at(found: recovery.Found, segments: list[Segment], known: Known) -> 
     if _holes(found, segments, known):
         ended = known.recovery_point if end is None else end
         return known._replace(end_offset=ended, clean=False)
-    if end is not None and end < known.recovery_point:  # its last segment has nothing anymore
+    if end is not None and end < known.recovery_point:  # its last segment is empty now
         return known._replace(end_offset=known.recovery_point, clean=False)
     if end is not None and segments[-1].size:
         with contextlib.suppress(CorruptBatch):
@@ -292,8 +294,8 @@ def _looked_at(found: recovery.Found, segments: list[Segment], known: Known) -> 
 def _without_hole(
     keeper: Keeper, found: recovery.Found, segments: list[Segment], known: Known
 ) -> list[Segment]:
-    """The segments; empty if the first is missing, since the others are not a log without it.
-    Raises OSError."""
+    """Return the segments. If the first is missing, drop the others, which are not a log without
+    it, and return none. Raises OSError."""
     first = segments[0].base_offset
     begins = min([b for b in (*found.widowed, known.first_offset) if b >= 0], default=first)
     if begins >= first:
@@ -307,8 +309,8 @@ def _without_hole(
 
 
 def _checked_from(found: recovery.Found, segments: list[Segment], known: Known) -> int:
-    """The offset from which to check the log: its start if it changed since it was closed, and an
-    offset before the first missing segment. Raises OSError."""
+    """Return the offset from which to check the log: 0 if the log has changed since it was closed;
+    otherwise the recovery point, or an offset before the first missing segment. Raises OSError."""
     if not segments or known.end_offset >= 0:
         return 0
     holes = _holes(found, segments, known)
@@ -316,7 +318,8 @@ def _checked_from(found: recovery.Found, segments: list[Segment], known: Known) 
 
 
 def _holes(found: recovery.Found, segments: list[Segment], known: Known) -> list[int]:
-    """Base offsets of missing segments, or of segments after a missing one. Raises OSError."""
+    """Return the base offsets of segments that are missing or that follow a missing one. Raises
+    OSError."""
     holes = list(found.widowed)
     if not known.compacted:
         hole = recovery.hole_below(segments, known.recovery_point)

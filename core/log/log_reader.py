@@ -16,7 +16,7 @@ from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 
 
 class LogReader:
-    """The reads of one log."""
+    """Reads from one log."""
 
     __slots__ = ("_log",)
 
@@ -32,14 +32,15 @@ class LogReader:
         minimum_one: bool = True,
         recheck: bool = False,
     ) -> FetchSlice:
-        """Batches from the one that contains `offset`, up to but excluding the first one at or
+        """Read batches from the one that contains `offset`, up to but excluding the first one at or
         after `offset_end` (high watermark, last stable offset or log end).
 
         Returns at most `bytes_max` bytes, so the last batch may be incomplete. With `minimum_one`
         the first batch is always complete (KIP-74); without it, nothing is returned if the first
-        does not fit. Unchecked data is checked, with `recheck` also data that comes from the disk
-        again; the result ends before a damaged batch. Empty if `offset` is not below `offset_end`.
-        Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of the log, StorageError, CorruptBatch.
+        batch does not fit. Data that was never checked is checked; with `recheck`, data that must
+        be read from the disk again is too. The result ends before a damaged batch. It is empty if
+        `offset` is not below `offset_end`. Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of the
+        log, StorageError, CorruptBatch.
         """
         segments = self._log.segments
         active_size = segments[-1].size
@@ -57,7 +58,7 @@ class LogReader:
             raise StorageError(self._log.directory, "read", e, not is_fault(e)) from e
 
     def read_bytes(self, offset: int, bytes_max: int, offset_end: int) -> bytes:
-        """The bytes that `read` finds, with `recheck`. Raises the same errors."""
+        """Return the bytes that `read` finds, with `recheck`. Raises the same errors."""
         found = self.read(offset, bytes_max, offset_end, recheck=True).slice
         with storage_errors(self._log.directory, "read"):
             return bytes(found.read())
@@ -65,8 +66,8 @@ class LogReader:
     def read_nowait(
         self, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool = True
     ) -> FetchSlice | None:
-        """Like `read`, but None if finding the position needs the disk; then call `read` in a
-        thread."""
+        """Like `read`, but returns None if finding the position needs the disk; then call `read` in
+        a thread."""
         if self.is_hot(offset):
             return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one)
         try:
@@ -78,31 +79,32 @@ class LogReader:
             return None
 
     def is_hot(self, offset: int) -> bool:
-        """Whether `read` finds the position of `offset` without I/O. (The slice's `resident` does
-        the same for the bytes.)"""
+        """Return whether `read` finds the position of `offset` without I/O. (`Slice.resident` says
+        the same of the bytes.)"""
         return offset >= self._log.log_end_offset or self._log.segments[-1].is_recent(offset)
 
     def offset_for_time(self, timestamp: int) -> FoundTimestamp | None:
-        """The first record that is not earlier than `timestamp`; None if there is none. Raises
+        """Find the first record that is not earlier than `timestamp`; None if there is none. Raises
         StorageError."""
         with storage_errors(self._log.directory, "look up a time"):
             return lookup.offset_for_time(self._log.segments, timestamp, self._log.log_start_offset)
 
     def max_timestamp(self) -> FoundTimestamp | None:
-        """The first record with the latest timestamp (KIP-734); None if no record has one. Raises
-        StorageError."""
+        """Find the first record with the latest timestamp (KIP-734); None if no record has one.
+        Raises StorageError."""
         with storage_errors(self._log.directory, "look up the latest time"):
             return lookup.max_timestamp(self._log.segments)
 
     def aborted_transactions(
         self, offset: int, fetched: FetchSlice, *, may_block: bool = True
     ) -> list[AbortedTxn]:
-        """The aborted transactions that a read_committed reader must skip in `fetched`, read from
-        `offset`.
+        """Return the aborted transactions that a read_committed reader must skip in `fetched`,
+        which was read from `offset`.
 
         Raises StorageError; CorruptBatch if an index was lost and cannot be rebuilt; WouldBlock if
         an index must be rebuilt or is not in memory and the caller passed `may_block=False` (then
-        call it again in a thread)."""
+        call it again in a thread).
+        """
         if not fetched.length or all(segment.txn_index.empty for segment in self._log.segments):
             return []
         waiting = contextlib.nullcontext() if may_block else non_blocking()

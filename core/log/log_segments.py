@@ -35,18 +35,18 @@ class LogSegments:
         self._deleted: dict[str, None] = {}
         self._swap: swap.Swap | None = None
         self.first_dirty_offset: int | None = None
-        """The offset up to which the log is compacted; None if unknown."""
+        """The offset up to which the log is compacted; None if it is unknown."""
         self.configure(log.config)
 
     def configure(self, config: LogConfig) -> None:
-        """Use other settings from now on."""
+        """Apply new settings."""
         self.segment_bytes = min(config.segment_bytes, INT32_MAX)
         self.index_bytes_max = config.segment_index_bytes - config.segment_index_bytes % 12
         self._set_roll_time()
 
     def activate(self, segment: Segment) -> None:
-        """Prepare for the first append. Also reads the producers: if read later, they would find
-        that append in the log already."""
+        """Prepare a segment for the first append since the log was opened. Also loads the
+        producers: if they were read after that append, they would include it already."""
         log = self._log
         log.changed = True
         log.producers  # noqa: B018
@@ -64,9 +64,8 @@ class LogSegments:
     def must_roll(
         self, segment: Segment, size: int, last_offset: int, latest: int, now_ms: int
     ) -> bool:
-        """Whether a batch of `size` bytes that ends at `last_offset`, with `latest` as its
-        timestamp, must go into a new segment: the active one is full, its indexes are, or it is too
-        old."""
+        """Return whether a batch of `size` bytes, with this last offset and latest timestamp, must
+        go into a new segment: the active segment or its indexes are full, or it is too old."""
         if last_offset - segment.base_offset > INT32_MAX:
             return True
         if not segment.size:
@@ -79,8 +78,8 @@ class LogSegments:
         return now_ms - segment.created_ms > self.roll_ms
 
     def begin_segment(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Finish the active segment, unless it is empty and already begins there, and return the
-        next one, which begins at `base_offset` (default: the log end)."""
+        """Finish the active segment, and begin the next one at `base_offset` (default: the log
+        end). Returns the new segment, or the active one if it is empty and begins there."""
         log = self._log
         base_offset = log.log_end_offset if base_offset is None else base_offset
         old = log.segments[-1]
@@ -110,8 +109,8 @@ class LogSegments:
         return segment
 
     def _set_roll_time(self) -> None:
-        """Compute when the active segment is too old. The jitter, which spreads the rolls of many
-        partitions, is not random but a number that belongs to the segment."""
+        """Compute the age at which the active segment rolls. The jitter, which spreads the rolls of
+        many partitions, is not random but derived from the segment's name."""
         log = self._log
         jitter_max = min(log.config.segment_jitter_ms, log.config.segment_ms)
         seed = zlib.crc32(f"{log.directory}/{log.segments[-1].base_offset}".encode())
@@ -123,19 +122,20 @@ class LogSegments:
         self.begin_segment(now_ms)
 
     def roll_to(self, offset: int, now_ms: int) -> None:
-        """Start a new segment at `offset`, which is not below the end: there are no records left in
-        between."""
+        """Start a new segment at `offset`, which may be after the log end: then the log has a
+        gap."""
         log = self._log
         log.check_alive()
         assert offset >= log.log_end_offset
         self.begin_segment(now_ms, offset)
 
     def _drop(self, segments: list[Segment]) -> None:
-        """Rename the files of segments for removal, and close them. Raises OSError."""
+        """Rename the files of segments that will be removed, and close them. Raises OSError."""
         log = self._log
         for segment in segments:
             suffix, number = DELETED, 0
-            # A log can begin twice at an offset: do not disturb the readers of either.
+            # A log can begin twice at the same offset: do not replace the files that readers of the
+            # earlier segment still use.
             while file_name(segment.base_offset, LOG + suffix) in self._deleted:
                 number += 1
                 suffix = f".{number}{DELETED}"
@@ -151,9 +151,10 @@ class LogSegments:
             raise self._log.die("drop an empty segment", e) from e
 
     def delete_before(self, offset: int, segments_max: int | None = None) -> int:
-        """Move the start of the log up to `offset` and drop the segments completely below it, at
-        most `segments_max` if given (the rest in later calls); returns how many. The caller checks
-        the high watermark. Raises KafkaError(OFFSET_OUT_OF_RANGE) beyond the end, StorageError."""
+        """Move the start of the log forward to `offset` and drop the segments completely below it,
+        at most `segments_max` if given (the rest in later calls). Returns how many were dropped.
+        The caller checks the high watermark. Raises KafkaError(OFFSET_OUT_OF_RANGE) beyond the log
+        end, StorageError."""
         log = self._log
         log.check_alive()
         if offset > log.log_end_offset:
@@ -163,7 +164,7 @@ class LogSegments:
             offset = log.log_start_offset
             if len(segments) == 1 or segments[1].base_offset > offset:
                 return 0
-        epochs, producers = log.epochs, log.producers  # first, since these may fail
+        epochs, producers = log.epochs, log.producers  # before any change, since these may fail
         log.delete_to(offset)
         epochs.truncate_start(offset)
         producers.forget_before(offset)
@@ -171,8 +172,8 @@ class LogSegments:
         return self._drop_before(offset, segments_max)
 
     def delete_local_before(self, offset: int, segments_max: int | None = None) -> int:
-        """Drop the segments completely below `offset`, of which there are copies in remote storage,
-        at most `segments_max` if given; returns how many. The start of the log and its leader
+        """Drop the segments completely below `offset`, which have copies in remote storage, at most
+        `segments_max` if given. Returns how many were dropped. The start of the log and its leader
         epochs do not change; only the local records begin later. Raises StorageError."""
         log = self._log
         log.check_alive()
@@ -184,7 +185,7 @@ class LogSegments:
         count = sum(following.base_offset <= offset for following in segments[1:])
         count = count if segments_max is None else min(count, segments_max)
         if count:
-            # First: a reader finds the new start, or the segments.
+            # Move the start before dropping: a reader finds either the new start or the segments.
             start = max(log.local_log_start_offset, segments[count].base_offset)
             log.local_log_start_offset = start
         log.segments = segments[count:]
@@ -200,14 +201,13 @@ class LogSegments:
         return count
 
     def truncate_to(self, offset: int) -> bool:
-        """Truncate the log so that it ends at `offset`, or at the start of the batch that contains
-        it; returns whether anything was cut off. The recovery point may move back: the caller
-        writes its checkpoint before the next append. Raises StorageError."""
+        """Truncate the log to end at `offset`, or at the start of the batch that contains it.
+        Returns whether any data was truncated. The recovery point may move back: the caller must
+        checkpoint it before the next append. Raises StorageError."""
         log = self._log
         log.check_alive()
         if offset >= log.log_end_offset:
-            # An epoch may begin at the end: that of our own leadership, in which nothing was
-            # written.
+            # An epoch may begin at the log end: one in which this broker led and wrote nothing.
             log.cut_epochs(log.log_end_offset)
             return False
         if offset < log.segments[0].base_offset:
@@ -219,7 +219,7 @@ class LogSegments:
                 keep = lookup.segment_index(log.segments, offset) + 1
                 gone, log.segments = log.segments[keep:], log.segments[:keep]
                 self._drop(gone)
-                if gone:  # or a crash could bring them back after the part cut off now
+                if gone:  # or a crash could bring them back after the truncated part
                     log.disk.sync_dir(log.directory)
                 segment = log.segments[-1]
                 if not segment.active:
@@ -236,15 +236,15 @@ class LogSegments:
         return True
 
     def restart_at(self, offset: int, now_ms: int | None = None) -> None:
-        """Delete everything and restart, empty, at `offset`: for a follower whose log ends before
-        the leader's log starts."""
+        """Delete all segments and restart the log, empty, at `offset`: for a follower whose log
+        ends before the leader's log starts. Raises StorageError."""
         log = self._log
         log.check_alive()
         with self._durability.lock:
             self.finish_swap()
             try:
-                # First: after a crash, a remaining one would have producers that the log does not
-                # know.
+                # Remove them first: after a crash, a remaining snapshot would have producers that
+                # the log does not have.
                 self._durability.remove_snapshots(log.snapshots.copy())
                 self._drop(log.segments)
                 now = log.opened_ms if now_ms is None else now_ms
@@ -265,9 +265,9 @@ class LogSegments:
         producers: Producers,
         now_ms: int,
     ) -> None:
-        """Delete everything here and restart at `offset`: for a follower of a log that begins at
-        `log_start_offset` in remote storage. `epochs` and `producers` are those at `offset`; all is
-        durable when this returns."""
+        """Delete all local segments and restart the log at `offset`, for a follower of a log that
+        begins at `log_start_offset` in remote storage. `epochs` and `producers` are the state at
+        `offset`. Everything is durable when this returns."""
         self.restart_at(offset, now_ms)
         log = self._log
         log.log_start_offset = log_start_offset
@@ -280,9 +280,9 @@ class LogSegments:
         self._durability.flush(force=True)
 
     def swap_in(self, base_offset: int, replaced: Sequence[Part], sizes: dict[str, int]) -> bool:
-        """Let the compacted segment, whose `.cleaned` files are durable, replace `replaced`; False,
-        without any change, if those are no longer in the log (retention, truncation). On the loop;
-        `step_swap` continues from here."""
+        """Replace the segments `replaced` with the compacted segment, whose `.cleaned` files are
+        durable. Returns False, without any change, if they are no longer in the log (retention,
+        truncation). Call this on the event loop, and then `step_swap`."""
         log = self._log
         log.check_alive()
         segments = log.segments
@@ -310,8 +310,8 @@ class LogSegments:
         return True
 
     def step_swap(self) -> bool:
-        """Continue a swap once the directory was synced; False if there is nothing to do. On the
-        loop. Raises StorageError."""
+        """Run the next step of a swap, after the directory was synced. Returns False if there is
+        nothing to do. Call this on the event loop. Raises StorageError."""
         log = self._log
         if self._swap is None or self._swap.done or log.abandoned:
             self._swap = None
@@ -325,8 +325,8 @@ class LogSegments:
         return True
 
     def finish_swap(self) -> None:
-        """Finish a swap in progress, so that replaced segments cannot reappear after the following
-        change."""
+        """Finish a swap in progress, so that replaced segments cannot reappear after the change
+        that follows."""
         log = self._log
         unfinished, self._swap = self._swap, None
         try:
@@ -348,11 +348,11 @@ class LogSegments:
 
     @property
     def deleted_files(self) -> list[str]:
-        """The names of the files waiting for `remove_deleted`."""
+        """The names of the files that wait for `remove_deleted`."""
         return list(self._deleted)
 
     def remove_deleted(self, names: list[str] | None = None) -> int:
-        """Remove the files of dropped segments: `names`, which were `deleted_files` when
+        """Remove the files of dropped segments: those in `names`, which were `deleted_files` when
         `file.delete.delay.ms` began, or all. Returns how many. May run in a thread."""
         log = self._log
         with self._durability.lock:

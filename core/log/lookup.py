@@ -15,23 +15,23 @@ from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import CODEC_BITS, LOGGED_BYTES_MAX, BatchHeader, Record, records
 
 FIRST_BYTES: Final = 16 << 10
-"""The first read of a batch of which only the first records may be needed."""
+"""The bytes to read first of a batch of which only the first records may be needed."""
 
 
 class FetchSlice(NamedTuple):
-    """Bytes for a fetch. They begin with a whole batch and may end inside one."""
+    """The bytes for a fetch. They begin with a whole batch and may end within one."""
 
     slice: Slice
     base_offset: int
-    """The offset of the first batch, which may be below the requested one; the requested one if the
-    slice is empty."""
+    """The offset of the first batch, which may be below the requested offset; the requested offset
+    if the slice is empty."""
     segment_base: int = -1
     end_position: int = 0
     """The end position of the slice in its segment."""
 
     @property
     def length(self) -> int:
-        """In bytes."""
+        """The length in bytes."""
         return self.slice.length
 
 
@@ -51,7 +51,7 @@ def segment_index(segments: list[Segment], offset: int) -> int:
 
 
 class LogView(NamedTuple):
-    """A log as one read sees it. The log may grow at the same time."""
+    """A log as a read sees it, although the log may grow at the same time."""
 
     segments: list[Segment]
     active_size: int
@@ -62,8 +62,8 @@ class LogView(NamedTuple):
 def read(
     log: LogView, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool, recheck: bool
 ) -> FetchSlice:
-    """See `LogReader.read`. Batches at or after `offset_end` are excluded even while the log
-    grows."""
+    """Read batches: see `LogReader.read`. Batches at or after `offset_end` are excluded even while
+    the log grows."""
     segments, active_size, log_end_offset = log
     nothing = FetchSlice(EMPTY, offset)
     for i in range(segment_index(segments, offset), len(segments)):
@@ -83,7 +83,7 @@ def read(
             end = limit.position
         length = end - place.position
         if length <= 0:
-            return nothing  # it was rewritten in the meantime, and is larger
+            return nothing  # the segment was rewritten in the meantime, and is larger
         if length > bytes_max:
             length = bytes_max
             first = segment.size_at(place)
@@ -105,8 +105,8 @@ def read(
 def offset_for_time(
     segments: list[Segment], timestamp: int, from_offset: int
 ) -> FoundTimestamp | None:
-    """The first record at or after `from_offset` that is not earlier than `timestamp`. Timestamps
-    need not increase."""
+    """Find the first record at or after `from_offset` that is not earlier than `timestamp`.
+    Timestamps need not increase."""
     for segment in segments[segment_index(segments, from_offset) :]:
         if not segment.size or time_search.latest(segment).timestamp < timestamp:
             continue
@@ -118,7 +118,7 @@ def offset_for_time(
 
 
 def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
-    """The first record with the latest timestamp of all; None if no record has one."""
+    """Find the first record with the latest timestamp of all; None if no record has one."""
     with_data = [segment for segment in segments if segment.size]
     if not with_data:
         return None
@@ -135,8 +135,8 @@ def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
 
 
 def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: int) -> int:
-    """An offset above all records of `fetched`, from the index: not the smallest one, but near
-    it."""
+    """Return an offset above all records of `fetched`, found in the index: not the smallest such
+    offset, but a near one."""
     at = segment_index(segments, fetched.segment_base)
     beyond = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
     within = segments[at].offset_after(fetched.end_position)
@@ -144,7 +144,8 @@ def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: 
 
 
 def aborted_transactions(segments: list[Segment], offset: int, end: int) -> list[AbortedTxn]:
-    """The aborted transactions with records in [offset, end), in the order of their markers."""
+    """Return the aborted transactions with records in [offset, end), in the order of their
+    markers."""
     found: list[AbortedTxn] = []
     for segment in segments[segment_index(segments, offset) :]:
         for aborted in segment.txn_index.all():
@@ -158,8 +159,8 @@ def aborted_transactions(segments: list[Segment], offset: int, end: int) -> list
 def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, from_offset: int
 ) -> Record | None:
-    """The first record of a batch, at or after `from_offset`, that is not earlier than `timestamp`.
-    An uncompressed batch is only read up to that record."""
+    """Find the first record of a batch, at or after `from_offset`, that is not earlier than
+    `timestamp`. An uncompressed batch is only read up to that record."""
     data, wanted = b"", header.size
     if not header.attributes & CODEC_BITS:
         wanted = min(wanted, FIRST_BYTES)

@@ -1,9 +1,9 @@
 """A disk in memory: a full implementation (`pk up --memory`), which can also lose, tear and refuse
 writes.
 
-A crash has the same effects as on a real disk, and no others. Bytes of a file are durable after
-`File.sync`, names in a directory after `Disk.sync_dir` of it. Until then a crash loses them
-completely or in part, and the caller of `crash` decides how much: nothing here is random.
+A crash has exactly the effects that it has on a real disk. Bytes of a file are durable after
+`File.sync`, names in a directory after `Disk.sync_dir` of it. Until then a crash may lose all or
+part of them, and the caller of `crash` decides how much: nothing here is random.
 
 To undo unsynced writes, a file keeps overwritten bytes; appends, which logs mostly do, need only
 the size at the last sync. A directory keeps the names of its last sync.
@@ -29,8 +29,8 @@ from pk.core.log.files import (
 )
 
 HOLE_BYTES_MAX: Final = 1 << 16
-"""Holes up to this length are filled with zeros, as they appear on a disk. Larger ones would take
-up the memory."""
+"""Holes up to this length are filled with zeros, as they are read from a real disk. Larger holes
+would take up too much memory."""
 
 Operation = Literal[
     "read", "write", "sync", "truncate", "rename", "remove", "sync_dir", "sync_all", "make"
@@ -41,10 +41,10 @@ class _Undo(Struct):
     """Undoes one unsynced write or truncation."""
 
     size: int
-    """The file's size before it."""
+    """The size of the file before the change."""
     position: int
     lost: bytes
-    """The bytes at `position` before it."""
+    """The bytes that were at `position` before the change."""
 
 
 class _Node(Struct):
@@ -78,7 +78,7 @@ def _split(path: str) -> list[str]:
 
 
 class MemoryFile:
-    """A file of a `MemoryDisk`."""
+    """An open file of a `MemoryDisk`."""
 
     __slots__ = ("_disk", "_generation", "_node", "path")
 
@@ -185,14 +185,15 @@ class _MemoryLock:
 
 
 class MemoryDisk:
-    """A disk in memory of at most `bytes_max` bytes (ENOSPC beyond; None: unlimited)."""
+    """A disk in memory of at most `bytes_max` bytes (None: unlimited). Writes beyond that fail with
+    ENOSPC."""
 
     def __init__(self, bytes_max: int | None = None) -> None:
         self.bytes_max = bytes_max
         self.used_bytes = 0
         self.read_failed = ignore_failed_read
         self.generation = 0
-        """The number of crashes: files opened before a crash are dead after it."""
+        """The number of crashes. Files that were opened before a crash cannot be used after it."""
         self.faults: list[_Fault] = []
         self.mutex = threading.RLock()
         self._root = _Directory()
@@ -211,12 +212,12 @@ class MemoryDisk:
         times: int = 1,
     ) -> None:
         """Make the next `times` operations of this kind, on paths that end in `suffix`, fail with
-        `code`. A write first writes `after_bytes` of its bytes: a torn write that its writer knows
-        of."""
+        `code`. A write first writes `after_bytes` of its bytes: a torn write whose writer gets an
+        error."""
         self.faults.append(_Fault(operation, code, suffix, after_bytes, times))
 
     def heal(self) -> None:
-        """Cancel the failures that are still due."""
+        """Cancel the failures that have not happened yet."""
         self.faults.clear()
 
     def crash(
@@ -226,14 +227,14 @@ class MemoryDisk:
         zeroed: bool = False,
         names: Literal["lost", "kept"] = "lost",
     ) -> None:
-        """Lose unsynced data; locks are released, open files are dead.
+        """Lose unsynced data, release locks, and make open files unusable.
 
-        `keep` is the number of a file's appended and unsynced bytes that reached the disk (a number
-        for all files, or a function of path and their count). Bytes overwritten or truncated since
-        the sync come back, unless all bytes appended after that are kept. With `zeroed` the lost
-        bytes are zeros instead of missing (the size reached the disk, the data did not). `names`
-        selects whether names created, changed or removed since the directory was synced are
-        restored.
+        `keep` is how many of the appended and unsynced bytes of a file reached the disk: a number
+        for all files, or a function of the path and the count of these bytes. Bytes that were
+        overwritten or truncated since the last sync come back, unless all bytes appended after that
+        are kept. With `zeroed` the lost bytes are zeros instead of missing (the size reached the
+        disk, the data did not). `names` says whether the changes to names since the last sync of
+        their directory are lost or kept.
         """
         with self.mutex:
             self.generation += 1
@@ -244,18 +245,18 @@ class MemoryDisk:
             self.used_bytes = self._count(self._root)
 
     def unsynced_bytes(self, path: str) -> int:
-        """How many bytes at the end of a file would be lost in a crash."""
+        """Return how many bytes at the end of a file would be lost in a crash."""
         with self.mutex:
             node = self.node(path)
             return max(0, len(node.data) - min((u.size for u in node.undo), default=len(node.data)))
 
     def check(self, operation: Operation, path: str) -> None:
-        """Raise the failure that is due, if any."""
+        """Raise the error of a failure that is due, if any."""
         if self.faults and (fault := self.fault(operation, path)):
             raise OSError(fault.code, f"the disk failed a {operation}", path)
 
     def check_read(self, path: str) -> None:
-        """Like `check`, for a read, which is also reported."""
+        """Like `check`, for a read. The failure is also reported to `read_failed`."""
         try:
             self.check("read", path)
         except OSError as e:
@@ -264,7 +265,7 @@ class MemoryDisk:
             raise
 
     def fault(self, operation: Operation, path: str) -> _Fault | None:
-        """Consume the failure that is due, if any."""
+        """Take the failure that is due, if any."""
         for fault in self.faults:
             if fault.operation == operation and path.endswith(fault.suffix):
                 fault.times -= 1
@@ -397,12 +398,12 @@ class MemoryDisk:
     # --- inside, under the mutex ---
 
     def count_change(self) -> int:
-        """Count a change; returns its number."""
+        """Count a change. Returns its number."""
         self._changes += 1
         return self._changes
 
     def node(self, path: str, create: bool = False) -> _Node:
-        """The content of a file. Raises FileNotFoundError."""
+        """Return the content of a file. Raises FileNotFoundError."""
         parent, name = self._parent(path)
         node = parent.names.get(name)
         if node is None and create:
@@ -413,8 +414,8 @@ class MemoryDisk:
         return node
 
     def put(self, node: _Node, data: Data, position: int) -> None:
-        """Write into a file. Raises OSError (ENOSPC), without writing anything, if the disk would
-        be full."""
+        """Write into a file. If the disk would be full, writes nothing and raises OSError
+        (ENOSPC)."""
         content = node.data
         size = len(content)
         end = position + len(data)

@@ -1,4 +1,4 @@
-"""Non-blocking reads: those that must not wait for the disk, such as reads on the event loop."""
+"""Non-blocking reads, which do not wait for the disk: the event loop uses them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ class WouldBlock(Exception):
 
 
 class Reads(threading.local):
-    """How reads of this thread behave. The event loop reads only from the page cache and uses a
-    thread for the rest: in a non-blocking read, `pread` raises WouldBlock instead of waiting."""
+    """Whether reads of the current thread may wait for the disk. The event loop reads only from the
+    page cache and uses a thread for everything else: in a non-blocking read, `pread` raises
+    WouldBlock instead of waiting."""
 
     non_blocking = False
 
@@ -23,7 +24,7 @@ reads = Reads()
 
 @contextmanager
 def non_blocking() -> Generator[None]:
-    """Inside this context, reads of this thread raise WouldBlock instead of waiting."""
+    """A context in which reads of this thread raise WouldBlock instead of waiting for the disk."""
     before, reads.non_blocking = reads.non_blocking, True
     try:
         yield

@@ -1,5 +1,5 @@
-"""Rewrites a segment's file of old message formats (v0, v1) as record batches, the only format that
-a log of pk reads.
+"""Rewrites a segment file in an old message format (v0, v1) as record batches, the only format that
+logs of pk have.
 
 Offsets and timestamps stay the same. The new file is written next to the old one, synced, and
 renamed over it. The indexes, which refer to the old file, are removed first; missing indexes are
@@ -24,22 +24,22 @@ _SIZE_END: Final = 12
 
 
 def holds_messages(file: File) -> bool:
-    """Whether a segment's file begins with a message of an old format. Raises OSError."""
+    """Return whether a segment's file begins with a message of an old format. Raises OSError."""
     return begins_with_message(file.pread(_MAGIC_AT + 1, 0))
 
 
 def begins_with_message(head: bytes) -> bool:
-    """Whether these first bytes of a segment's file are the start of such a message."""
+    """Return whether these first bytes of a segment's file are the start of such a message."""
     return len(head) > _MAGIC_AT and head[_MAGIC_AT] in MAGICS
 
 
 def rewrite(disk: Disk, path: str, indexes: Iterable[str], *, mend: bool = False) -> int:
-    """Rewrite the file of old messages at `path`, and remove its `indexes`; returns how many bytes
+    """Rewrite the file of old messages at `path`, and remove its `indexes`. Returns how many bytes
     at its end were left out.
 
-    No other code may have it open. With `mend` it is truncated before the first damage, as in
-    recovery after a crash; otherwise damage raises CorruptBatch with its position, and everything
-    stays the same. Raises OSError.
+    No other code may have the file open. With `mend` it is truncated before the first damage, as in
+    recovery after a crash; otherwise damage raises CorruptBatch with its position, and the file is
+    not changed. Raises OSError.
     """
     if disk.exists(path + ".tmp"):
         disk.remove(path + ".tmp")
@@ -60,7 +60,7 @@ def rewrite(disk: Disk, path: str, indexes: Iterable[str], *, mend: bool = False
 
 
 def _rewrite(old: File, new: File, mend: bool) -> int:
-    """Convert `old` into `new`; returns how many bytes at its end were left out."""
+    """Convert `old` into `new`. Returns how many bytes at the end of `old` were left out."""
     position = written = 0
     size, wanted = old.size(), READ_BYTES
     while position < size:
@@ -90,8 +90,8 @@ def _rewrite(old: File, new: File, mend: bool) -> int:
 
 
 def _copy(old: File, new: File, position: int, written: int) -> int:
-    """Copy the rest of a segment that continues with record batches. It is unchanged, and checked
-    when the log is opened."""
+    """Copy the rest of a segment that continues with record batches. They need no conversion, and
+    are checked when the log is opened."""
     while chunk := old.pread(READ_BYTES, position):
         new.pwrite(chunk, written)
         position += len(chunk)

@@ -3,9 +3,9 @@ disk.
 
 Linux offers two ways. `cachestat` (6.5) counts the cached pages of a range in one call, including
 those still being read from the disk. `preadv2` with RWF_NOWAIT returns EAGAIN if a page it reads is
-missing (and starts to fetch it); reading one byte every 32 kB costs twenty times as much for a
-megabyte, a tenth of the cost of sending it. So for a long range the pages are counted, and only its
-last page, which arrives last, is read. Without `cachestat` a byte of each 32 kB is read.
+missing (and starts to fetch it); reading one byte of every 32 kB costs twenty times as much for a
+megabyte, which is a tenth of the cost of sending it. So for a long range the pages are counted, and
+only its last page, which arrives last, is read. Without `cachestat` a byte of each 32 kB is read.
 """
 
 import errno
@@ -22,15 +22,16 @@ _UNKNOWN = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL})
 """Errors of a file system that does not support RWF_NOWAIT."""
 
 _PROBE_BYTES = 32 * 1024
-"""Pages are loaded and evicted in runs larger than this."""
+"""The kernel loads and evicts pages in runs larger than this."""
 
 _CACHESTAT = 451
-"""The number of the system call, which is the same on nearly all architectures; the others return
+"""The number of the system call on nearly all architectures. On the others the call returns
 ENOSYS."""
 
 
 def resident(fd: int, position: int, length: int) -> bool:
-    """Whether a read of that range would not have to wait. False if unknown. Raises OSError."""
+    """Return whether reading this range would not have to wait for the disk; False if that is
+    unknown. Raises OSError."""
     if not _CAN_ASK:
         return False
     last = position + length - 1
@@ -80,9 +81,9 @@ def pread(fd: int, length: int, position: int) -> bytes:
 
 @functools.cache
 def _cached_pages() -> Callable[[int, int, int], int | None] | None:
-    """(descriptor, position, length) → the number of cached pages in the range, None if the kernel
-    does not report it for this file. The whole is None if it never does. For Linux with
-    RWF_NOWAIT."""
+    """Return a function that counts the cached pages of a range from (descriptor, position,
+    length), or returns None if the kernel cannot count those of this file. Returns None itself if
+    the kernel never can. Only for Linux with RWF_NOWAIT."""
     import ctypes
 
     class Range(ctypes.Structure):

@@ -53,8 +53,8 @@ EMPTY_SNAPSHOT_BYTES: Final = _SNAPSHOT_HEAD.size
 
 
 class SentBatch(NamedTuple):
-    """A batch that a producer sent: its last sequence and offset, the distance to its first offset,
-    and its timestamp."""
+    """A batch that a producer sent: its last sequence and last offset, the distance from its first
+    offset to the last, and its timestamp."""
 
     last_sequence: int
     last_offset: int
@@ -63,12 +63,12 @@ class SentBatch(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The offset of its first record."""
+        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of its first record."""
+        """The sequence of the first record."""
         return (self.last_sequence - self.offset_delta) % SEQUENCES
 
 
@@ -92,14 +92,15 @@ class ProducerState:
         self.batches: list[SentBatch] = []
         """The last five batches of this epoch, in order."""
         self.abridged = False
-        """Whether earlier batches are only in the log: a snapshot has only the last one."""
+        """Whether earlier batches of this epoch are only in the log, because a snapshot contains
+        only the last batch."""
         self.coordinator_epoch = -1
         self.txn_first_offset = NO_OFFSET
         self.timestamp = -1
-        """The timestamp of its last batch or marker, in ms."""
+        """The timestamp of the last batch or marker, in ms."""
         self.seen_ms = 0
-        """When this broker last received something from it, which expiry is based on. Record
-        timestamps are not used, since the producer chooses them."""
+        """When this broker last received something from the producer, in ms, from which expiration
+        is counted. The timestamps of records are not used, since the producer chooses them."""
 
     @property
     def last_sequence(self) -> int:
@@ -113,15 +114,16 @@ class ProducerState:
 
 
 class Verification:
-    """The state of asking a producer's transaction coordinator whether this partition is part of
-    the transaction (KIP-890).
+    """A check with a producer's transaction coordinator that this partition is part of the
+    transaction (KIP-890).
 
-    The log keeps it from the request until the first batch of the transaction is appended. A marker
-    in between ends it: the answer may concern a transaction that is over, and a batch after its
-    marker would stay undecided forever.
+    The log keeps the verification from the request until the first batch of the transaction is
+    appended. A marker in between ends it: the answer may be about a transaction that is over, and a
+    batch after its marker would stay undecided forever.
 
     In the second protocol a marker has a higher epoch than its transaction. So the marker of the
-    previous transaction, which often arrives while the coordinator is asked, does not end it.
+    previous transaction, which often arrives while the coordinator is asked, does not end the
+    verification.
     """
 
     __slots__ = ("epoch", "lowest_sequence", "second_protocol", "seen_ms")
@@ -132,8 +134,8 @@ class Verification:
         self.epoch = epoch
         self.second_protocol = second_protocol
         self.lowest_sequence = lowest_sequence
-        """The sequence with which the transaction begins here: a later batch must not overtake one
-        that is retried."""
+        """The sequence with which the transaction begins in this log: a later batch must not
+        overtake an earlier one that is retried."""
         self.seen_ms = seen_ms
 
 
@@ -154,7 +156,7 @@ class CorruptSnapshot(Exception):
 
 class FrozenProducers:
     """The producers of a log at the time of creation, so that a thread can write them while the log
-    continues.
+    is appended to.
 
     Only references are copied. Code that changes a producer calls `keep` first, and `snapshot`
     replaces the entries that it has read with the kept ones.
@@ -165,28 +167,28 @@ class FrozenProducers:
     def __init__(self, states: dict[int, ProducerState]) -> None:
         self._states = states.copy()
         self._before: dict[int, bytes] = {}
-        """Producer id → its entry before its first change."""
+        """Producer id → its snapshot entry before its first change."""
 
     def keep(self, state: ProducerState) -> None:
-        """Keep the state of a producer that is about to change."""
+        """Keep the state of a producer before it changes."""
         if state.producer_id not in self._before and self._states.get(state.producer_id) is state:
             self._before[state.producer_id] = _entry(state)
 
     @property
     def is_over(self) -> bool:
-        """Whether it was released."""
+        """Whether `release` was called."""
         return not self._states
 
     def release(self) -> None:
-        """Free the state when it is no longer needed."""
+        """Free the memory, when the state is no longer needed."""
         self._states, self._before = {}, {}
 
     def snapshot(self) -> bytes:
-        """The state as the content of a snapshot file. May run in a thread."""
+        """Format the content of a snapshot file. May run in a thread."""
         states, size = self._states, _SNAPSHOT_ENTRY.size
         content = bytearray(_SNAPSHOT_HEAD.size)
         content += b"".join(map(_entry, states.values()))
-        # States that changed while they were read were kept before that.
+        # The entries of producers that changed in the meantime were kept before the change.
         for position, producer_id in enumerate(states):
             if (entry := self._before.get(producer_id)) is not None:
                 start = _SNAPSHOT_HEAD.size + position * size
@@ -199,8 +201,8 @@ class FrozenProducers:
 
 
 def _entry(state: ProducerState) -> bytes:
-    """A producer's entry in a snapshot."""
-    last = state.batches[-1:]  # one step: it may change while a thread runs this
+    """Encode a producer's entry in a snapshot."""
+    last = state.batches[-1:]  # in one step: the list may change while a thread runs this
     sequence, offset, delta, _ = last[0] if last else (NO_SEQUENCE, NO_OFFSET, 0, 0)
     return _SNAPSHOT_ENTRY.pack(
         state.producer_id,
@@ -226,9 +228,9 @@ class Producers:
         """(first offset, offset of the marker) of ended transactions whose markers may not be
         replicated yet."""
         self._verifications: dict[int, Verification] = {}
-        """By producer id; kept only by a leader."""
+        """Verifications by producer id. Only a leader keeps them."""
         self._frozen: list[FrozenProducers] = []
-        """The frozen states that must keep producers before they change."""
+        """The frozen states, which keep a producer before it changes."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -237,11 +239,11 @@ class Producers:
         return iter(list(self._states.values()))
 
     def get(self, producer_id: int) -> ProducerState | None:
-        """The state of a producer; None if unknown."""
+        """Return the state of a producer; None if it is unknown."""
         return self._states.get(producer_id)
 
     def active(self) -> list[ActiveProducer]:
-        """Every known producer."""
+        """Describe every known producer."""
         return [
             ActiveProducer(
                 s.producer_id,
@@ -257,8 +259,8 @@ class Producers:
     # --- checks ---
 
     def check(self, header: BatchHeader) -> SentBatch | None:
-        """Check a client's batch with a producer id; returns None to append it, or the batch that
-        it duplicates.
+        """Check a client's batch with a producer id. Returns None if it may be appended, or the
+        batch that it duplicates.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
@@ -291,15 +293,16 @@ class Producers:
         return None
 
     def has_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of this producer is open here."""
+        """Return whether a transaction of this producer is open in this log."""
         state = self._states.get(producer_id)
         return state is not None and state.txn_first_offset >= 0 and state.epoch == epoch
 
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, second_protocol: bool
     ) -> Verification:
-        """Start asking the coordinator about the transaction that a batch with this sequence would
-        begin here. `second_protocol`: the producer's epoch rises with each transaction."""
+        """Note that the coordinator is asked about the transaction that a batch with this sequence
+        would begin here. `second_protocol` says that the producer's epoch rises with each
+        transaction."""
         known = self._verifications.get(producer_id)
         if known is None or known.epoch < epoch:
             known = self._verifications[producer_id] = Verification(
@@ -309,13 +312,13 @@ class Producers:
             known.lowest_sequence = min(known.lowest_sequence, sequence)
             known.seen_ms = now_ms
         else:
-            # For a fenced producer: never valid for an append.
+            # The producer is fenced, so this verification never allows an append.
             return Verification(epoch, sequence, now_ms, second_protocol=second_protocol)
         return known
 
     def is_verified(self, producer_id: int, epoch: int, verification: Verification | None) -> bool:
-        """Whether a transaction may continue or begin here: it is open, or no marker has come since
-        `verification` began."""
+        """Return whether a transaction may continue or begin here: it is open, or no marker has
+        come since `verification` began."""
         if self.has_open(producer_id, epoch):
             return True
         return verification is not None and self._verifications.get(producer_id) is verification
@@ -329,12 +332,12 @@ class Producers:
     ) -> None:
         """Check a client's transactional batch: its transaction must be open here, or
         `verification` must allow it to begin. `from_zero` is for producers of the second protocol,
-        whose every epoch begins at sequence 0.
+        who begin every epoch at sequence 0.
 
         As in Kafka, a duplicate of one of the last five batches passes, and `check` finds it. If
         the transaction has ended since the coordinator was asked, the epoch is checked first:
         markers of the second protocol have a new epoch, and INVALID_PRODUCER_EPOCH lets the
-        producer abort and continue, while INVALID_TXN_STATE ends the producer.
+        producer abort and continue, while INVALID_TXN_STATE is fatal for the producer.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
@@ -386,8 +389,8 @@ class Producers:
                 )
 
     def recall(self, producer_id: int, earlier: Iterable[BatchHeader]) -> None:
-        """Add batches that a snapshot left out: those in `earlier`, in order, that this producer
-        sent in this epoch before the known ones."""
+        """Add batches that a snapshot left out: of the batches in `earlier`, which are in order,
+        those that this producer sent in this epoch before the known ones."""
         state = self._states[producer_id]
         state.abridged = False
         if not state.batches:
@@ -438,8 +441,8 @@ class Producers:
     def update_marker(
         self, header: BatchHeader, marker: Record, offset: int, now_ms: int
     ) -> AbortedTxn | None:
-        """Apply the marker appended at `offset`; returns the transaction to index if it aborts
-        one."""
+        """Apply the marker appended at `offset`. If it aborts a transaction, returns the entry for
+        the index of aborted transactions."""
         kind = control_type(marker)
         if kind not in (ControlType.ABORT, ControlType.COMMIT) or header.producer_id < 0:
             return None
@@ -468,7 +471,7 @@ class Producers:
         return AbortedTxn(header.producer_id, first, offset, stable)
 
     def _end_verification(self, producer_id: int, marker_epoch: int) -> None:
-        """A marker arrived: end a verification that may be for its transaction."""
+        """End a verification that may be for the transaction of this marker."""
         known = self._verifications.get(producer_id)
         if known is not None and not (known.second_protocol and marker_epoch <= known.epoch):
             del self._verifications[producer_id]
@@ -476,8 +479,8 @@ class Producers:
     # --- queries ---
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The first offset of the oldest transaction that is open, or whose end is not below the
-        high watermark."""
+        """Return the first offset of the oldest transaction that is open, or whose marker is not
+        below the high watermark."""
         if not self._open and not self._ended:
             return None
         if self._ended:
@@ -489,7 +492,7 @@ class Producers:
         return first
 
     def expire(self, now_ms: int, after_ms: int) -> int:
-        """Drop the producers that were idle for `after_ms` and have no open transaction; returns
+        """Drop the producers that were idle for `after_ms` and have no open transaction. Returns
         how many."""
         count = 0
         for producer_id in list(self._states):
@@ -514,28 +517,31 @@ class Producers:
     # --- snapshots ---
 
     def snapshot(self) -> bytes:
-        """The state as the content of a snapshot file."""
+        """Format the state as the content of a snapshot file."""
         return FrozenProducers(self._states).snapshot()
 
     def freeze(self) -> FrozenProducers:
-        """The current state, for a snapshot written by a thread; kept until `release`."""
+        """Freeze the current state, so that a thread can write a snapshot of it. Call `release` on
+        the result afterwards."""
         frozen = FrozenProducers(self._states)
         self._frozen.append(frozen)
         return frozen
 
     def _keep(self, state: ProducerState) -> None:
-        """Make frozen states keep a producer before it changes."""
+        """Make the frozen states keep a producer that is about to change."""
         self._frozen = [frozen for frozen in self._frozen if not frozen.is_over]
         for frozen in self._frozen:
             frozen.keep(state)
 
     def forget_below(self, producer_id: int) -> None:
-        """Drop the producers with lower ids, of which none has an open transaction."""
+        """Drop the producers with lower ids than `producer_id`, none of which may have an open
+        transaction."""
         self._states = {at: state for at, state in self._states.items() if at >= producer_id}
 
     @classmethod
     def from_snapshot(cls, content: bytes, offset: int, now_ms: int) -> "Producers":
-        """The state before `offset`. Raises CorruptSnapshot."""
+        """Read the state before `offset` from the content of a snapshot file. Raises
+        CorruptSnapshot."""
         try:
             version, crc, count = _SNAPSHOT_HEAD.unpack_from(content)
         except StructError:
@@ -568,8 +574,8 @@ class Producers:
     def replay(
         self, batches: Iterable[tuple[BatchHeader, Record | None]], now_ms: int
     ) -> Iterator[AbortedTxn]:
-        """Apply batches from the log (with the record of control batches); yields the transactions
-        they abort."""
+        """Apply batches from the log, each with the record of a control batch. Yields the
+        transactions that they abort."""
         for header, marker in batches:
             if header.attributes & CONTROL_BIT:
                 if marker is not None:
