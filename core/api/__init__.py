@@ -1,2 +1,2 @@
-"""The handlers of requests, one API a module, and the registry that finds the handler of a
+"""The handlers of requests, one module for each API, and the registry that finds the handler of a
 request."""

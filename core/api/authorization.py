@@ -1,12 +1,12 @@
 """Checks the permissions of clients, and builds refusals.
 
-The table of APIs (core/api_keys.py) has the permissions that each needs. `check_needs` refuses a
-whole request before its handler is called; handlers check the rest themselves, with `allows` and
-`check`, because partial refusals are part of their response.
+The table of APIs (core/api_keys.py) lists the permissions that each API needs. `check_needs`
+refuses a whole request before its handler is called. Handlers make all other checks with `allows`
+and `check`, because partial refusals are part of their responses.
 
-A response does not reveal whether a topic, group or transaction exists that the client may not
-describe. So the check comes before the look-up if the request has the name. A topic's id is not
-secret.
+A response must not reveal whether a topic, group or transaction exists if the client may not
+describe it. Therefore a request that names the resource is checked before the look-up. A topic's id
+is not secret.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ERRORS: Final[Mapping[ResourceType, tuple[ErrorCode, str]]] = {
         "Delegation Token authorization failed.",
     ),
 }
-"""The errors of refusals, in Apache's words."""
+"""The error and message for a refusal, by resource type, in Apache's words."""
 
 
 _CONFIG_RESOURCES: Final = {TOPIC: _R.TOPIC, GROUP: _R.GROUP}
@@ -53,8 +53,8 @@ def allows(
     *,
     log: bool = True,
 ) -> bool:
-    """Whether the client may do `operation` to a resource. A refusal is logged to the audit log,
-    unless `log` is False."""
+    """Return whether the client may do `operation` to a resource. A refusal is written to the audit
+    log, unless `log` is False."""
     return context.broker.authorization.allows(context, operation, resource_type, name, log=log)
 
 
@@ -64,19 +64,18 @@ def allows_cluster(context: Context, operation: Operation, *, log: bool = True) 
 
 
 def check(context: Context, operation: Operation, resource_type: ResourceType, name: str) -> None:
-    """Raises KafkaError with the error of the resource type if the client may not do
-    `operation`."""
+    """Raise KafkaError with the error of the resource type if the client may not do `operation`."""
     if not allows(context, operation, resource_type, name):
         raise refusal(resource_type)
 
 
 def refusal(resource_type: ResourceType) -> KafkaError:
-    """The error for a refusal."""
+    """Return the error for a refusal."""
     return KafkaError(*ERRORS[resource_type])
 
 
 def is_on(context: Context) -> bool:
-    """Whether anything can be refused at all, for handlers that would have to filter their
+    """Return whether anything can be refused at all. If not, handlers need not filter their
     results."""
     return context.broker.authorization.authorizer is not None and not context.own
 
@@ -89,8 +88,8 @@ class ConfigResource(Protocol):
 
 
 def check_configs(context: Context, operation: Operation, resource: ConfigResource) -> None:
-    """Raises KafkaError if the client may not do `operation` to the configs of a resource;
-    resources other than topics and groups belong to the cluster."""
+    """Raise KafkaError if the client may not do `operation` to the configs of a resource. The
+    configs of resources other than topics and groups need rights to the cluster."""
     kind, name = _CONFIG_RESOURCES.get(resource.resource_type, _R.CLUSTER), resource.resource_name
     check(context, operation, kind, CLUSTER_NAME if kind is _R.CLUSTER else name)
 
@@ -98,7 +97,7 @@ def check_configs(context: Context, operation: Operation, resource: ConfigResour
 async def split_topics(
     context: Context, operation: Operation, topics: Iterable[T], name_of: Callable[[T], str]
 ) -> tuple[list[T], list[T]]:
-    """(the topics of a request to which the client may do `operation`, the others)."""
+    """Return (the topics to which the client may do `operation`, the other topics)."""
     if not is_on(context):
         return list(topics), []
     allowed, denied = list[T](), list[T]()
@@ -109,8 +108,8 @@ async def split_topics(
 
 
 def cluster_operations(context: Context) -> int:
-    """The operations that the client may do to the cluster, as a bitmap (KIP-430); none if it may
-    not describe the cluster."""
+    """Return the operations that the client may do to the cluster, as a bitmap (KIP-430); 0 if the
+    client may not describe the cluster."""
     if not allows_cluster(context, _O.DESCRIBE):
         return 0
     return context.broker.authorization.operations(
@@ -119,8 +118,8 @@ def cluster_operations(context: Context) -> int:
 
 
 def check_subscription(context: Context, topics: Iterable[str] | None) -> None:
-    """Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) if a member may not describe a topic to which
-    it subscribes."""
+    """Raise KafkaError(TOPIC_AUTHORIZATION_FAILED) if a member may not describe a topic to which it
+    subscribes."""
     if topics is None or not is_on(context):
         return
     is_denied = False
@@ -132,16 +131,16 @@ def check_subscription(context: Context, topics: Iterable[str] | None) -> None:
 
 
 def describing(context: Context) -> Callable[[str], bool] | None:
-    """Returns whether the client may describe a topic, for a group that resolves regular
-    expressions for it (KIP-848); None if it may describe all. Topics that it may not describe are
-    left out, without a line in the audit log."""
+    """Return a function that tells whether the client may describe a topic, or None if it may
+    describe all topics. A group that resolves regular expressions for the client leaves out the
+    other topics (KIP-848). These refusals are not written to the audit log."""
     if not is_on(context):
         return None
     return lambda name: allows(context, _O.DESCRIBE, _R.TOPIC, name, log=False)
 
 
 def check_needs(context: Context, request: Any, needs: Iterable[Need]) -> None:
-    """Raises KafkaError if the client lacks a permission that the whole request needs."""
+    """Raise KafkaError if the client lacks a permission that the whole request needs."""
     if context.broker.authorization.authorizer is None:
         return
     for need in needs:

@@ -1,5 +1,5 @@
 """Authorized operations (KIP-430): a bitmap of the operations that the client may do. Without an
-authorizer, these are all."""
+authorizer, the client may do all of them."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,7 +12,7 @@ def _bits(operations: Iterable[Operation]) -> int:
 
 
 NOT_ASKED: Final = -(1 << 31)
-"""The bitmap for a client that did not ask for it."""
+"""The bitmap for a client that did not ask for its authorized operations."""
 
 TOPIC_OPERATIONS: Final = _bits(
     (

@@ -2,9 +2,9 @@
 handlers.
 
 A handler's module is imported at its first request. Importing all handlers, and the state machines
-that they use, would take a quarter of a broker's start time, and the first record needs few of
-them. `import_all` imports the rest soon after the start, so that a broker does not depend on files
-that may be replaced at runtime.
+that they use, would take a quarter of a broker's start time, and the first requests need few of
+them. `import_all` imports the others soon after the start, so that a broker does not depend on
+files that may be replaced while it runs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _OTHERS: Final = ("pk.core.broker.coordinator.group_machine",)
 
 
 def at_broker(key: ApiKey) -> Api:
-    """The API on brokers' listeners."""
-    # If the controller handles it, it also checks permissions.
+    """Return the API on brokers' listeners."""
+    # The controller checks the permissions for the requests that it handles.
     passed_on = key.served == FORWARDED
     return Api(
         key.key,
@@ -47,7 +47,7 @@ def at_broker(key: ApiKey) -> Api:
 
 
 def at_controller(key: ApiKey) -> Api:
-    """The API on controllers' listeners."""
+    """Return the API on controllers' listeners."""
     module = _controller_module(key)
     return Api(
         key.key,
@@ -71,8 +71,8 @@ def _controller_module(key: ApiKey) -> str:
 def _handler(
     module: str, functions: Collection[str], checked: ApiKey | None = None
 ) -> Callable[[Context, Any], Any]:
-    """The first of these functions that the module has; with `checked`, the client's permissions
-    for the whole request are checked before the call."""
+    """Return the first of these functions that the module has. With `checked`, the client's
+    permissions for the whole request are checked before the call."""
     needs = [need for need in checked.needs if need.refusal is Refusal.REQUEST] if checked else []
     found: Callable[[Context, Any], Any] | None = None
 
@@ -118,7 +118,7 @@ AT_CONTROLLER: Final = {api.key: api for api in CONTROLLER_APIS}
 
 
 def apis_of(config: BrokerConfig) -> tuple[Api, ...]:
-    """The APIs of a broker with this config."""
+    """Return the APIs of a broker with this config."""
     return tuple(
         api
         for api in _AT_BROKERS
@@ -128,8 +128,8 @@ def apis_of(config: BrokerConfig) -> tuple[Api, ...]:
 
 
 async def dispatch(context: Context, request: Any) -> Forwarded:
-    """The response of this process's controller, as from its listener but without a socket. Raises
-    KafkaError if the caller must retry: NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+    """Return the response of this process's controller, as from its listener but without a socket.
+    Raises KafkaError if the caller must repeat the request: NOT_CONTROLLER, REQUEST_TIMED_OUT."""
     api = AT_CONTROLLER[request.API_KEY]
     try:
         response = await answer(api, context, request)
@@ -144,7 +144,7 @@ async def dispatch(context: Context, request: Any) -> Forwarded:
 
 
 async def answer(api: Api, context: Context, request: Any) -> Any:
-    """The handler's response, or its error response. Raises KafkaError (NOT_CONTROLLER or
+    """Return the handler's response, or its error response. Raises KafkaError (NOT_CONTROLLER or
     REQUEST_TIMED_OUT), since not every API version has a field in which the forwarding broker could
     find these errors."""
     try:
@@ -157,14 +157,14 @@ async def answer(api: Api, context: Context, request: Any) -> Any:
 
 
 def handler_modules(keys: Collection[int] = API_KEYS) -> list[str]:
-    """The modules imported at the first request of these APIs."""
+    """Return the modules imported at the first request of these APIs."""
     rows = [API_KEYS[key] for key in keys]
     modules = [m for row in rows for m in (_module(row), _controller_module(row))]
     return list(dict.fromkeys([*modules, _FORWARD, *_OTHERS]))
 
 
 def import_all() -> None:
-    """Import all of them."""
+    """Import the modules of all APIs."""
     import_apis(API_KEYS)
 
 

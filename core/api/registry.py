@@ -5,15 +5,17 @@ wait. A plain function that returns a response runs without a checkpoint, and th
 handled at once. A handler that may take long is an `async def` that lets other tasks run
 (core/broker/loop_time.py). An awaitable blocks as follows:
 
-- By default the connection handles nothing more until it is done, like Kafka for every request,
-  since it may still use the connection's buffer. If its result is an awaitable, that is parked.
-- `waits=True`: it is parked. The requests after it on the connection are handled in the meantime,
-  and responses keep their order. This is for requests that wait long and do not use the
-  connection's buffer: Fetch, JoinGroup, SyncGroup, and Produce after its append (`parked`).
+
+- By default the connection handles no other request until it is done, like Kafka for every
+  request, since the handler may still use the connection's buffer. If its result is an awaitable,
+  that one is parked.
+- With `waits=True` it is parked. The connection handles its next requests in the meantime, and
+  responses keep their order. This is for requests that wait long and do not use the connection's
+  buffer: Fetch, JoinGroup, SyncGroup, and Produce after its append (`parked`).
 
 While a handler lets other tasks run, the image, leaderships and groups may change: the result for
-each element is true at its time, as if it had come in a request of its own. Atomic decisions are
-made by the coordinators (core/broker/coordinator).
+each element is true at its time, as if it had been in a request of its own. Coordinators make the
+atomic decisions (core/broker/coordinator).
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ Answer: TypeAlias = (
 
 
 async def parked(work: Awaitable[Outcome[Response]]) -> Awaitable[Outcome[Response]]:
-    """Park `work`, for a single request of an API whose others do not wait."""
+    """Park `work`, in an API that does not park every request."""
     return work
 
 
@@ -60,7 +62,7 @@ class Api(Struct, frozen=True):
 
     key: int
     versions: tuple[int, int]
-    """The first and last version that is served."""
+    """The first and last versions that are served."""
     handle: Callable[[Context, Any], Answer[Any]]
     error_response: Callable[[Any, KafkaError, int], Any]
     """(request, error, version) → the error response for the whole request. Raises TypeError if the
@@ -68,12 +70,12 @@ class Api(Struct, frozen=True):
     waits: bool = False
     """See `ApiKey.waits`."""
     forwarded: bool = False
-    """Whether the controller handles it when a broker forwards it
+    """Whether the controller handles the request if a broker forwards it
     (core/api/controller/forward.py)."""
 
 
 def error_response(response_class: type[Any], error: KafkaError) -> Any:
-    """The response of an API with a field for the error. Raises TypeError for other APIs."""
+    """Return the response of an API with a field for the error. Raises TypeError for other APIs."""
     response = response_class()
     if not hasattr(response, "error_code"):
         raise TypeError(f"{response_class.__name__} has no place for {error}")

@@ -1,9 +1,10 @@
 """ApiVersions (18), versions 0–4: the APIs and features that this broker supports (KIP-35, KIP-511,
 KIP-584).
 
-For an unknown version the response is UNSUPPORTED_VERSION with the list, in version 0, so that the
-client can retry; the connection does that, because the rest of such a request cannot be parsed. A
-feature is listed only once it is implemented, since clients act on it.
+The response to an unknown version is UNSUPPORTED_VERSION with the list, in version 0, so that the
+client can repeat its request. The connection sends that response, because the rest of such a
+request cannot be parsed. A feature is listed only once it is implemented, since clients use what is
+listed.
 """
 
 import re
@@ -26,8 +27,8 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
-    """The list. `request` is None if it could not be parsed. Raises INVALID_REQUEST for an invalid
-    name."""
+    """List the supported APIs and features. `request` is None if it could not be parsed. Raises
+    INVALID_REQUEST if the client's software name or version is invalid."""
     return _answer(context, request, context.broker.cluster.served)
 
 

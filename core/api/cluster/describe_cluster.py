@@ -19,8 +19,8 @@ CONTROLLERS: Final = 2
 
 
 def handle(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Answer from the image. Raises MISMATCHED_ENDPOINT_TYPE for a request for controllers,
-    UNSUPPORTED_ENDPOINT_TYPE."""
+    """Describe the brokers of the image. Raises MISMATCHED_ENDPOINT_TYPE for a request for
+    controllers, UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"
@@ -56,8 +56,8 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
 def handle_at_controller(
     context: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """The registered controllers, and the active one. Raises MISMATCHED_ENDPOINT_TYPE for a request
-    for brokers, UNSUPPORTED_ENDPOINT_TYPE."""
+    """Describe the registered controllers and name the active one. Raises MISMATCHED_ENDPOINT_TYPE
+    for a request for brokers, UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == BROKERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a controller's endpoint, not a broker's"

@@ -1,10 +1,10 @@
 """DescribeQuorum (55), versions 0–2: the leader of the metadata log, and the progress of its
-followers (KIP-595). v1 has the times when they fetched and had caught up (KIP-836), v2 directories
-and addresses (KIP-853).
+followers (KIP-595). v1 adds the times at which they last fetched and were last caught up (KIP-836),
+v2 directories and addresses (KIP-853).
 
-Voters are the nodes that may be the controller: one with the embedded store, all nodes with
-ZooKeeper (which votes for them). Observers are all other brokers. A node's offset comes from its
-fetches; -1 if it has not fetched from this controller.
+Voters are the nodes that may become the controller: one node with the embedded store; with etcd or
+ZooKeeper, which elect one of them, all nodes. Observers are the other brokers that fetch. A node's
+offset comes from its fetches; it is -1 if the node has not fetched from this controller.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from pk.core.wire.messages.describe_quorum import (
 
 VERSION_NODES: Final = 2
 OBSERVER_MS: Final = 300_000
-"""An observer that has not fetched for this long is no longer listed, as in Apache Kafka."""
+"""The time after which an observer that does not fetch is no longer listed, in ms, as in Apache
+Kafka."""
 
 
 async def handle(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """Answer from the controller's state. Raises KafkaError(NOT_CONTROLLER)."""
+    """Describe the quorum from the controller's state. Raises KafkaError(NOT_CONTROLLER)."""
     controller = the_controller(context)
     response = DescribeQuorumResponse(error_message=None)
     for topic in request.topics:
@@ -113,12 +114,12 @@ def _place(context: Context, state: ReplicaState, directory_id: Uuid) -> None:
 
 
 def _first_directory(controller: Controller, node: int) -> Uuid:
-    """The directory of a node that does not name one in its fetches: the first that it
+    """Return the directory of a node that does not name one in its fetches: the first that it
     registered."""
     broker = controller.image.brokers.get(node)
     return broker.log_dirs[0] if broker is not None and broker.log_dirs else ZERO_UUID
 
 
 def _own_directory(context: Context) -> Uuid:
-    """The first of this process's log directories."""
+    """Return the first of this process's log directories."""
     return next((d.directory_id for d in context.broker.data.replicas.directories), ZERO_UUID)

@@ -1,9 +1,9 @@
 """The APIs of a broker with `pk.faults.enable`: each request is recorded, and is subject to the
-active faults, which a test adds by PkFaults (pk_faults.py).
+active faults, which a test adds with PkFaults (pk_faults.py).
 
-A failed request gets its API's error response for a whole request. APIs without one, because each
-of their items has an error code, handle the request and then set the error in every item; so this
-must not be used for an API that changes something (none does). A dropped request is not handled,
+A failed request gets its API's error response for a whole request. APIs without such a response,
+because each of their items has an error code, handle the request and then set the error in every
+item. Therefore such an API must not change anything (none does). A dropped request is not handled,
 and its connection closes.
 """
 
@@ -42,7 +42,8 @@ VERSION_TOPIC_ID: Final = 13
 
 
 def with_faults(apis: Iterable[Api], faults: Faults) -> tuple[Api, ...]:
-    """`apis` with faults injected into their requests, except for the API that adds faults."""
+    """Return `apis` with faults injected into their requests, except for the API that adds
+    faults."""
     return tuple(api if api.key == PK_FAULTS else _meeting(api, faults) for api in apis)
 
 
@@ -50,7 +51,7 @@ def _meeting(api: Api, faults: Faults) -> Api:
     handle = api.handle
 
     def meet(context: Context, request: Any) -> Answer[Any]:
-        """The handler's result, unless a fault applies."""
+        """Handle a request, unless a fault applies to it."""
         if is_exempt(context.client_id) or request is None:
             return _not_at_once(api, handle(context, request))
         faults.came(_seen(context, request))
@@ -59,19 +60,21 @@ def _meeting(api: Api, faults: Faults) -> Api:
             return _after(met, api, context, request)
         return _not_at_once(api, handle(context, request))
 
-    # waits=False, since after a delay the request may still need the connection's buffer.
+    # After a delay, the request may still need the connection's buffer, so it must not be parked.
     return replace(api, handle=meet, waits=False)
 
 
 def _not_at_once(api: Api, answer: Any) -> Any:
-    """The result of the handler of `api`, for the copy of an API that does not park at once."""
+    """Return the handler's result. If the original API parks its awaitables, park this one, because
+    the API with faults does not."""
     if api.waits and isawaitable(answer) and not isinstance(answer, DelayedFetch):
         return parked(answer)
     return answer
 
 
 async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> Any:
-    """The response to a request with faults: delays first, then the fault that ends it."""
+    """Answer a request that meets faults: apply the delays first, then the fault that ends the
+    request."""
     for fault in met:
         await trio.sleep(fault.delay_ms / 1000)
     last = next((fault for fault in met if fault.kind != "delay"), None)
@@ -95,7 +98,7 @@ async def _after(met: list[Fault], api: Api, context: Context, request: Any) -> 
 
 
 async def _answer(api: Api, context: Context, request: Any) -> Any:
-    """The final result of the handler."""
+    """Return the handler's final result, after awaiting every awaitable."""
     result: Any = api.handle(context, request)
     while isawaitable(result):
         result = await result
@@ -103,8 +106,8 @@ async def _answer(api: Api, context: Context, request: Any) -> Any:
 
 
 def _failed_fetch(context: Context, request: FetchRequest, error: KafkaError) -> FetchResponse:
-    """The error for each fetched partition. Ends the session, so that the client lists all of them
-    next time."""
+    """Return the error for each fetched partition, and close the session, so that the client lists
+    all its partitions next time."""
     wanted = {
         (topic.topic, topic.topic_id, partition.partition): None
         for topic in request.topics
@@ -146,8 +149,8 @@ def _set_errors(value: Any, code: int) -> None:
 
 
 def _seen(context: Context, request: Any) -> SeenRequest:
-    """A request for recording: without views of the connection's buffer, which is reused for the
-    next requests."""
+    """Return a copy of the request for the record, without views of the connection's buffer, which
+    is reused for the next requests."""
     size = 0
     if isinstance(request, ProduceRequest):
         copied: list[TopicProduceData] = []

@@ -12,7 +12,7 @@ from pk.core.wire.messages.get_telemetry_subscriptions import (
 def handle(
     context: Context, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    """The client's subscription."""
+    """Return the client's subscription."""
     metrics, peer = metrics_and_peer(context)
     instance, asked = metrics.ask(request.client_instance_id, peer)
     return GetTelemetrySubscriptionsResponse(

@@ -1,4 +1,4 @@
-"""PkFaults (10000), version 0: adds injected faults for tests, if `pk.faults.enable` is true."""
+"""PkFaults (10000), version 0: injects faults for tests, if `pk.faults.enable` is true."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ OFF: Final = "this broker injects no faults: set pk.faults.enable=true in its co
 
 
 async def handle(context: Context, request: PkFaultsRequest) -> PkFaultsResponse:
-    """Do the requested action, or raise KafkaError."""
+    """Do the requested action. Raises KafkaError."""
     faults = context.broker.faults
     if faults is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, OFF)

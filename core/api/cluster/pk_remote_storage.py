@@ -1,5 +1,5 @@
-"""PkRemoteStorage (10004), version 0: how much of the tiered partitions that this broker leads was
-copied to remote storage, and why the rest was not."""
+"""PkRemoteStorage (10004), version 0: how much of each tiered partition that this broker leads has
+been copied to remote storage, and why the rest has not."""
 
 from pk.core.broker.loop_time import let_others_run
 from pk.core.broker.replication.partition import Partition
@@ -15,7 +15,7 @@ WITHOUT_STORAGE = "this broker has no remote storage: remote.log.storage.system.
 
 
 async def handle(context: Context, request: PkRemoteStorageRequest) -> PkRemoteStorageResponse:
-    """The partitions that this broker leads, or leads when it has restored them."""
+    """Describe the partitions that this broker leads, or will lead once it has restored them."""
     broker, response = context.broker, PkRemoteStorageResponse()
     trouble = broker.remote.trouble if broker.remote is not None else {}
     orphans = broker.remote.orphans if broker.remote is not None else {}

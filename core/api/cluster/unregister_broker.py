@@ -11,7 +11,7 @@ from pk.core.wire.messages.unregister_broker import (
 
 
 async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """Remove it. Raises KafkaError(NOT_CONTROLLER)."""
+    """Unregister the broker. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     return await submit_decision(
         context,

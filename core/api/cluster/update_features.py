@@ -1,5 +1,5 @@
 """UpdateFeatures (57), versions 0–2: finalizes features, or disables them (KIP-584). v1 has an
-upgrade type instead of a flag, and can validate only (KIP-778); v2 has one result for all
+upgrade type instead of a flag, and can validate only (KIP-778); v2 has one result for all features
 (KIP-1022)."""
 
 from pk.core.api.controller.decide import submit_decision
@@ -16,7 +16,7 @@ from pk.core.wire.messages.update_features import (
 
 
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Update all or none. Raises KafkaError(NOT_CONTROLLER)."""
+    """Update all features or none. Raises KafkaError(NOT_CONTROLLER)."""
 
     def decide(image: MetadataImage) -> Decision[Event, UpdateFeaturesResponse]:
         return features.update_features(image, request, controller_id=context.broker.node_id)
@@ -27,5 +27,6 @@ async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeat
 def error_response(
     request: UpdateFeaturesRequest, error: KafkaError, version: int
 ) -> UpdateFeaturesResponse:
-    """The error for the whole request; as in Kafka, no feature then has a result of its own."""
+    """Return the error for the whole request; as in Kafka, no feature then has a result of its
+    own."""
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)

@@ -20,9 +20,10 @@ from pk.core.wire.messages.alter_client_quotas import (
 )
 
 HOSTS_MAX: Final = 100
-"""The number of host names looked up for one request; quotas of further ones apply to no client."""
+"""The maximum number of host names looked up for one request. The quotas of further hosts apply to
+no client."""
 LOOKED_UP_S: Final = 10.0
-"""The timeout for all look-ups."""
+"""The timeout of all look-ups together, in seconds."""
 
 
 async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
@@ -42,7 +43,7 @@ async def handle(context: Context, request: AlterClientQuotasRequest) -> AlterCl
 
 
 async def _unknown(names: list[str]) -> set[str]:
-    """The hosts without an address."""
+    """Return the hosts without an address."""
     unknown = set(names)
     with trio.move_on_after(LOOKED_UP_S):
         for name in names[:HOSTS_MAX]:
@@ -57,7 +58,7 @@ async def _unknown(names: list[str]) -> set[str]:
 def error_response(
     request: AlterClientQuotasRequest, error: KafkaError, version: int
 ) -> AlterClientQuotasResponse:
-    """The error for every entity."""
+    """Return the error for every entity."""
     return AlterClientQuotasResponse(
         entries=[
             ResponseEntryData(

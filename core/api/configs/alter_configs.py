@@ -82,7 +82,7 @@ def _refused(resource: AlterConfigsResource, error: KafkaError) -> AlterConfigsR
 def error_response(
     request: AlterConfigsRequest, error: KafkaError, version: int
 ) -> AlterConfigsResponse:
-    """The same error for every resource."""
+    """Return the same error for every resource."""
     return AlterConfigsResponse(
         responses=[_refused(resource, error) for resource in request.resources]
     )

@@ -11,7 +11,7 @@ from pk.core.wire.messages.describe_client_quotas import (
 
 
 def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """The quotas in this broker's image. Raises KafkaError: INVALID_REQUEST,
+    """Return the matching quotas in this broker's image. Raises KafkaError: INVALID_REQUEST,
     UNSUPPORTED_VERSION."""
     return client_quotas.describe(context.broker.image, request)
 
@@ -19,8 +19,8 @@ def handle(context: Context, request: DescribeClientQuotasRequest) -> DescribeCl
 def error_response(
     request: DescribeClientQuotasRequest, error: KafkaError, version: int
 ) -> DescribeClientQuotasResponse:
-    """No entries. As in Apache Kafka, the message of a refusal is omitted if it equals that of the
-    code."""
+    """Return the error without entries. As in Apache Kafka, the message of a refusal is omitted if
+    it equals that of the code."""
     wordless = error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=None if wordless else error.message, entries=None

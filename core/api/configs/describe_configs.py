@@ -33,14 +33,14 @@ Entries = list[DescribeConfigsResourceResult]
 
 
 async def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Describe each resource, or return its error. A repeated resource is answered once, with all
+    """Describe each resource, or return its error. A repeated resource is described once, with all
     requested keys: its name takes a few bytes, its description thousands."""
     resources: dict[tuple[int, str], DescribeConfigsResource] = {}
     for resource in request.resources:
         await let_others_run()
         first = resources.setdefault((resource.resource_type, resource.resource_name), resource)
         if first is not resource:
-            # An empty list of keys requests all of them, like null.
+            # An empty list requests all keys, as null does.
             if first.configuration_keys and resource.configuration_keys:
                 first.configuration_keys += resource.configuration_keys
             else:
@@ -58,7 +58,7 @@ def _resource(
     context: Context, resource: DescribeConfigsResource, descriptions: _Descriptions
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        # Kafka returns "", not null, if there is no error.
+        # Without an error, Kafka returns "", not null.
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
@@ -81,7 +81,7 @@ class _Descriptions:
         self.made: dict[tuple[int, str, frozenset[str]], Entries] = {}
 
     def of(self, resource: DescribeConfigsResource) -> Entries:
-        """The entries of a resource. Raises KafkaError."""
+        """Return the entries of a resource. Raises KafkaError."""
         kind, keys = resource.resource_type, frozenset(resource.configuration_keys or ())
         subject = self._subject(kind, resource.resource_name)
         entries = self.made.get((kind, subject, keys))
@@ -90,8 +90,8 @@ class _Descriptions:
         return entries
 
     def _subject(self, kind: int, name: str) -> str:
-        """A key for the description: the name of a resource with its own configs, "" for others of
-        its kind. Raises KafkaError."""
+        """Return the key of a shared description: the name of a resource with its own configs, ""
+        for all other resources of a type. Raises KafkaError."""
         context = self._context
         image = context.broker.image
         if kind in (BROKER, BROKER_LOGGER):
@@ -130,7 +130,7 @@ def _described(context: Context, kind: int, subject: str) -> Mapping[str, Descri
 
 
 def _own_id(context: Context, name: str, *, required: bool) -> int | None:
-    """The broker id in the resource's name, which must be this broker's. Raises
+    """Return the broker id in the resource's name, which must be this broker's. Raises
     KafkaError(INVALID_REQUEST)."""
     node = configs.check_broker_name(name, "Broker")
     if node is None and not required:
@@ -177,7 +177,7 @@ def _logger_entries(keys: frozenset[str], request: DescribeConfigsRequest) -> En
 def error_response(
     request: DescribeConfigsRequest, error: KafkaError, version: int
 ) -> DescribeConfigsResponse:
-    """The same error for every resource."""
+    """Return the same error for every resource."""
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResult(

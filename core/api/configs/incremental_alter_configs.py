@@ -2,8 +2,8 @@
 keys (KIP-339).
 
 The controller changes topics, brokers, groups and client metrics subscriptions. Log levels belong
-to this process (KIP-412): they change here and are lost when it ends. So a broker forwards
-everything else.
+to this process (KIP-412): the broker changes them here, and they are lost when the process ends. It
+forwards all other changes.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,14 +30,14 @@ from pk.core.wire.messages.incremental_alter_configs import (
 
 
 class Change(Protocol):
-    """A key of a request to alter configs."""
+    """A key in a request to alter configs."""
 
     name: str
     value: str | None
 
 
 class Resource(Protocol):
-    """A resource of such a request."""
+    """A resource in such a request."""
 
     resource_type: int
     resource_name: str
@@ -62,8 +62,8 @@ async def handle(
 async def handle_at_controller(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Like `handle`, on a controller's listener and for brokers that forward the request: keys of
-    any broker may be changed."""
+    """Like `handle`, on a controller's listener and for brokers that forward the request: the keys
+    of any broker may be changed."""
     return await _handle(context, request, check_own_loggers, _decide)
 
 
@@ -106,14 +106,14 @@ async def _handle(
 
 
 def check_own_loggers(context: Context, resource: Resource) -> None:
-    """Raises KafkaError(INVALID_REQUEST) if the resource is the loggers of another process."""
+    """Raise KafkaError(INVALID_REQUEST) if the resource is the loggers of another process."""
     if resource.resource_type == BROKER_LOGGER:
         check_own_broker(context, resource.resource_type, resource.resource_name)
 
 
 def check_own_changes(context: Context, resource: Resource) -> None:
-    """Raises KafkaError(INVALID_REQUEST) if the resource is another broker, or a change is not
-    possible on this running broker. Only this broker knows its directories and its current number
+    """Raise KafkaError(INVALID_REQUEST) if the resource is another broker, or if a change is
+    impossible while this broker runs. Only this broker knows its directories and its current number
     of cleaners."""
     check_own_broker(context, resource.resource_type, resource.resource_name)
     if resource.resource_type != BROKER:
@@ -140,7 +140,7 @@ def check_own_changes(context: Context, resource: Resource) -> None:
 
 
 def check_own_broker(context: Context, resource_type: int, name: str) -> None:
-    """Raises KafkaError(INVALID_REQUEST) if the resource is another broker (or its loggers).
+    """Raise KafkaError(INVALID_REQUEST) if the resource is another broker (or its loggers).
 
     Only a broker itself can validate its configs, so they must be sent to that broker.
     """
@@ -187,7 +187,7 @@ def _answer(
 def error_response(
     request: IncrementalAlterConfigsRequest, error: KafkaError, version: int
 ) -> IncrementalAlterConfigsResponse:
-    """The same error for every resource."""
+    """Return the same error for every resource."""
     return IncrementalAlterConfigsResponse(
         responses=[_answer(resource, error) for resource in request.resources]
     )

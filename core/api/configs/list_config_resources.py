@@ -22,7 +22,8 @@ _VERSION_TYPES: Final = 1
 async def handle(
     context: Context, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List them: all topics and brokers, and the groups and subscriptions with keys of their own.
+    """List the resources: all topics and brokers, and the groups and subscriptions with keys of
+    their own.
 
     Raises UNSUPPORTED_VERSION for a type without configs, since a newer client may know more types.
     """
@@ -44,7 +45,7 @@ async def _list(image: MetadataImage, types: set[int]) -> ListConfigResourcesRes
 
 
 async def _names(image: MetadataImage, kind: int) -> Iterable[str]:
-    """The names of one type, sorted."""
+    """Return the names of one type, sorted."""
     if kind == TOPIC:
         return sorted(image.topics)
     if kind in (BROKER, BROKER_LOGGER):

@@ -1,5 +1,6 @@
 """AlterPartition (56), versions 2–3: a leader proposes a new ISR (KIP-497, KIP-841). v3 has the
-epochs of its brokers, so that one that has since restarted is rejected (KIP-903)."""
+epochs of the brokers in the ISR, so that a proposal with a broker that has since restarted is
+rejected (KIP-903)."""
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.requests.context import Context

@@ -1,8 +1,8 @@
-"""BrokerHeartbeat (63), versions 0–2: a broker is alive, and asks to be unfenced, to be fenced, or
-to shut down (KIP-631). v1 has failed log directories (KIP-858), v2 cordoned ones.
+"""BrokerHeartbeat (63), versions 0–2: a broker reports that it is alive, and asks to be unfenced,
+to be fenced, or to shut down (KIP-631). v1 has failed log directories (KIP-858), v2 cordoned ones.
 
-`CordonedLogDirs` (v2) is ignored: with it Apache's controllers place replicas in directories, which
-pk's controller leaves to the brokers.
+`CordonedLogDirs` (v2) is ignored. Apache's controllers use it to choose directories for replicas;
+pk's controller leaves that choice to the brokers.
 """
 
 from pk.core.api.controller.decide import the_controller
@@ -22,7 +22,8 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
         return lambda image: brokers.heartbeat(image, request, config, may_shut_down=may_go)
 
     if _is_current(context, request):
-        # Before the decision, so that brokers in the queue behind a slow append count as alive.
+        # Note the heartbeat before the decision, so that brokers whose decisions queue behind a
+        # slow append count as alive.
         heartbeats.heard(node, request.broker_epoch, context.connection_id)
     return await controller.submit(OffLoopDecision(ask))
 

@@ -1,4 +1,4 @@
-"""BrokerRegistration (62), versions 0–4: a broker starts or restarts (KIP-631). v1 is for
+"""BrokerRegistration (62), versions 0–4: a broker registers at its start (KIP-631). v1 is for
 migrations from ZooKeeper (KIP-866), v2 has log directories (KIP-858), v3 the epoch of the last
 clean shutdown (KIP-966), v4 allows features with minimum level 0.
 
@@ -19,14 +19,14 @@ from pk.core.wire.messages.broker_registration import (
 async def handle(
     context: Context, request: BrokerRegistrationRequest
 ) -> BrokerRegistrationResponse:
-    """Register it, fenced. Raises KafkaError(NOT_CONTROLLER)."""
+    """Register the broker as fenced. Raises KafkaError(NOT_CONTROLLER)."""
     if request.is_migrating_zk_broker:
-        # There was never a cluster of brokers in ZooKeeper to migrate.
+        # pk has no brokers to migrate from ZooKeeper.
         return BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REQUEST)
     controller, config = the_controller(context), context.broker.config
 
     def ask() -> Decide[BrokerRegistrationResponse]:
-        # Called when the decision is made, since the session may have ended in the meantime.
+        # The session is read when the decision is made, since it may have ended in the meantime.
         alive = controller.heartbeats.alive(request.broker_id)
         return lambda image: register_broker(image, request, config, alive=alive)
 

@@ -13,7 +13,7 @@ from pk.core.wire.messages.controller_registration import (
 async def handle(
     context: Context, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse:
-    """Record it. Raises KafkaError(NOT_CONTROLLER)."""
+    """Record the registration. Raises KafkaError(NOT_CONTROLLER)."""
     return await the_controller(context).submit(
         lambda image: brokers.register_controller(image, request)
     )

@@ -13,7 +13,7 @@ from pk.core.wire.elements import has_many
 from pk.core.wire.schema import Struct
 
 LARGE_ELEMENTS = 1000
-"""Requests with more elements are decided in a thread."""
+"""A request with more elements is decided in a thread."""
 
 
 async def submit_decision(
@@ -24,12 +24,12 @@ async def submit_decision(
     *,
     in_thread: bool = False,
 ) -> Reply:
-    """The reply of a decision about `request`, once its events are safe; `context` gets the offset
-    of the image that shows it. `decide` depends only on the image and the request. `in_thread`: it
-    takes many milliseconds for any request.
+    """Submit a decision about `request`, and return its reply once its events are safe. `context`
+    gets the offset of the image that contains them. `decide` depends only on the image and the
+    request. `in_thread`: the decision takes many milliseconds for any request.
 
-    Raises KafkaError(REQUEST_TIMED_OUT) if the request's time runs out first; the decision still
-    takes effect, as in Kafka. Raises the errors of `Controller.submit`.
+    Raises KafkaError(REQUEST_TIMED_OUT) if the request times out first; the decision still takes
+    effect, as in Kafka. Raises the errors of `Controller.submit`.
     """
     if in_thread or has_many(request, LARGE_ELEMENTS):
         decide = OffLoopDecision(partial(_same, decide), large=True)
@@ -45,7 +45,8 @@ def _same(decide: Decide[Reply]) -> Decide[Reply]:
 
 
 def the_controller(context: Context) -> Controller:
-    """This process's controller, if it is the active one. Raises KafkaError(NOT_CONTROLLER)."""
+    """Return this process's controller, if it is the active one. Raises
+    KafkaError(NOT_CONTROLLER)."""
     controller = context.broker.cluster.controller
     if controller is None or not controller.active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller")

@@ -1,9 +1,10 @@
 """Envelope (58), version 0: a client's request, forwarded by the broker that received it (KIP-590).
 
-It is handled as if the client itself had sent it: with its principal, its address, and its version
-of the API. Only controllers' listeners serve it, and it may only contain APIs that brokers forward.
-The envelope's own error is NOT_CONTROLLER or REQUEST_TIMED_OUT (outcome unknown), so that the
-broker retries. All other errors are for the client, in the inner response.
+The controller handles the request as if the client itself had sent it: with the client's principal,
+address, and version of the API. Only controllers' listeners serve envelopes, and an envelope may
+contain only APIs that brokers forward. The envelope's own error is NOT_CONTROLLER or
+REQUEST_TIMED_OUT (outcome unknown), so that the broker repeats its request. All other errors are
+for the client, in the inner response.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pk.core.wire.messages.fetch_snapshot import (
 
 
 def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """The piece from the requested position on."""
+    """Return the part of a snapshot that begins at the requested position."""
     image = newest_image(context)
     if request.cluster_id is not None and request.cluster_id != image.cluster_id:
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -56,7 +56,8 @@ def _fill(
     part: ResponsePartitionSnapshot,
     bytes_max: int,
 ) -> None:
-    """Raises KafkaError if there is no such piece."""
+    """Fill in a part of the snapshot. Raises KafkaError if the snapshot or the position does not
+    exist."""
     if topic != METADATA_TOPIC or wanted.partition != 0:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     controller = leading(context, wanted.current_leader_epoch)

@@ -2,13 +2,13 @@
 
 A request for the controller goes to the active one, in this process or another.
 (`ControllerClient.forward` looks for it as long as the request cannot have taken effect.) If the
-controller is lost between its decision and its answer, the outcome is unknown: the client gets
-REQUEST_TIMED_OUT, as from Apache Kafka, and must check. The request is not sent again: the second
-response would depend on the effects of the first try.
+controller is lost between its decision and its response, the outcome is unknown: the client gets
+REQUEST_TIMED_OUT, as from Apache Kafka, and must check. The request is not sent again, because the
+second response would depend on the effects of the first try.
 
-A client must see its changes in its next request to this broker. The controller returns their
-offset in the metadata log, and the response waits until the image of this broker has reached it: at
-most `IMAGE_WAIT_MS_MAX`, since they have taken effect in any case.
+A client must see its changes in its next request to this broker. Therefore the controller returns
+their offset in the metadata log, and the broker does not respond until its image has reached that
+offset. It waits at most `IMAGE_WAIT_MS_MAX`, since the changes have taken effect in any case.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pk.core.broker.requests.context import Context
 from pk.core.meta.image import MetadataImage
 
 TIMEOUT_MS: Final = 30_000
-"""The timeout of requests without one; Kafka's brokers wait as long for their controller."""
+"""The timeout of requests without one, in ms; Kafka's brokers wait as long for their controller."""
 
 TIMEOUT_MS_MIN: Final = 5_000
-"""The minimum timeout for reaching the controller, even if the request has less time left."""
+"""The minimum timeout for reaching the controller, in ms, even if the request times out earlier."""
 
 IMAGE_WAIT_MS_MAX: Final = 5_000
 
@@ -43,6 +43,6 @@ async def pass_on(context: Context, request: Any) -> Any:
 
 
 async def _wait_for_image(broker: Broker, offset: int) -> None:
-    """Wait until this broker's image has the events before `offset`."""
+    """Wait until this broker's image contains the events before `offset`."""
     deadline = trio.current_time() + IMAGE_WAIT_MS_MAX / 1000
     await broker.purgatory.until(lambda: broker.image.offset >= offset, (MetadataImage,), deadline)

@@ -44,7 +44,8 @@ VERSION_NODE_ENDPOINTS: Final = 16
 
 
 def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
-    """Answer, or wait for more. Raises KafkaError(CLUSTER_AUTHORIZATION_FAILED)."""
+    """Return the records from the fetch offset on, or wait for some. Raises
+    KafkaError(CLUSTER_AUTHORIZATION_FAILED)."""
     check(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     if request.cluster_id is not None and request.cluster_id != newest_image(context).cluster_id:
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -87,7 +88,7 @@ async def _fetch(
         controller = leading(context, wanted.current_leader_epoch)
         _note(context, controller, request, wanted)
         await _read(context, controller, request, wanted, data)
-        # It may have lost its leadership during the wait.
+        # This controller may have lost its leadership during the wait.
         leading(context, NO_EPOCH)
     except KafkaError as e:
         data.error_code = e.code
@@ -103,8 +104,8 @@ async def _fetch(
 
 
 def newest_image(context: Context) -> MetadataImage:
-    """The newest image of this node: the controller's, which the broker may not have applied yet,
-    else the broker's."""
+    """Return the newest image of this node: that of the controller, which the broker may not have
+    applied yet, else the broker's."""
     controller = context.broker.cluster.controller
     if controller is not None and controller.active:
         return controller.image
@@ -112,8 +113,8 @@ def newest_image(context: Context) -> MetadataImage:
 
 
 def leading(context: Context, epoch: int) -> Controller:
-    """This process's controller, if it is the active one, and its epoch is the one known to the
-    follower (-1: not given). Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+    """Return this process's controller, if it is the active one in the epoch that the follower
+    knows (-1: not given). Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
     UNKNOWN_LEADER_EPOCH."""
     controller = context.broker.cluster.controller
     if controller is None or not controller.active:
@@ -149,7 +150,7 @@ async def _read(
     wanted: FetchPartition,
     data: PartitionData,
 ) -> None:
-    """Add the records from the offset on. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
+    """Add the records from the fetch offset on. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
     feed, clock = controller.feed, context.broker.clock
     offset, epoch = wanted.fetch_offset, wanted.last_fetched_epoch
     if offset == feed.end_offset and request.max_wait_ms > 0:
@@ -171,7 +172,7 @@ async def _read(
 
 
 def _endpoints(context: Context) -> list[NodeEndpoint]:
-    """The endpoint of the leading controller, as far as this node knows."""
+    """Return the endpoint of the active controller, if this node knows it."""
     image = context.broker.image
     known = image.controllers.get(image.controller_id)
     for endpoint in known.endpoints if known is not None else ():

@@ -1,5 +1,6 @@
-"""PkReplicaLogs (10001), version 0: a broker reports the ends of its logs (like KIP-966's
-GetReplicaLogInfo, but without a request: core/meta/unclean_recovery.py)."""
+"""PkReplicaLogs (10001), version 0: a broker reports the ends of its logs. (KIP-966's
+GetReplicaLogInfo carries the same, but at the controller's request; see
+core/meta/unclean_recovery.py.)"""
 
 from pk.core.api.controller.decide import the_controller
 from pk.core.broker.requests.context import Context
